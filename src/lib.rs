@@ -1,0 +1,2 @@
+//! leaktrace
+pub mod trace;

@@ -1,0 +1,2 @@
+mod trace;
+fn main() {}

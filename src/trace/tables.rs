@@ -1,0 +1,93 @@
+//! The tables as the reading side holds them: every entry by its number.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::entry::{Entry, Frame, LineTable};
+
+/// A Python code object.
+#[derive(Clone, Debug)]
+pub struct Code {
+    pub file: String,
+    pub name: String,
+    pub first_line: i32,
+    pub encoding: LineTable,
+    pub lines: Vec<u8>,
+}
+
+/// A mapped object file.
+#[derive(Clone, Debug)]
+pub struct Module {
+    pub start: u64,
+    pub end: u64,
+    pub bias: u64,
+    pub build_id: Vec<u8>,
+    pub path: String,
+}
+
+/// A call stack; both lists innermost first.
+#[derive(Clone, Debug, Default)]
+pub struct Stack {
+    pub python: Vec<Frame>,
+    pub native: Vec<Frame>,
+}
+
+/// A device as the driver names it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub name: String,
+    pub total_bytes: u64,
+}
+
+/// All tables of one recording.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    pub meta: BTreeMap<String, String>,
+    pub entry_points: HashMap<u16, String>,
+    pub codes: HashMap<u32, Code>,
+    pub modules: HashMap<u32, Module>,
+    pub stacks: HashMap<u32, Stack>,
+    pub labels: HashMap<u32, String>,
+    pub notes: Vec<String>,
+    pub devices: BTreeMap<u8, Device>,
+}
+
+impl Tables {
+    /// Takes in one entry; a later entry of the same number replaces the earlier.
+    pub fn add(&mut self, entry: Entry<'_>) {
+        match entry {
+            Entry::Meta { key, value } => {
+                self.meta.insert(key.into(), value.into());
+            }
+            Entry::EntryPoint { id, name } => {
+                self.entry_points.insert(id, name.into());
+            }
+            Entry::Code { id, file, name, first_line, encoding, lines } => {
+                let code = Code { file: file.into(), name: name.into(), first_line, encoding, lines: lines.into() };
+                self.codes.insert(id, code);
+            }
+            Entry::Module { id, start, end, bias, build_id, path } => {
+                let module = Module { start, end, bias, build_id: build_id.into(), path: path.into() };
+                self.modules.insert(id, module);
+            }
+            Entry::Stack { id, python, frames } => {
+                let all: Vec<Frame> = frames
+                    .chunks_exact(8)
+                    .map(|b| Frame::unpack(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])))
+                    .collect();
+                let (python, native) = all.split_at((python as usize).min(all.len()));
+                self.stacks.insert(id, Stack { python: python.into(), native: native.into() });
+            }
+            Entry::Label { id, text } => {
+                self.labels.insert(id, text.into());
+            }
+            Entry::Note { text } => {
+                if !self.notes.iter().any(|n| n == text) {
+                    self.notes.push(text.into());
+                }
+            }
+            Entry::Device { index, name, total_bytes } => {
+                self.devices.insert(index, Device { name: name.into(), total_bytes });
+            }
+        }
+    }
+}
