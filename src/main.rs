@@ -1,2 +1,20 @@
+//! The `leaktrace` program's door. Declares the rooms it shares with the preload and never links the library, which
+//! would carry our own `dlsym` into it.
+
+#[forbid(unsafe_code)]
+mod cli;
+#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
+#[forbid(unsafe_code)]
+mod ledger;
+#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
+#[forbid(unsafe_code)]
+mod report;
+#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
+#[forbid(unsafe_code)]
+mod symbol;
+#[allow(dead_code, reason = "the writing half is the preload's")]
 mod trace;
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -19,8 +19,8 @@ pub enum LineTable {
 pub enum Entry<'a> {
     /// A fact about the process: `argv` (NUL-separated), `exe`, `cwd`, `host`, `rank`, `python`, a setting…
     Meta { key: &'a str, value: &'a str },
-    /// The name of an entry point number.
-    EntryPoint { id: u16, name: &'a str },
+    /// The name of an entry point's number.
+    Symbol { id: u16, name: &'a str },
     /// A Python code object.
     Code { id: u32, file: &'a str, name: &'a str, first_line: i32, encoding: LineTable, lines: &'a [u8] },
     /// An object file mapped at `start..end`; `pc - bias` is the address inside the file's own symbol tables.

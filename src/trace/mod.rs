@@ -15,5 +15,9 @@
 //! the committed events from its sequence number on.
 
 pub mod entry;
+mod file;
+pub mod layout;
+pub mod reader;
 pub mod record;
+pub mod recording;
 pub mod tables;

@@ -58,7 +58,7 @@ impl Tables {
             Entry::Meta { key, value } => {
                 self.meta.insert(key.into(), value.into());
             }
-            Entry::EntryPoint { id, name } => {
+            Entry::Symbol { id, name } => {
                 self.entry_points.insert(id, name.into());
             }
             Entry::Code { id, file, name, first_line, encoding, lines } => {

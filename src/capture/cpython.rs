@@ -1,0 +1,380 @@
+//! CPython, seen from outside: the frames of the calling thread, read from the interpreter's own memory.
+//!
+//! Nothing of Python's is called but two functions that only read a flag and a thread-local, and no GIL is taken. What makes
+//! that sound: a thread's frames change only by that thread, which is here now; frames keep their code objects alive, and
+//! code objects their names and line tables. What is not known to look as expected is not read (see [`verify`]).
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use super::hash::Hash;
+use super::layout::{self, Kind, Layout, OB_TYPE, SHIM_OWNER, TYPE_BASICSIZE, VAR_SIZE};
+use super::{PYTHON_LIMIT, modules, note};
+
+pub(super) struct Cpython {
+    pub layout: Layout,
+    is_initialized: unsafe extern "C" fn() -> c_int,
+    this_thread: unsafe extern "C" fn() -> *const u8,
+    code_type: usize,
+    str_type: usize,
+    bytes_type: usize,
+    minor: u32,
+    /// The first stack seen was what it must be.
+    verified: AtomicBool,
+}
+
+/// Null: no Python, or one that is not understood.
+static CPYTHON: AtomicPtr<Cpython> = AtomicPtr::new(ptr::null_mut());
+static DESCRIPTION: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
+
+/// The innermost frame of a thread's stack.
+#[derive(Clone, Copy)]
+pub(super) struct Top {
+    frame: *const u8,
+    pub cpython: &'static Cpython,
+}
+
+/// One frame: its code object, the offset in it in bytes, and whether it was entered from C.
+pub(super) struct Found {
+    pub code: *const u8,
+    pub offset: u32,
+    pub entry: bool,
+    pub cpython: &'static Cpython,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walked {
+    All,
+    /// There were more frames than are looked at.
+    Limit,
+    Stopped,
+}
+
+pub(super) fn description() -> &'static str {
+    // SAFETY: null or what `describe` leaked.
+    unsafe { DESCRIPTION.load(Ordering::Acquire).as_ref() }.map_or("", String::as_str)
+}
+
+fn describe(text: String) {
+    DESCRIPTION.store(Box::into_raw(Box::new(text)), Ordering::Release);
+}
+
+pub(super) fn code_type() -> usize {
+    cpython().map_or(0, |cpython| cpython.code_type)
+}
+
+#[inline(always)]
+fn cpython() -> Option<&'static Cpython> {
+    // SAFETY: null or a leaked box, never freed; Acquire pairs with the Release that published it.
+    unsafe { CPYTHON.load(Ordering::Acquire).as_ref() }
+}
+
+/// Looks for CPython; true if its stacks can be read. Once found (or found wanting) it stays so.
+pub(super) fn arm() -> bool {
+    if cpython().is_some() {
+        return true;
+    }
+    if !description().is_empty() {
+        return false;
+    }
+    let Some(scope) = modules::scope_with(c"Py_GetVersion", "libpython3") else { return false };
+    let symbol = |name: &CStr| modules::symbol(scope, name);
+    let (Some(get_version), Some(is_initialized), Some(this_thread)) =
+        (symbol(c"Py_GetVersion"), symbol(c"Py_IsInitialized"), symbol(c"PyGILState_GetThisThreadState"))
+    else {
+        return false;
+    };
+    // SAFETY: documented signature; returns a static string, also before Py_Initialize.
+    let text = unsafe {
+        let get_version: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(get_version);
+        CStr::from_ptr(get_version())
+    };
+    let text = text.to_string_lossy();
+    let name = format!("CPython {}", text.split_whitespace().next().unwrap_or("?"));
+    let off = |why: &str| {
+        describe(format!("{name}: {why}; Python stacks are off"));
+        false
+    };
+    let Some((minor, true)) = layout::version(&text) else { return off("not a known release") };
+    let debug = [c"_Py_NegativeRefcount", c"_Py_RefTotal", c"_Py_AddToAllObjects"];
+    if debug.into_iter().any(|name| symbol(name).is_some()) {
+        return off("a debug build");
+    }
+    if text.contains("free-threading") {
+        return off("a free-threaded build");
+    }
+    let (Some(code_type), Some(str_type), Some(bytes_type)) =
+        (symbol(c"PyCode_Type"), symbol(c"PyUnicode_Type"), symbol(c"PyBytes_Type"))
+    else {
+        return off("its types are not exported");
+    };
+    let words = (minor >= 13).then(|| symbol(c"_PyRuntime")).flatten().map(|runtime| {
+        // SAFETY: exported data of several kilobytes; from 3.13 on it begins with constant words.
+        unsafe { ptr::read(runtime.cast::<[u64; layout::WORDS]>()) }
+    });
+    let Some(layout) = layout::choose(minor, words.as_ref()) else { return off("unknown frame layout") };
+    // SAFETY: a type object, exported data; its size was fixed long before 3.8.
+    let size = unsafe { read::<usize>(code_type.cast(), TYPE_BASICSIZE) };
+    if size != layout.code_size {
+        return off("unknown layout of code objects");
+    }
+    // SAFETY: the documented signatures of the two functions.
+    let (is_initialized, this_thread) = unsafe {
+        (
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(is_initialized),
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const u8>(this_thread),
+        )
+    };
+    let found = Cpython {
+        layout,
+        is_initialized,
+        this_thread,
+        code_type: code_type.addr(),
+        str_type: str_type.addr(),
+        bytes_type: bytes_type.addr(),
+        minor,
+        verified: AtomicBool::new(false),
+    };
+    describe(format!("CPython 3.{minor}"));
+    CPYTHON.store(Box::into_raw(Box::new(found)), Ordering::Release);
+    if let Some((cpython, thread)) = attached() {
+        verify(cpython, thread);
+    }
+    CPYTHON.load(Ordering::Acquire) != ptr::null_mut()
+}
+
+/// # Safety
+/// `at` bytes after `base` there is a `T`.
+#[inline(always)]
+pub(super) unsafe fn read<T: Copy>(base: *const u8, at: usize) -> T {
+    // SAFETY: the caller's word; unaligned, because the offset may be anything.
+    unsafe { base.add(at).cast::<T>().read_unaligned() }
+}
+
+/// CPython and the calling thread's state in it.
+#[inline(always)]
+fn attached() -> Option<(&'static Cpython, *const u8)> {
+    let cpython = cpython()?;
+    // SAFETY: both only read; once the runtime is finalising the flag is off, and thread states may be gone from then on.
+    let thread = unsafe {
+        if (cpython.is_initialized)() == 0 {
+            return None;
+        }
+        (cpython.this_thread)()
+    };
+    if thread.is_null() {
+        return None;
+    }
+    // SAFETY: a thread state of a version whose layout we know. The comparison rejects one that is not of this thread: the
+    // key it is found by may have been given to somebody else.
+    (unsafe { read::<u64>(thread, cpython.layout.thread_id) } == unsafe { libc::pthread_self() })
+        .then_some((cpython, thread))
+}
+
+/// Hashes the calling thread's Python frames; `None` if it has none.
+#[inline(always)]
+pub(super) fn walk_hash(hash: &mut Hash) -> Option<Top> {
+    let (cpython, thread) = attached()?;
+    if !cpython.verified.load(Ordering::Relaxed) && !verify(cpython, thread) {
+        return None;
+    }
+    let layout = &cpython.layout;
+    // SAFETY: the state is this thread's, the layout its version's and found right.
+    let frame = unsafe { innermost(layout, thread) };
+    let before = *hash;
+    let mut running = before;
+    // SAFETY: `frame` begins this thread's own chain of frames.
+    unsafe {
+        match layout.kind {
+            Kind::Object => each::<OBJECT>(layout, frame, |code, instr, _| {
+                running.add2(code as u64, instr);
+                true
+            }),
+            // The address of the instruction says which code it is in.
+            Kind::Flagged => each::<FLAGGED>(layout, frame, |_, instr, entry| {
+                running.add(instr | entry);
+                true
+            }),
+            Kind::Shimmed => each::<SHIMMED>(layout, frame, |_, instr, entry| {
+                running.add(instr | entry);
+                true
+            }),
+        }
+    };
+    *hash = running;
+    (!frame.is_null()).then_some(Top { frame, cpython })
+}
+
+/// Visits the frames of a stack, innermost first, until `visit` says false.
+pub(super) fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
+    let Top { frame, cpython } = top;
+    let layout = &cpython.layout;
+    let instructions = layout.code_size as u64;
+    let by_address = |code: *const u8, instr: u64, entry: u64| {
+        let offset = instr.wrapping_sub(code as u64 + instructions);
+        // Before the first instruction the pointer may lie in front of it.
+        let offset = if offset > u32::MAX as u64 { 0 } else { offset as u32 };
+        Found { code, offset, entry: entry != 0, cpython }
+    };
+    // SAFETY: as in `walk_hash`, which returned `top`: since then this thread has not gone back to Python.
+    unsafe {
+        match layout.kind {
+            Kind::Object => each::<OBJECT>(layout, frame, |code, instr, _| {
+                let offset = (instr as i32).max(0) as u32 * layout.unit;
+                visit(Found { code, offset, entry: true, cpython })
+            }),
+            Kind::Flagged => each::<FLAGGED>(layout, frame, |c, i, e| visit(by_address(c, i, e))),
+            Kind::Shimmed => each::<SHIMMED>(layout, frame, |c, i, e| visit(by_address(c, i, e))),
+        }
+    }
+}
+
+/// # Safety
+/// `thread` is the calling thread's state, `layout` its version's.
+#[inline(always)]
+unsafe fn innermost(layout: &Layout, thread: *const u8) -> *const u8 {
+    // SAFETY: the caller's word; the C frame lives on the stack of the running evaluation loop.
+    unsafe {
+        let frame = read::<*const u8>(thread, layout.thread_frame);
+        match layout.cframe {
+            Some(at) if !frame.is_null() => read(frame, at),
+            _ => frame,
+        }
+    }
+}
+
+const OBJECT: u8 = 0;
+const FLAGGED: u8 = 1;
+const SHIMMED: u8 = 2;
+
+/// Visits (code, instruction, 1 if entered from C) of every frame that is the program's.
+///
+/// # Safety
+/// `frame` begins the calling thread's chain of frames, `layout` is its version's.
+#[inline(always)]
+unsafe fn each<const KIND: u8>(
+    layout: &Layout,
+    mut frame: *const u8,
+    mut visit: impl FnMut(*const u8, u64, u64) -> bool,
+) -> Walked {
+    let Layout { frame_code, frame_back, frame_instr, frame_flag, .. } = *layout;
+    let mut left = PYTHON_LIMIT;
+    while !frame.is_null() {
+        // SAFETY: a live frame of this thread; every field read is within it, and `back` is null or another such frame.
+        unsafe {
+            let back = read::<*const u8>(frame, frame_back);
+            if KIND == SHIMMED && read::<u8>(frame, frame_flag) >= SHIM_OWNER {
+                frame = back;
+                continue;
+            }
+            if left == 0 {
+                return Walked::Limit;
+            }
+            left -= 1;
+            // 3.14 marks references in the low bits.
+            let code = read::<*const u8>(frame, frame_code).map_addr(|code| code & !7);
+            let (instr, entry) = match KIND {
+                OBJECT => (read::<i32>(frame, frame_instr) as u32 as u64, 1),
+                FLAGGED => (read(frame, frame_instr), read::<u8>(frame, frame_flag) as u64 & 1),
+                _ => {
+                    let from_c = back.is_null() || read::<u8>(back, frame_flag) >= SHIM_OWNER;
+                    (read(frame, frame_instr), from_c as u64)
+                }
+            };
+            if !visit(code, instr, entry) {
+                return Walked::Stopped;
+            }
+            frame = back;
+        }
+    }
+    Walked::All
+}
+
+/// Whether the object is a code object. `None` of Python's may stand in a frame's place for it.
+///
+/// # Safety
+/// `object` is null or an object.
+pub(super) unsafe fn is_code(cpython: &Cpython, object: *const u8) -> bool {
+    // SAFETY: the caller's word.
+    !object.is_null() && unsafe { read::<usize>(object, OB_TYPE) } == cpython.code_type
+}
+
+/// Looks at the first stack there is through the kernel, where a wrong address is an error and not a crash. A stack that is
+/// not what the layout says switches Python stacks off, for good. False while there is nothing to look at, too.
+#[cold]
+#[inline(never)]
+fn verify(cpython: &'static Cpython, thread: *const u8) -> bool {
+    match stack_is_plausible(cpython, thread.addr()) {
+        Ok(Some(())) => cpython.verified.store(true, Ordering::Relaxed),
+        Ok(None) => return false,
+        Err(()) => {
+            CPYTHON.store(ptr::null_mut(), Ordering::Release);
+            describe(format!("CPython 3.{}: unexpected frame layout; Python stacks are off", cpython.minor));
+            note(description());
+            return false;
+        }
+    }
+    true
+}
+
+fn stack_is_plausible(cpython: &Cpython, thread: usize) -> Result<Option<()>, ()> {
+    let layout = &cpython.layout;
+    let mut frame = peek(thread + layout.thread_frame)?;
+    if let (Some(at), true) = (layout.cframe, frame != 0) {
+        frame = peek(frame + at)?;
+    }
+    let mut seen = None;
+    for _ in 0..64 {
+        if frame == 0 {
+            break;
+        }
+        let back = peek(frame + layout.frame_back)?;
+        let byte = |at: usize| peek(frame + at).map(|word| word as u8);
+        let shim = layout.kind == Kind::Shimmed && byte(layout.frame_flag)? >= SHIM_OWNER;
+        if !shim {
+            let code = peek(frame + layout.frame_code)? & !7;
+            let is = |object: usize, of: usize| Ok(peek(object + OB_TYPE)? == of);
+            let begin = code + layout.code_size;
+            let instr = peek(frame + layout.frame_instr)?;
+            let inside = match layout.kind {
+                Kind::Object => (-1..1 << 28).contains(&(instr as i32)),
+                // One unit before the first instruction is "not begun".
+                _ => {
+                    let end = begin + 2 * peek(code + VAR_SIZE)?;
+                    (begin - 2..end).contains(&instr)
+                }
+            };
+            let right = inside
+                && is(code, cpython.code_type)?
+                && is(peek(code + layout.code_file)?, cpython.str_type)?
+                && is(peek(code + layout.code_name)?, cpython.str_type)?
+                && is(peek(code + layout.code_lines)?, cpython.bytes_type)?;
+            if !right {
+                return Err(());
+            }
+            seen = Some(());
+        }
+        frame = back;
+    }
+    Ok(seen)
+}
+
+/// A word of our own memory, read by the kernel; an error if nothing is mapped there.
+fn peek(address: usize) -> Result<usize, ()> {
+    let mut word = 0usize;
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: size_of::<usize>() };
+    let remote = libc::iovec { iov_base: ptr::without_provenance_mut(address), iov_len: size_of::<usize>() };
+    // SAFETY: writes into `word` only; the remote side is read by the kernel, which checks it.
+    let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    if n == size_of::<usize>() as isize {
+        return Ok(word);
+    }
+    // SAFETY: plain errno access.
+    match unsafe { *libc::__errno_location() } {
+        libc::EFAULT => Err(()),
+        // The call is forbidden here (a sandbox). The tables and the interpreter's own description have to do.
+        // SAFETY: the layout passed every other check.
+        _ => Ok(unsafe { read(ptr::with_exposed_provenance(address), 0) }),
+    }
+}

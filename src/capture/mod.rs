@@ -1,0 +1,198 @@
+//! What is noted about a moment: the call stack of the calling thread, as a number.
+//!
+//! Python frames are read raw on their own thread, without the GIL and without calling into Python; native frames come
+//! from the unwind tables. The hot path hashes the frames and looks the hash up in a table of its own thread; only a
+//! stack never seen before is spelled out and written to the recording. Names are not resolved here.
+//!
+//! ```text
+//!  frames ─▶ hash ─▶ thread's cache ─▶ shards (address hash ─▶ id) ─▶ codes, modules ─▶ stacks (content ─▶ id)
+//!            hot      hot, no lock      every thread's, locked         first sight only
+//! ```
+//!
+//! This room knows neither CUDA nor the layout of the recording. No lock is held while frames are walked; the locks here
+//! are held only around a table insert and the entry that belongs to it, and what writes entries never calls back.
+
+mod codes;
+mod cpython;
+mod hash;
+mod layout;
+mod modules;
+mod native;
+mod strings;
+mod table;
+pub mod thread;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::trace::entry::{Entry, Frame};
+use crate::trace::recording::append_entry;
+use codes::Numbered;
+use cpython::Walked;
+use hash::Hash;
+pub use thread::{Thread, thread};
+
+/// Which frames a stack is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacks {
+    /// Python's if the thread has any, else native.
+    Auto,
+    Python,
+    Native,
+    /// Both, always.
+    Mixed,
+    Off,
+}
+
+/// The most Python frames a stack holds; what lies further out is one [`Frame::Truncated`].
+const PYTHON_LIMIT: usize = 1024;
+
+const PYTHON: u8 = 1;
+const NATIVE: u8 = 2;
+const BOTH: u8 = 4;
+
+static WANTED: AtomicU8 = AtomicU8::new(0);
+static ARMING: AtomicBool = AtomicBool::new(false);
+
+/// Mixed into every hash: moving it on makes each thread's cache forget, whatever it holds.
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// Makes ready to take stacks: finds CPython and warms up the unwinder. Outside hooks only (it allocates and asks the
+/// loader); may be called again when Python was not there yet.
+pub fn arm(stacks: Stacks) {
+    if ARMING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    let wanted = match stacks {
+        Stacks::Off => 0,
+        Stacks::Python => PYTHON,
+        Stacks::Native => NATIVE,
+        Stacks::Auto => PYTHON | NATIVE,
+        Stacks::Mixed => PYTHON | NATIVE | BOTH,
+    };
+    if wanted != 0 {
+        thread::arm();
+    }
+    if wanted & NATIVE != 0 {
+        native::arm();
+    }
+    if wanted & PYTHON != 0 && cpython::arm() {
+        codes::watch_deallocation(cpython::code_type());
+    }
+    WANTED.store(wanted, Ordering::Release);
+    ARMING.store(false, Ordering::Release);
+}
+
+/// What Python stacks are taken of ("CPython 3.11"), or why none are; empty while no Python was found.
+pub fn python() -> &'static str {
+    cpython::description()
+}
+
+/// The id of the calling thread's stack; 0 where there is none.
+#[inline]
+pub fn stack(thread: &mut Thread) -> u32 {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if wanted == 0 {
+        return 0;
+    }
+    // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
+    let epoch = EPOCH.load(Ordering::Acquire);
+    let mut hash = Hash::new(epoch);
+    let python = if wanted & PYTHON != 0 { cpython::walk_hash(&mut hash) } else { None };
+    if wanted & NATIVE != 0 && (python.is_none() || wanted & BOTH != 0) {
+        return with_native(thread, epoch, hash, python);
+    }
+    let Some(python) = python else { return 0 };
+    let hash = hash.finish();
+    match thread.cached(hash) {
+        0 => miss(thread, epoch, hash, Some(python), &[]),
+        id => id,
+    }
+}
+
+#[inline(never)]
+fn with_native(thread: &mut Thread, epoch: u64, mut hash: Hash, python: Option<cpython::Top>) -> u32 {
+    let mut trace = native::Trace::new();
+    trace.take(&mut hash);
+    if python.is_none() && trace.frames().is_empty() {
+        return 0;
+    }
+    let hash = hash.finish();
+    match thread.cached(hash) {
+        0 => miss(thread, epoch, hash, python, trace.frames()),
+        id => id,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn miss(thread: &mut Thread, epoch: u64, hash: u64, python: Option<cpython::Top>, native: &[u64]) -> u32 {
+    let known = table::by_hash(epoch, hash);
+    let id = if known != 0 { known } else { spell_out(python, native) };
+    if id != 0 {
+        if known == 0 {
+            table::remember(epoch, hash, id);
+        }
+        thread.remember(hash, id);
+    }
+    id
+}
+
+/// Turns the frames into numbers of codes and modules, and those into the id of the stack.
+fn spell_out(python: Option<cpython::Top>, native: &[u64]) -> u32 {
+    let mut frames = Vec::with_capacity(64 * 8);
+    if let Some(top) = python {
+        let mut failed = None;
+        let walked = cpython::walk(top, |found| {
+            match codes::number(&found) {
+                Numbered::Id(code) => {
+                    push(&mut frames, Frame::Python { code, offset: found.offset, entry: found.entry });
+                }
+                Numbered::None => {}
+                other => failed = Some(other),
+            }
+            failed.is_none()
+        });
+        match (failed, walked) {
+            (Some(Numbered::NoRoom), _) => return table::no_room(),
+            (Some(_), _) => return 0,
+            (None, Walked::Limit) => push(&mut frames, Frame::Truncated),
+            (None, _) => {}
+        }
+    }
+    let count = frames.len() / 8;
+    for &pc in native {
+        push(&mut frames, if pc == native::TRUNCATED { Frame::Truncated } else { modules::frame(pc) });
+    }
+    table::intern(count as u32, &frames)
+}
+
+fn push(frames: &mut Vec<u8>, frame: Frame) {
+    frames.extend_from_slice(&frame.pack().to_le_bytes());
+}
+
+/// To be called after a `dlclose`: an address may now belong to another module.
+pub fn modules_changed() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+}
+
+fn note(text: &str) {
+    append_entry(&Entry::Note { text });
+}
+
+/// Before `fork`: takes every lock of this room, so that the child finds whole tables. The recording's own locks come
+/// after these, since entries are written under these.
+pub fn before_fork() {
+    table::before_fork();
+}
+
+/// After `fork`, in the parent.
+pub fn after_fork_parent() {
+    table::after_fork(false);
+}
+
+/// After `fork`, in the child: its recording is a new one, so nothing is interned there yet.
+pub fn after_fork_child() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+    ARMING.store(false, Ordering::Release);
+    table::after_fork(true);
+}

@@ -1,0 +1,261 @@
+//! Object files in the process, by number, and the loader's answers about them. Knows ELF, not what the code in it is for.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use super::hash::{Map, content, map};
+use super::table::{count, lock};
+use crate::trace::entry::{Entry, Frame};
+use crate::trace::recording::append_entry;
+
+/// Where an object file lies, as the loader says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    start: u64,
+    end: u64,
+    bias: u64,
+    /// The loader's own record of it: two files that followed one another at one place differ in it.
+    map: usize,
+}
+
+pub(super) struct Modules {
+    known: Vec<(Place, u32)>,
+    contents: Map<u128, u32>,
+    last: u32,
+}
+
+pub(super) type Guard = MutexGuard<'static, Modules>;
+
+static MODULES: Mutex<Modules> = Mutex::new(Modules { known: Vec::new(), contents: map(), last: 0 });
+
+/// The frame of a return address.
+pub(super) fn frame(pc: u64) -> Frame {
+    // The call lies before the address it returns to, which may be the next function, or the next module.
+    let address = pc.wrapping_sub(1);
+    let Some(place) = locate(address) else { return Frame::Address(pc) };
+    let Ok(offset) = u32::try_from(pc.wrapping_sub(place.bias)) else { return Frame::Address(pc) };
+    match number(place) {
+        0 => Frame::Address(pc),
+        module => Frame::Native { module, offset },
+    }
+}
+
+pub(super) fn range_of(address: u64) -> Option<(u64, u64)> {
+    locate(address).map(|place| (place.start, place.end))
+}
+
+/// The number of a module; 0 if it could not be written.
+fn number(place: Place) -> u32 {
+    if let Some(&(_, id)) = lock(&MODULES).known.iter().find(|(known, _)| *known == place) {
+        return id;
+    }
+    let (path, build_id) = describe(&place);
+    let key = content(&[
+        &place.start.to_le_bytes(),
+        &place.end.to_le_bytes(),
+        &place.bias.to_le_bytes(),
+        &build_id,
+        path.as_bytes(),
+    ]);
+    let mut modules = lock(&MODULES);
+    let known = modules.contents.get(&key).copied();
+    let id = known.unwrap_or(modules.last + 1);
+    if known.is_none() {
+        let Place { start, end, bias, .. } = place;
+        let entry = Entry::Module { id, start, end, bias, build_id: &build_id, path: &path };
+        if !count(path.len() + build_id.len() + 32) || !append_entry(&entry) {
+            return 0;
+        }
+        modules.last = id;
+        modules.contents.insert(key, id);
+    }
+    modules.known.retain(|(other, _)| other.end <= place.start || place.end <= other.start);
+    modules.known.push((place, id));
+    id
+}
+
+/// glibc's answer to "what is at this address" (2.35 and later): without a lock, so also while another thread loads.
+#[repr(C)]
+struct DlFindObject {
+    flags: u64,
+    map_start: *mut c_void,
+    map_end: *mut c_void,
+    link_map: *const LinkMap,
+    rest: [u64; 9],
+}
+
+/// The public beginning of the loader's record of an object.
+#[repr(C)]
+struct LinkMap {
+    addr: usize,
+    name: *const c_char,
+}
+
+type FindObject = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
+
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn arm() {
+    if let Some(find) = symbol(libc::RTLD_DEFAULT, c"_dl_find_object") {
+        FIND_OBJECT.store(find.addr(), Ordering::Release);
+    }
+}
+
+fn locate(address: u64) -> Option<Place> {
+    let find = FIND_OBJECT.load(Ordering::Acquire);
+    if find == 0 {
+        return iterate(|place, _, _| (place.start..place.end).contains(&address).then_some(place));
+    }
+    let mut found = DlFindObject {
+        flags: 0,
+        map_start: ptr::null_mut(),
+        map_end: ptr::null_mut(),
+        link_map: ptr::null(),
+        rest: [0; 9],
+    };
+    // SAFETY: the function of that name, with its documented signature; `found` is as large as any version's structure.
+    unsafe {
+        let find: FindObject = std::mem::transmute::<usize, FindObject>(find);
+        if find(ptr::without_provenance_mut(address as usize), &mut found) != 0 || found.link_map.is_null() {
+            return None;
+        }
+        Some(Place {
+            start: found.map_start.addr() as u64,
+            end: found.map_end.addr() as u64,
+            bias: (*found.link_map).addr as u64,
+            map: found.link_map.addr(),
+        })
+    }
+}
+
+/// Path and build id of the module at a place.
+fn describe(place: &Place) -> (String, Vec<u8>) {
+    let found = iterate(|other, path, headers| {
+        (other.bias == place.bias && place.start <= other.start && other.start < place.end)
+            .then(|| (path.to_owned(), build_id(other.bias, headers)))
+    });
+    found.unwrap_or_default()
+}
+
+/// Asks the loader for every object until `visit` has an answer.
+fn iterate<T>(visit: impl FnMut(Place, &str, &[libc::Elf64_Phdr]) -> Option<T>) -> Option<T> {
+    struct Search<T, F> {
+        visit: F,
+        answer: Option<T>,
+    }
+
+    unsafe extern "C" fn step<T, F>(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int
+    where
+        F: FnMut(Place, &str, &[libc::Elf64_Phdr]) -> Option<T>,
+    {
+        // SAFETY: the loader passes a valid record, and our pointer through; both live during the call.
+        unsafe {
+            let (info, search) = (&*info, &mut *data.cast::<Search<T, F>>());
+            if info.dlpi_phdr.is_null() {
+                return 0;
+            }
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+            let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+            let start = loaded.clone().map(|h| h.p_vaddr & !0xfff).min().unwrap_or(0);
+            let end = loaded.map(|h| h.p_vaddr.wrapping_add(h.p_memsz)).max().unwrap_or(0);
+            let bias = info.dlpi_addr;
+            let place = Place {
+                start: bias.wrapping_add(start),
+                end: bias.wrapping_add(end),
+                bias,
+                map: info.dlpi_phdr.addr(),
+            };
+            let name = if info.dlpi_name.is_null() { c"" } else { CStr::from_ptr(info.dlpi_name) };
+            let path = name.to_string_lossy();
+            search.answer = (search.visit)(place, &path, headers);
+            search.answer.is_some() as c_int
+        }
+    }
+
+    fn call<T, F>(mut search: Search<T, F>) -> Option<T>
+    where
+        F: FnMut(Place, &str, &[libc::Elf64_Phdr]) -> Option<T>,
+    {
+        // SAFETY: `step` gets the pointer back as what it is, while `search` lives.
+        unsafe { libc::dl_iterate_phdr(Some(step::<T, F>), (&raw mut search).cast()) };
+        search.answer
+    }
+
+    call(Search { visit, answer: None })
+}
+
+const PT_NOTE: u32 = 4;
+const NT_GNU_BUILD_ID: u32 = 3;
+
+fn build_id(bias: u64, headers: &[libc::Elf64_Phdr]) -> Vec<u8> {
+    for header in headers.iter().filter(|h| h.p_type == PT_NOTE) {
+        let end = header.p_vaddr.wrapping_add(header.p_memsz);
+        let readable = headers.iter().any(|h| {
+            h.p_type == libc::PT_LOAD
+                && h.p_flags & libc::PF_R != 0
+                && h.p_vaddr <= header.p_vaddr
+                && end <= h.p_vaddr.wrapping_add(h.p_filesz)
+        });
+        if !readable || header.p_memsz > 1 << 16 {
+            continue;
+        }
+        // SAFETY: inside a readable loaded segment of a module that is mapped now.
+        let notes = unsafe {
+            let start: *const u8 = ptr::with_exposed_provenance(bias.wrapping_add(header.p_vaddr) as usize);
+            std::slice::from_raw_parts(start, header.p_memsz as usize)
+        };
+        if let Some(id) = build_id_in(notes, if header.p_align == 8 { 8 } else { 4 }) {
+            return id.to_vec();
+        }
+    }
+    Vec::new()
+}
+
+fn build_id_in(mut notes: &[u8], align: usize) -> Option<&[u8]> {
+    loop {
+        let (head, rest) = notes.split_first_chunk::<12>()?;
+        let word = |i: usize| u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+        let (name_len, len, kind) = (word(0) as usize, word(4) as usize, word(8));
+        let begin = name_len.checked_next_multiple_of(4)?.checked_add(12)?.checked_next_multiple_of(align)? - 12;
+        let id = rest.get(begin..begin.checked_add(len)?)?;
+        if kind == NT_GNU_BUILD_ID && rest.get(..name_len)? == b"GNU\0" {
+            return Some(id);
+        }
+        notes = rest.get((begin + len + 12).checked_next_multiple_of(align)? - 12..)?;
+    }
+}
+
+/// Where to look names up: the program's own scope if `name` is there, else the object whose file's name begins with
+/// `file` (a library that somebody loaded for himself only).
+pub(super) fn scope_with(name: &CStr, file: &str) -> Option<*mut c_void> {
+    if symbol(libc::RTLD_DEFAULT, name).is_some() {
+        return Some(libc::RTLD_DEFAULT);
+    }
+    let path = iterate(|_, path, _| {
+        let base = path.rsplit('/').next().unwrap_or(path);
+        base.starts_with(file).then(|| path.to_owned())
+    })?;
+    let path = std::ffi::CString::new(OsStr::new(&path).as_bytes()).ok()?;
+    // SAFETY: loads nothing: the object is there already.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    (!handle.is_null() && symbol(handle, name).is_some()).then_some(handle)
+}
+
+pub(super) fn symbol(scope: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a valid scope and a C string.
+    let address = unsafe { libc::dlsym(scope, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+pub(super) fn lock_all() -> Guard {
+    lock(&MODULES)
+}
+
+pub(super) fn forget(modules: &mut Guard) {
+    modules.known.clear();
+    modules.contents.clear();
+    modules.last = 0;
+}

@@ -1,0 +1,76 @@
+//! The program's commands. Each turns arguments into calls of the rooms and errors into one line; knows no format.
+
+mod report;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Bad usage, or input that cannot be read.
+const BAD_INPUT: u8 = 2;
+
+#[derive(Parser)]
+#[command(name = "leaktrace", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program and record its GPU memory
+    Run(Run),
+    /// Say what a recording holds: what is retained, since when, by which line, and whether it is a leak
+    Report(Report),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// Where the recording goes [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// What ends a step: auto, optimizer, backward, call, every:SECONDS
+    #[arg(long, value_name = "SOURCE")]
+    step: Option<String>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
+    command: Vec<std::ffi::OsString>,
+}
+
+#[derive(clap::Args)]
+struct Report {
+    /// Recordings (*.ltrace)
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// What was retained when this step ended
+    #[arg(long, value_name = "N")]
+    step: Option<u32>,
+    /// Write there instead of the standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// What went wrong, in one line.
+struct Failure(String);
+
+/// The program.
+pub fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Report(arguments) => report::report(arguments),
+    };
+    done.unwrap_or_else(|Failure(line)| {
+        eprintln!("leaktrace: {line}");
+        ExitCode::from(BAD_INPUT)
+    })
+}

@@ -1,0 +1,79 @@
+//! `leaktrace report`: recording in, report out.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::{Failure, Format, Report as Arguments};
+use crate::ledger::Ledger;
+use crate::report::{self, End, Report};
+use crate::symbol::{self, Names};
+use crate::trace::reader::{self, Ended, Recording};
+
+pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let mut text = String::new();
+    for (i, file) in arguments.files.iter().enumerate() {
+        let report = read(file, arguments.step).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        match arguments.format {
+            Format::Json => {
+                text += &report::json::render(&report);
+                text.push('\n');
+            }
+            Format::Text => {
+                if i > 0 {
+                    text.push('\n');
+                }
+                text += &report::text::render(&report);
+            }
+        }
+    }
+    match &arguments.output {
+        Some(path) => fs::write(path, text).map_err(|e| Failure(format!("{}: {e}", path.display())))?,
+        None => match io::stdout().write_all(text.as_bytes()) {
+            // `leaktrace report … | head`
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(Failure(format!("standard output: {e}"))),
+            _ => {}
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
+    let mut recording = reader::read(file).map_err(|e| e.to_string())?;
+    let ledger = replay(&recording)?;
+    recording.tables.notes.append(&mut recording.problems);
+    let end = match recording.ended {
+        Ended::Clean(_) => End::Clean,
+        Ended::Open if is_running(&recording) => End::Running,
+        Ended::Open => End::Killed,
+    };
+    let native = symbol::native::Symbols::new(&recording.tables);
+    let names = Names::with_native(&recording.tables, &native);
+    Report::build(&ledger, &recording.tables, &names, end, step).map_err(|e| e.to_string())
+}
+
+/// The checkpoint, and what was committed after it: the same code that ran in the process.
+fn replay(recording: &Recording) -> Result<Ledger, String> {
+    let mut ledger: Ledger = match &recording.checkpoint {
+        Some(state) => postcard::from_bytes(state)
+            .map_err(|_| "holds a checkpoint of another version of leaktrace; read it with that one".to_owned())?,
+        None => Ledger::default(),
+    };
+    ledger.add_dropped(recording.dropped_events);
+    let next = ledger.next_seq();
+    recording.events.iter().filter(|e| e.seq >= next).for_each(|e| ledger.apply(e));
+    Ok(ledger)
+}
+
+/// True if the process that wrote it is alive on this machine, and the same one (a pid comes round again).
+fn is_running(recording: &Recording) -> bool {
+    let same_host = recording.tables.meta.get("host").is_some_and(|h| Some(h.as_str()) == host().as_deref());
+    let stat = fs::metadata(format!("/proc/{}", recording.pid)).and_then(|m| m.modified());
+    let began = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(recording.began_ns);
+    same_host && stat.is_ok_and(|started| started <= began)
+}
+
+fn host() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned())
+}

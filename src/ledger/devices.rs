@@ -1,0 +1,153 @@
+//! Per device: how many bytes stand where, the peak, and the checks against what others say of the same device.
+
+use serde::{Deserialize, Serialize};
+
+use super::sites::Layer;
+
+/// The totals of one device, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    pub device: u8,
+    pub block_bytes: u64,
+    pub object_bytes: u64,
+    pub segment_bytes: u64,
+    pub host_bytes: u64,
+    /// The part of `object_bytes` that came out of a stream-ordered pool.
+    pub(super) async_bytes: u64,
+    pool_reserved: u64,
+    peak_bytes: u64,
+    step_peak: u64,
+    pub(super) last_block_seq: u64,
+    /// Comparisons with the caching allocator's own total, and how many did not agree.
+    pub(super) checks: u64,
+    pub(super) mismatches: u64,
+    /// Total memory as the driver said last; 0: it never did.
+    pub total_bytes: u64,
+    /// In use by the driver's account, but given to nobody we saw. As of the driver's latest account.
+    pub unattributed_bytes: Option<u64>,
+}
+
+/// A device at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceAt {
+    pub device: u8,
+    pub block_bytes: u64,
+    pub object_bytes: u64,
+    pub reserved_bytes: u64,
+    /// All that the driver gave and has not got back: segments and objects.
+    pub driver_bytes: u64,
+    pub host_bytes: u64,
+    /// Most blocks and objects since the boundary before (in a moment outside the steps: since the beginning).
+    pub peak_bytes: u64,
+    pub unattributed_bytes: Option<u64>,
+}
+
+impl DeviceAt {
+    /// Blocks and objects.
+    pub fn live_bytes(&self) -> u64 {
+        self.block_bytes.wrapping_add(self.object_bytes)
+    }
+}
+
+impl Device {
+    pub(super) fn new(device: u8) -> Device {
+        Device { device, ..Device::default() }
+    }
+
+    /// Blocks and objects.
+    #[inline]
+    pub fn live_bytes(&self) -> u64 {
+        self.block_bytes.wrapping_add(self.object_bytes)
+    }
+
+    /// What caching allocators and pools hold from the driver, used or not.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.segment_bytes.wrapping_add(self.pool_reserved)
+    }
+
+    /// All that the driver gave and has not got back.
+    pub fn driver_bytes(&self) -> u64 {
+        self.segment_bytes.wrapping_add(self.object_bytes)
+    }
+
+    /// The most that was ever live.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.max(self.step_peak).max(self.live_bytes())
+    }
+
+    #[inline]
+    fn of(&mut self, layer: Layer) -> &mut u64 {
+        match layer {
+            Layer::Block => &mut self.block_bytes,
+            Layer::Driver => &mut self.object_bytes,
+            Layer::Host => &mut self.host_bytes,
+        }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, layer: Layer, bytes: u64) {
+        let figure = self.of(layer);
+        *figure = figure.wrapping_add(bytes);
+    }
+
+    /// The peak is looked at only here and at boundaries: a maximum stands right before something leaves. A segment,
+    /// which counts as an object until its first block shows what it is, so never makes a peak.
+    #[inline]
+    pub(super) fn take(&mut self, layer: Layer, bytes: u64) {
+        self.step_peak = self.step_peak.max(self.live_bytes());
+        let figure = self.of(layer);
+        *figure = figure.wrapping_sub(bytes);
+    }
+
+    /// An object showed itself to be a segment.
+    pub(super) fn claim(&mut self, bytes: u64) {
+        self.object_bytes = self.object_bytes.wrapping_sub(bytes);
+        self.segment_bytes = self.segment_bytes.wrapping_add(bytes);
+    }
+
+    pub(super) fn allocator_said(&mut self, seq: u64, allocated: u64, events_ago: u32) {
+        // Only a total that no later block event of ours has overtaken can be compared.
+        if events_ago != u32::MAX && self.last_block_seq <= seq.saturating_sub(u64::from(events_ago)) {
+            self.checks = self.checks.wrapping_add(1);
+            self.mismatches = self.mismatches.wrapping_add(u64::from(allocated != self.block_bytes));
+        }
+    }
+
+    pub(super) fn pools_said(&mut self, reserved: u64) {
+        self.pool_reserved = reserved;
+    }
+
+    pub(super) fn driver_said(&mut self, free: u64, total: u64) {
+        // A pool's memory is charged to the device whole, used or not.
+        let outside_pools = self.driver_bytes().wrapping_sub(self.async_bytes);
+        let tracked = outside_pools.wrapping_add(self.pool_reserved.max(self.async_bytes));
+        self.total_bytes = total;
+        self.unattributed_bytes = Some(total.saturating_sub(free).saturating_sub(tracked));
+    }
+
+    fn at(&self, peak_bytes: u64) -> DeviceAt {
+        DeviceAt {
+            device: self.device,
+            block_bytes: self.block_bytes,
+            object_bytes: self.object_bytes,
+            reserved_bytes: self.reserved_bytes(),
+            driver_bytes: self.driver_bytes(),
+            host_bytes: self.host_bytes,
+            peak_bytes,
+            unattributed_bytes: self.unattributed_bytes,
+        }
+    }
+
+    /// The device now; its peak is that of the whole run.
+    pub(super) fn now(&self) -> DeviceAt {
+        self.at(self.peak_bytes())
+    }
+
+    /// The device at the end of a step; the next step's peak starts from here.
+    pub(super) fn end_step(&mut self) -> DeviceAt {
+        let peak = self.step_peak.max(self.live_bytes());
+        self.peak_bytes = self.peak_bytes.max(peak);
+        self.step_peak = self.live_bytes();
+        self.at(peak)
+    }
+}

@@ -1,0 +1,350 @@
+//! What the driver gave: pointers and handles, mappings and address ranges; and which of it is a segment.
+//!
+//! A driver allocation is a segment once a block report falls inside it, else an object of its own. For memory that is
+//! mapped, the unit of that claim is the address range it is mapped into.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::Ledger;
+use super::keys::Map;
+use super::sites::Layer;
+use crate::trace::record::{Class, Event, NO_DEVICE};
+
+/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
+const RECENT: usize = 64;
+
+/// One allocation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Given {
+    pub bytes: u64,
+    pub site: u32,
+    pub birth: u32,
+    device: u8,
+    context: u8,
+    class: u8,
+    pub segment: bool,
+    /// Of a handle: references and mappings. It ends when both are gone.
+    refs: u32,
+    maps: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Unclaimed {
+    end: u64,
+    reservation: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Reservation {
+    end: u64,
+    claimed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Mapping {
+    end: u64,
+    handle: u64,
+}
+
+/// A free that may be undone; no allocation: it only gave back one of several references.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Freed {
+    handle: bool,
+    address: u64,
+    given: Option<Given>,
+}
+
+/// Everything alive at the driver's level.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Driver {
+    pointers: Map<Given>,
+    handles: Map<Given>,
+    /// Ranges that a block report would claim, by start.
+    unclaimed: BTreeMap<u64, Unclaimed>,
+    reservations: BTreeMap<u64, Reservation>,
+    mappings: BTreeMap<u64, Mapping>,
+    /// The `Map` whose `MapHandle` must be the next event: its sequence number, start, end.
+    half_map: Option<(u64, u64, u64)>,
+    recent: VecDeque<Freed>,
+    /// Handles that live on in mappings only while their number was given out anew.
+    ghosts: u64,
+}
+
+impl Driver {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Given> {
+        self.pointers.values().chain(self.handles.values())
+    }
+
+    fn space(&mut self, handle: bool) -> &mut Map<Given> {
+        if handle { &mut self.handles } else { &mut self.pointers }
+    }
+
+    /// Gives allocations born since the last boundary to the step before.
+    pub(super) fn relabel(&mut self, handle: bool, address: u64, from: u32, to: u32) {
+        if let Some(g) = self.space(handle).get_mut(&address)
+            && g.birth == from
+        {
+            g.birth = to;
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn may_claim(&self) -> bool {
+        !self.unclaimed.is_empty()
+    }
+
+    fn reservation(&self, address: u64) -> Option<&Reservation> {
+        self.reservations.range(..=address).next_back().map(|(_, r)| r).filter(|r| address < r.end)
+    }
+}
+
+impl Ledger {
+    pub(super) fn alloc(&mut self, e: &Event) {
+        let Some(class) = Class::from_code(e.class) else { return self.unknown() };
+        let handle = class.is_handle();
+        if e.address == 0 && !handle {
+            return;
+        }
+        let host = class == Class::Host || e.device == NO_DEVICE;
+        let layer = if host { Layer::Host } else { Layer::Driver };
+        let site = self.site_of(e.stack, layer, e.device, e.entry_point);
+        let given = Given {
+            bytes: e.size,
+            site,
+            birth: self.birth(),
+            device: e.device,
+            context: e.context,
+            class: e.class,
+            segment: false,
+            refs: 1,
+            maps: 0,
+        };
+        self.given(&given);
+        self.note_birth(if handle { super::HANDLE } else { super::POINTER }, e.address);
+        if !handle && !host {
+            let end = e.address.saturating_add(e.size);
+            self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
+        }
+        let Some(old) = self.driver.space(handle).insert(e.address, given) else { return };
+        if handle && old.refs == 0 {
+            // Released, but mapped still: its bytes live on under a number of ours.
+            self.driver.ghosts = self.driver.ghosts.wrapping_add(1);
+            let ghost = self.driver.ghosts.wrapping_neg();
+            self.driver.mappings.values_mut().filter(|m| m.handle == e.address).for_each(|m| m.handle = ghost);
+            self.driver.handles.insert(ghost, old);
+        } else {
+            self.missed_frees = self.missed_frees.wrapping_add(1);
+            self.gone(&old, false);
+        }
+    }
+
+    pub(super) fn free(&mut self, e: &Event) {
+        let Some(class) = Class::from_code(e.class) else { return self.unknown() };
+        let handle = class.is_handle();
+        if e.address == 0 && !handle {
+            return;
+        }
+        let Some(g) = self.driver.space(handle).get_mut(&e.address).filter(|g| g.refs > 0) else {
+            let count = &mut self.unknown_frees[usize::from(e.class).min(super::CLASSES - 1)];
+            *count = count.wrapping_add(1);
+            return;
+        };
+        g.refs -= 1;
+        let given = if g.refs == 0 && g.maps == 0 { self.end(handle, e.address) } else { None };
+        if self.driver.recent.len() >= RECENT {
+            self.driver.recent.pop_front();
+        }
+        self.driver.recent.push_back(Freed { handle, address: e.address, given });
+    }
+
+    pub(super) fn free_undo(&mut self, e: &Event) {
+        let handle = Class::from_code(e.class).is_some_and(Class::is_handle);
+        let same = |f: &Freed| f.handle == handle && f.address == e.address;
+        let Some(at) = self.driver.recent.iter().rposition(same) else { return };
+        let Some(freed) = self.driver.recent.remove(at) else { return };
+        match freed.given {
+            None => {
+                if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
+                    g.refs = g.refs.saturating_add(1);
+                }
+            }
+            Some(mut g) if !self.driver.space(handle).contains_key(&e.address) => {
+                g.refs = 1;
+                self.given(&g);
+                if let Some(s) = self.sites.get_mut(g.site).filter(|_| !g.segment) {
+                    // It was neither born again nor ever freed.
+                    s.allocs = s.allocs.wrapping_sub(1);
+                    s.frees = s.frees.saturating_sub(u64::from(self.exit.is_none()));
+                    if let Some(exit) = &mut self.exit {
+                        exit.not_freed(g.site, g.birth, g.bytes);
+                    }
+                }
+                if !handle && !g.segment && !self.is_host(g.site) {
+                    let end = e.address.saturating_add(g.bytes);
+                    self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
+                }
+                self.driver.space(handle).insert(e.address, g);
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn reserve(&mut self, e: &Event) {
+        let end = e.address.saturating_add(e.size);
+        self.driver.reservations.insert(e.address, Reservation { end, claimed: false });
+        self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: true });
+    }
+
+    pub(super) fn unreserve(&mut self, e: &Event) {
+        self.driver.reservations.remove(&e.address);
+        if self.driver.unclaimed.get(&e.address).is_some_and(|u| u.reservation) {
+            self.driver.unclaimed.remove(&e.address);
+        }
+    }
+
+    pub(super) fn map(&mut self, e: &Event) {
+        self.driver.half_map = Some((e.seq, e.address, e.address.saturating_add(e.size)));
+    }
+
+    pub(super) fn map_handle(&mut self, e: &Event) {
+        let Some((seq, start, end)) = self.driver.half_map.take() else { return };
+        if e.seq != seq.wrapping_add(1) {
+            return;
+        }
+        self.driver.mappings.insert(start, Mapping { end, handle: e.address });
+        if let Some(g) = self.driver.handles.get_mut(&e.address) {
+            g.maps = g.maps.saturating_add(1);
+        }
+        if self.driver.reservation(start).is_some_and(|r| r.claimed) {
+            self.claim_given(true, e.address);
+        }
+    }
+
+    pub(super) fn unmap(&mut self, e: &Event) {
+        let end = e.address.saturating_add(e.size);
+        let inside: Vec<(u64, u64)> = self
+            .driver
+            .mappings
+            .range(e.address..=end)
+            .filter(|(_, m)| m.end <= end)
+            .map(|(start, m)| (*start, m.handle))
+            .collect();
+        for (start, handle) in inside {
+            self.driver.mappings.remove(&start);
+            let Some(g) = self.driver.handles.get_mut(&handle) else { continue };
+            g.maps = g.maps.saturating_sub(1);
+            if g.maps == 0 && g.refs == 0 {
+                self.end(true, handle);
+            }
+        }
+    }
+
+    pub(super) fn retain(&mut self, e: &Event) {
+        if let Some(g) = self.driver.handles.get_mut(&e.address) {
+            g.refs = g.refs.saturating_add(1);
+        }
+    }
+
+    pub(super) fn context_end(&mut self, e: &Event) {
+        let of_it = |g: &Given| g.device == e.device && g.context == e.context;
+        for handle in [false, true] {
+            let ended: Vec<u64> =
+                self.driver.space(handle).iter().filter(|(_, g)| of_it(g)).map(|(&address, _)| address).collect();
+            self.implicit_ends = self.implicit_ends.wrapping_add(ended.len() as u64);
+            for address in ended {
+                self.end(handle, address);
+            }
+        }
+    }
+
+    /// A block report came for `address`: what it lies in is a segment.
+    #[cold]
+    pub(super) fn claim(&mut self, address: u64) {
+        let Some((&start, range)) = self.driver.unclaimed.range(..=address).next_back() else { return };
+        let (end, reservation) = (range.end, range.reservation);
+        if address >= end {
+            return;
+        }
+        self.driver.unclaimed.remove(&start);
+        if !reservation {
+            return self.claim_given(false, start);
+        }
+        if let Some(r) = self.driver.reservations.get_mut(&start) {
+            r.claimed = true;
+        }
+        let mapped: Vec<u64> = self.driver.mappings.range(start..end).map(|(_, m)| m.handle).collect();
+        mapped.into_iter().for_each(|handle| self.claim_given(true, handle));
+    }
+
+    fn claim_given(&mut self, handle: bool, address: u64) {
+        let Some(g) = self.driver.space(handle).get_mut(&address).filter(|g| !g.segment) else { return };
+        let (site, bytes, pooled) = (g.site, g.bytes, g.class == Class::Async as u8);
+        if self.is_host(site) {
+            return;
+        }
+        if let Some(g) = self.driver.space(handle).get_mut(&address) {
+            g.segment = true;
+        }
+        let Some(s) = self.sites.touch(site) else { return };
+        s.unborn(bytes);
+        if let Some(d) = self.devices.get_mut(usize::from(s.slot)) {
+            d.claim(bytes);
+            if pooled {
+                d.async_bytes = d.async_bytes.wrapping_sub(bytes);
+            }
+        }
+    }
+
+    fn is_host(&self, site: u32) -> bool {
+        self.sites.get(site).is_none_or(|s| s.layer == Layer::Host)
+    }
+
+    /// Books a living allocation.
+    fn given(&mut self, g: &Given) {
+        if g.segment {
+            if let Some(d) = self.device_of(g.site) {
+                d.segment_bytes = d.segment_bytes.wrapping_add(g.bytes);
+            }
+            return;
+        }
+        self.born(g.site, g.bytes);
+        if g.class == Class::Async as u8
+            && let Some(d) = self.device_of(g.site)
+        {
+            d.async_bytes = d.async_bytes.wrapping_add(g.bytes);
+        }
+    }
+
+    /// Takes an allocation out and off the books.
+    fn end(&mut self, handle: bool, address: u64) -> Option<Given> {
+        let given = self.driver.space(handle).remove(&address)?;
+        if !handle && self.driver.unclaimed.get(&address).is_some_and(|u| !u.reservation) {
+            self.driver.unclaimed.remove(&address);
+        }
+        self.gone(&given, true);
+        Some(given)
+    }
+
+    /// Takes an allocation off the books; `freed`: by the program, so that its age counts.
+    fn gone(&mut self, g: &Given, freed: bool) {
+        if g.segment {
+            if let Some(d) = self.device_of(g.site) {
+                d.segment_bytes = d.segment_bytes.wrapping_sub(g.bytes);
+            }
+            return;
+        }
+        self.died(g.site, g.birth, g.bytes, freed);
+        if g.class == Class::Async as u8
+            && let Some(d) = self.device_of(g.site)
+        {
+            d.async_bytes = d.async_bytes.wrapping_sub(g.bytes);
+        }
+    }
+
+    fn device_of(&mut self, site: u32) -> Option<&mut super::devices::Device> {
+        let slot = self.sites.get(site)?.slot;
+        self.devices.get_mut(usize::from(slot))
+    }
+}

@@ -1,0 +1,361 @@
+//! The ledger: events in, truth out. What is alive, who allocated it, when it was born, what each step kept.
+//!
+//! A pure replay that knows no file, no CUDA and no Python. The traced process runs it at each boundary, the reader runs
+//! it again over what came after the last checkpoint; being the same code, the two cannot disagree. Nothing an event
+//! says can make it panic: sums wrap, lookups may fail, ranges saturate.
+
+mod devices;
+mod driver;
+mod keys;
+mod sites;
+mod steps;
+#[cfg(test)]
+mod tests;
+pub mod verdict;
+mod view;
+
+use serde::{Deserialize, Serialize};
+
+pub use devices::{Device, DeviceAt};
+pub use sites::{Layer, Site};
+pub use steps::StepRecord;
+pub use view::{Retained, retained};
+
+use crate::trace::record::{Class, Event, Kind};
+use keys::Map;
+use steps::Delta;
+
+/// Sites in the snapshot of an out-of-memory error, and snapshots kept.
+const OOM_SITES: usize = 50;
+const OOM_KEPT: usize = 4;
+/// Addresses kept to relabel if the next boundary replaces the last one.
+const MAX_NEWBORN: usize = 65_536;
+/// Counters of unknown frees: 0 for blocks, else the class's code; beyond that the last.
+const CLASSES: usize = 16;
+/// Birth step of what is allocated after the exit: never judged.
+const AFTER_EXIT: u32 = u32::MAX;
+
+const BLOCK: u8 = 0;
+const POINTER: u8 = 1;
+const HANDLE: u8 = 2;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Block {
+    bytes: u64,
+    site: u32,
+    birth: u32,
+}
+
+/// What was alive when the program could not get more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    pub device: u8,
+    /// Stack id of the allocation that failed.
+    pub stack: u32,
+    pub requested_bytes: u64,
+    pub allocated_bytes: u64,
+    /// The step it happened in (not yet ended).
+    pub step: u32,
+    pub sites: Vec<Retained>,
+}
+
+/// The moment the program said that it was ending.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Exit {
+    devices: Vec<DeviceAt>,
+    /// Freed since, by (site, birth): blocks and bytes. Alive as far as any verdict goes.
+    freed: Map<(u64, u64)>,
+}
+
+impl Exit {
+    /// A free that came after the exit failed.
+    fn not_freed(&mut self, site: u32, birth: u32, bytes: u64) {
+        if let Some(sum) = self.freed.get_mut(&keys::pair(site, birth)) {
+            *sum = (sum.0.saturating_sub(1), sum.1.saturating_sub(bytes));
+        }
+    }
+}
+
+/// The books of one process. `Default` is an empty one; serialising gives a checkpoint that continues exactly.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    last_seq: u64,
+    blocks: Map<Block>,
+    driver: driver::Driver,
+    sites: sites::Sites,
+    devices: Vec<Device>,
+    steps: steps::Steps,
+    /// Steps that ended.
+    completed: u32,
+    /// Born since the last boundary: (space, address).
+    newborn: Vec<(u8, u64)>,
+    /// Boundaries by source code.
+    sources: [u32; 8],
+    mark: u32,
+    last_ns: u64,
+    exit: Option<Exit>,
+    out_of_memory: Vec<OutOfMemory>,
+    out_of_memory_count: u64,
+    lost_events: u64,
+    unknown_kinds: u64,
+    unknown_frees: [u64; CLASSES],
+    missed_frees: u64,
+    implicit_ends: u64,
+}
+
+impl Ledger {
+    /// Takes in one event. Events come in sequence order; one that was taken in already is passed over.
+    #[inline]
+    pub fn apply(&mut self, e: &Event) {
+        if e.seq <= self.last_seq {
+            return;
+        }
+        self.lost_events = self.lost_events.wrapping_add(e.seq - self.last_seq - 1);
+        self.last_seq = e.seq;
+        match Kind::from_code(e.kind) {
+            Some(Kind::BlockAlloc) => self.block_alloc(e),
+            Some(Kind::BlockFree) => self.block_free(e),
+            Some(Kind::AllocatorTotals) => {
+                let slot = self.slot(e.device);
+                if let Some(d) = self.devices.get_mut(slot) {
+                    d.allocator_said(e.seq, e.address, e.stack);
+                }
+            }
+            Some(kind) => self.rarer(kind, e),
+            None => self.unknown(),
+        }
+    }
+
+    #[inline(never)]
+    fn rarer(&mut self, kind: Kind, e: &Event) {
+        match kind {
+            Kind::Alloc => self.alloc(e),
+            Kind::Free => self.free(e),
+            Kind::FreeUndo => self.free_undo(e),
+            Kind::Reserve => self.reserve(e),
+            Kind::Unreserve => self.unreserve(e),
+            Kind::Map => self.map(e),
+            Kind::MapHandle => self.map_handle(e),
+            Kind::Unmap => self.unmap(e),
+            Kind::Retain => self.retain(e),
+            Kind::ContextEnd => self.context_end(e),
+            Kind::PoolTotals => {
+                let slot = self.slot(e.device);
+                self.devices[slot].pools_said(e.size);
+            }
+            Kind::MemInfo => {
+                let slot = self.slot(e.device);
+                self.devices[slot].driver_said(e.address, e.size);
+            }
+            Kind::Boundary => self.boundary(e),
+            Kind::OutOfMemory => self.ran_out(e),
+            Kind::Exit => self.exit(e),
+            Kind::Mark => (self.mark, self.last_ns) = (e.stack, e.address),
+            Kind::BlockAlloc | Kind::BlockFree | Kind::AllocatorTotals => {}
+        }
+    }
+
+    #[inline]
+    fn block_alloc(&mut self, e: &Event) {
+        if self.driver.may_claim() {
+            self.claim(e.address);
+        }
+        let site = self.site_of(e.stack, Layer::Block, e.device, e.entry_point);
+        let block = Block { bytes: e.size, site, birth: self.birth() };
+        let slot = self.born(site, e.size);
+        if let Some(d) = self.devices.get_mut(slot) {
+            d.last_block_seq = e.seq;
+        }
+        self.note_birth(BLOCK, e.address);
+        if let Some(old) = self.blocks.insert(e.address, block) {
+            self.missed_frees = self.missed_frees.wrapping_add(1);
+            self.died(old.site, old.birth, old.bytes, false);
+        }
+    }
+
+    #[inline]
+    fn block_free(&mut self, e: &Event) {
+        match self.blocks.remove(&e.address) {
+            Some(b) => {
+                let slot = self.died(b.site, b.birth, b.bytes, true);
+                if let Some(d) = self.devices.get_mut(slot) {
+                    d.last_block_seq = e.seq;
+                }
+            }
+            None => {
+                self.unknown_frees[0] = self.unknown_frees[0].wrapping_add(1);
+                let slot = self.slot(e.device);
+                self.devices[slot].last_block_seq = e.seq;
+                if self.driver.may_claim() {
+                    self.claim(e.address);
+                }
+            }
+        }
+    }
+
+    /// The step in which a block that comes now is born.
+    #[inline]
+    fn birth(&self) -> u32 {
+        if self.exit.is_some() { AFTER_EXIT } else { self.completed.saturating_add(1) }
+    }
+
+    /// Books a birth; returns the device's slot.
+    #[inline]
+    fn born(&mut self, site: u32, bytes: u64) -> usize {
+        let step = self.completed.saturating_add(1);
+        let Some(s) = self.sites.touch(site) else { return usize::MAX };
+        s.born(bytes, step);
+        let (slot, layer) = (usize::from(s.slot), s.layer);
+        if let Some(d) = self.devices.get_mut(slot) {
+            d.add(layer, bytes);
+        }
+        slot
+    }
+
+    /// Books a death; `freed`: by the program, so that the age counts. Returns the device's slot.
+    #[inline]
+    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: bool) -> usize {
+        let step = self.completed.saturating_add(1);
+        let Some(s) = self.sites.touch(site) else { return usize::MAX };
+        s.removed(bytes);
+        if let Some(exit) = &mut self.exit {
+            if birth != AFTER_EXIT {
+                let sum = exit.freed.entry(keys::pair(site, birth)).or_insert((0, 0));
+                *sum = (sum.0.wrapping_add(1), sum.1.wrapping_add(bytes));
+            }
+        } else if freed {
+            s.freed(birth, step);
+        }
+        let (slot, layer) = (usize::from(s.slot), s.layer);
+        if let Some(d) = self.devices.get_mut(slot) {
+            d.take(layer, bytes);
+        }
+        slot
+    }
+
+    #[inline]
+    fn note_birth(&mut self, space: u8, address: u64) {
+        if self.newborn.len() < MAX_NEWBORN {
+            self.newborn.push((space, address));
+        }
+    }
+
+    #[inline]
+    fn site_of(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> u32 {
+        match self.sites.find(stack, layer, device, entry_point) {
+            Some(site) => site,
+            None => {
+                let slot = self.slot(device) as u8;
+                self.sites.add(stack, layer, device, entry_point, slot)
+            }
+        }
+    }
+
+    /// Where the device stands in the list; it is put there on first sight.
+    fn slot(&mut self, device: u8) -> usize {
+        self.devices.iter().position(|d| d.device == device).unwrap_or_else(|| {
+            self.devices.push(Device::new(device));
+            self.devices.len() - 1
+        })
+    }
+
+    #[cold]
+    fn unknown(&mut self) {
+        self.unknown_kinds = self.unknown_kinds.wrapping_add(1);
+    }
+
+    fn boundary(&mut self, e: &Event) {
+        // What a program steps through while it tears itself down is no step.
+        if self.exit.is_some() {
+            return;
+        }
+        let replaces = e.context == 1 && self.completed > 0;
+        if replaces {
+            self.relabel();
+        } else {
+            self.completed = self.completed.saturating_add(1);
+        }
+        self.newborn.clear();
+        self.last_ns = e.address;
+        let count = &mut self.sources[usize::from(e.class & 7)];
+        *count = count.saturating_add(1);
+        let record = StepRecord {
+            step: self.completed,
+            at_ns: e.address,
+            source: e.class,
+            label: std::mem::take(&mut self.mark),
+            devices: self.devices.iter_mut().map(Device::end_step).collect(),
+            deltas: self.take_deltas(),
+        };
+        if replaces { self.steps.extend(record) } else { self.steps.push(record) }
+    }
+
+    /// The last step is not over: what was born since belongs to it.
+    fn relabel(&mut self) {
+        let (from, to) = (self.completed.saturating_add(1), self.completed);
+        for &(space, address) in &self.newborn {
+            match space {
+                BLOCK => {
+                    if let Some(b) = self.blocks.get_mut(&address).filter(|b| b.birth == from) {
+                        b.birth = to;
+                    }
+                }
+                _ => self.driver.relabel(space == HANDLE, address, from, to),
+            }
+        }
+        for i in 0..self.sites.touched.len() {
+            let site = self.sites.touched[i];
+            if let Some(s) = self.sites.get_mut(site) {
+                s.first_birth = s.first_birth.min(to);
+                s.last_birth = s.last_birth.min(to);
+                s.last_freed = s.last_freed.min(to);
+            }
+        }
+    }
+
+    fn take_deltas(&mut self) -> Vec<Delta> {
+        let mut touched = std::mem::take(&mut self.sites.touched);
+        touched.sort_unstable();
+        let mut deltas = Vec::new();
+        for &site in &touched {
+            let Some(s) = self.sites.get_mut(site) else { continue };
+            s.touched = false;
+            let (blocks, bytes) = (std::mem::take(&mut s.step_blocks), std::mem::take(&mut s.step_bytes));
+            if blocks != 0 || bytes != 0 {
+                let blocks = blocks.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                deltas.push(Delta { site, blocks, bytes });
+            }
+        }
+        touched.clear();
+        self.sites.touched = touched;
+        deltas
+    }
+
+    fn ran_out(&mut self, e: &Event) {
+        self.out_of_memory_count = self.out_of_memory_count.saturating_add(1);
+        if self.out_of_memory.len() >= OOM_KEPT {
+            self.out_of_memory.remove(0);
+        }
+        let of_device = self.sites.iter().filter(|(_, s)| s.device == e.device && s.live_blocks > 0);
+        let live = of_device.map(|(site, s)| Retained { site, blocks: s.live_blocks, bytes: s.live_bytes });
+        let mut sites: Vec<Retained> = live.collect();
+        view::rank(&mut sites);
+        sites.truncate(OOM_SITES);
+        self.out_of_memory.push(OutOfMemory {
+            device: e.device,
+            stack: e.stack,
+            requested_bytes: e.size,
+            allocated_bytes: e.address,
+            step: self.completed.saturating_add(1),
+            sites,
+        });
+    }
+
+    fn exit(&mut self, e: &Event) {
+        if self.exit.is_none() {
+            self.last_ns = e.address;
+            let devices = self.devices.iter().map(Device::now).collect();
+            self.exit = Some(Exit { devices, freed: Map::default() });
+        }
+    }
+}

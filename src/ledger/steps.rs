@@ -1,0 +1,164 @@
+//! The record of the steps: totals and net changes at each boundary, bounded by thinning out the past.
+
+use serde::{Deserialize, Serialize};
+
+use super::devices::DeviceAt;
+
+/// Records kept before the older half is thinned out.
+const MAX_RECORDS: usize = 65_536;
+/// Changes kept over all records: 16 MiB of them.
+const MAX_DELTAS: usize = (16 << 20) / size_of::<Delta>();
+
+/// Net change of one site in one step (or in several that were merged).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delta {
+    pub site: u32,
+    pub blocks: i32,
+    pub bytes: i64,
+}
+
+/// What a boundary saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Number of the step that ended, from 1.
+    pub step: u32,
+    /// Nanoseconds since the recording began.
+    pub at_ns: u64,
+    /// Code of the boundary's source.
+    pub source: u8,
+    /// Label given in this step; 0: none.
+    pub label: u32,
+    pub devices: Vec<DeviceAt>,
+    /// Sites whose live blocks or bytes changed since the record before, by site.
+    pub deltas: Vec<Delta>,
+}
+
+/// All records, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steps {
+    records: Vec<StepRecord>,
+    deltas: usize,
+}
+
+impl Steps {
+    pub(super) fn all(&self) -> &[StepRecord] {
+        &self.records
+    }
+
+    pub(super) fn get(&self, step: u32) -> Option<&StepRecord> {
+        let at = self.records.binary_search_by_key(&step, |r| r.step).ok()?;
+        self.records.get(at)
+    }
+
+    pub(super) fn push(&mut self, record: StepRecord) {
+        self.deltas += record.deltas.len();
+        self.records.push(record);
+        self.bound(MAX_RECORDS, MAX_DELTAS);
+    }
+
+    /// The last step goes on until `record`.
+    pub(super) fn extend(&mut self, record: StepRecord) {
+        match self.records.pop() {
+            Some(last) => {
+                self.deltas -= last.deltas.len().min(self.deltas);
+                self.push(merge(last, record));
+            }
+            None => self.push(record),
+        }
+    }
+
+    fn bound(&mut self, records: usize, deltas: usize) {
+        while self.records.len() > records || (self.deltas > deltas && self.records.len() > 2) {
+            self.thin();
+        }
+    }
+
+    /// Merges neighbours in the older half. Sums up to any step that is still there stay exact.
+    fn thin(&mut self) {
+        let newer = self.records.split_off(self.records.len().div_ceil(2).max(2).min(self.records.len()));
+        let mut older = std::mem::take(&mut self.records).into_iter();
+        while let Some(first) = older.next() {
+            self.records.push(match older.next() {
+                Some(second) => merge(first, second),
+                None => first,
+            });
+        }
+        self.records.extend(newer);
+        self.deltas = self.records.iter().map(|r| r.deltas.len()).sum();
+    }
+}
+
+/// Two neighbours as one: the later one's moment, both ones' changes and peaks.
+fn merge(first: StepRecord, mut second: StepRecord) -> StepRecord {
+    for d in &first.devices {
+        match second.devices.iter_mut().find(|e| e.device == d.device) {
+            Some(e) => e.peak_bytes = e.peak_bytes.max(d.peak_bytes),
+            None => second.devices.push(d.clone()),
+        }
+    }
+    if second.label == 0 {
+        second.label = first.label;
+    }
+    let mut deltas = first.deltas;
+    deltas.append(&mut second.deltas);
+    deltas.sort_by_key(|d| d.site);
+    deltas.dedup_by(|later, kept| {
+        let same = later.site == kept.site;
+        if same {
+            kept.blocks = kept.blocks.wrapping_add(later.blocks);
+            kept.bytes = kept.bytes.wrapping_add(later.bytes);
+        }
+        same
+    });
+    deltas.retain(|d| d.blocks != 0 || d.bytes != 0);
+    second.deltas = deltas;
+    second
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(step: u32, deltas: &[(u32, i64)]) -> StepRecord {
+        let device = DeviceAt { peak_bytes: u64::from(step) * 7 % 5, ..DeviceAt::default() };
+        let deltas = deltas.iter().map(|&(site, bytes)| Delta { site, blocks: bytes.signum() as i32, bytes });
+        StepRecord { step, at_ns: 0, source: 1, label: 0, devices: vec![device], deltas: deltas.collect() }
+    }
+
+    fn sum(steps: &Steps, step: u32, site: u32) -> i64 {
+        let upto = steps.all().iter().filter(|r| r.step <= step);
+        upto.flat_map(|r| &r.deltas).filter(|d| d.site == site).map(|d| d.bytes).sum()
+    }
+
+    #[test]
+    fn thinning_keeps_the_sums_the_newest_and_the_peaks() {
+        let (mut thick, mut thin) = (Steps::default(), Steps::default());
+        for step in 1..=1000 {
+            let change = i64::from(step % 7) - 3;
+            let r = record(step, &[(step % 5, change), (9, 512)]);
+            thick.push(r.clone());
+            thin.push(r);
+            thin.bound(64, usize::MAX);
+        }
+        assert!(thin.all().len() <= 64);
+        assert!(thin.all().iter().rev().take(20).map(|r| r.step).eq((981..=1000).rev()));
+        for kept in thin.all() {
+            for site in [0, 1, 2, 3, 4, 9] {
+                assert_eq!(sum(&thin, kept.step, site), sum(&thick, kept.step, site), "step {}", kept.step);
+            }
+        }
+        let peak = |s: &Steps| s.all().iter().map(|r| r.devices[0].peak_bytes).max();
+        assert_eq!(peak(&thin), peak(&thick));
+    }
+
+    #[test]
+    fn the_number_of_changes_is_bounded() {
+        let mut steps = Steps::default();
+        for step in 1..=500 {
+            let all: Vec<_> = (0..40).map(|site| (site, i64::from(step % 3) - 1)).collect();
+            steps.push(record(step, &all));
+            steps.bound(usize::MAX, 400);
+        }
+        assert!(steps.deltas <= 400 + 80 && steps.deltas == steps.all().iter().map(|r| r.deltas.len()).sum());
+    }
+}

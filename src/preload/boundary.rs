@@ -1,0 +1,301 @@
+//! Boundaries: where the ledger catches up with the events, old events make room, and reports are dumped.
+//!
+//! Runs on the thread that ended a step, outside the allocator's lock. The one exception is [`relieve`], for programs
+//! without steps and for memory that ran out: those only touch our own tables.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::Duration;
+
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, RawMutex};
+
+use super::{driver, guard, life, note};
+use crate::ledger::Ledger;
+use crate::report::{self, End, Report};
+use crate::steps::{Boundary, Setting, Steps};
+use crate::symbol::Names;
+use crate::trace::entry::Entry;
+use crate::trace::record::{Event, Kind};
+use crate::trace::recording::{self, Drain};
+use crate::trace::{reader, tables::Tables};
+
+/// Bytes of events after which a checkpoint is due: large enough that its cost vanishes among theirs.
+const WINDOW: usize = 8 << 20;
+
+struct Host {
+    ledger: Ledger,
+    drain: Drain,
+    /// Size of the last checkpoint.
+    checkpoint: usize,
+    out_of_memory_dumps: u32,
+}
+
+static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
+static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
+static EXITED: AtomicBool = AtomicBool::new(false);
+
+/// What the caching allocator of a device last said of itself.
+struct Totals {
+    seq: AtomicU64,
+    allocated: AtomicU64,
+    reserved: AtomicU64,
+}
+
+static TOTALS: [Totals; 64] =
+    [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } }; 64];
+
+/// Takes the setting over.
+pub fn arm(setting: Setting) {
+    *STEPS.lock() = Steps::new(setting);
+}
+
+/// A recording was opened.
+pub fn begin() {
+    EXITED.store(false, Release);
+    *HOST.lock() = Some(Box::new(Host {
+        ledger: Ledger::default(),
+        drain: Drain::default(),
+        checkpoint: 0,
+        out_of_memory_dumps: 0,
+    }));
+}
+
+/// After a block event, under the allocator's lock of that device.
+#[inline]
+pub fn allocator_says(device: u8, allocated: u64, reserved: u64) {
+    let Some(totals) = TOTALS.get(device as usize) else { return };
+    totals.seq.store(0, Relaxed);
+    totals.allocated.store(allocated, Release);
+    totals.reserved.store(reserved, Release);
+    totals.seq.store(recording::sequence() - 1, Release);
+}
+
+/// An optimizer stepped.
+pub fn optimizer(id: Option<usize>) {
+    tell(|steps| steps.optimizer(id), None);
+}
+
+/// A backward pass begins.
+pub fn backward() {
+    tell(Steps::backward, None);
+}
+
+/// The program says so itself.
+pub fn call(label: Option<&str>) {
+    tell(Steps::call, label);
+}
+
+/// Looks at the clock, now and then.
+pub fn tick() {
+    if matches!(life::settings().step, Setting::Every(_)) {
+        tell(|steps| steps.tick(Duration::from_nanos(life::elapsed())), None);
+    }
+}
+
+fn tell(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
+    let boundary = ask(&mut STEPS.lock());
+    if let Some(boundary) = boundary
+        && life::is_live()
+    {
+        guard::fenced(|| end_step(boundary, label));
+    }
+}
+
+fn end_step(boundary: Boundary, label: Option<&str>) {
+    if let Some(text) = label.filter(|l| !l.is_empty()) {
+        mark(text);
+    }
+    accounts(false);
+    note::mark(&Event {
+        address: life::elapsed(),
+        class: boundary.source as u8,
+        context: u8::from(boundary.replaces),
+        ..Event::new(Kind::Boundary)
+    });
+    let mut host = HOST.lock();
+    let Some(host) = host.as_mut() else { return };
+    host.catch_up();
+    let step = host.ledger.steps();
+    let every = life::settings().dump_every;
+    if !boundary.replaces && (step == 10 || step == 30 || step.is_multiple_of(every)) {
+        host.dump();
+    }
+}
+
+/// Appends what allocator, pools and driver say of each device.
+fn accounts(with_driver: bool) {
+    let ask = driver::may_ask();
+    for (device, totals) in (0u8..).zip(&TOTALS) {
+        let seq = totals.seq.load(Acquire);
+        let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
+        // Unchanged, so the three belong together.
+        if seq != 0 && totals.seq.load(Acquire) == seq {
+            let ago = (recording::sequence() - seq).min(u64::from(u32::MAX)) as u32;
+            note::mark(&Event {
+                address: allocated,
+                size: reserved,
+                device,
+                stack: ago,
+                ..Event::new(Kind::AllocatorTotals)
+            });
+        }
+        if ask && note::pools_seen(device)
+            && let Some((reserved, used)) = note::deeper(|| driver::pool_totals(device))
+        {
+            note::mark(&Event { address: used, size: reserved, device, ..Event::new(Kind::PoolTotals) });
+        }
+    }
+    if with_driver
+        && ask
+        && let Some((free, total)) = note::deeper(driver::memory_info)
+    {
+        let (device, _) = note::deeper(driver::current);
+        note::mark(&Event { address: free, size: total, device, ..Event::new(Kind::MemInfo) });
+    }
+}
+
+/// The program set a mark.
+pub fn mark(text: &str) {
+    static LABELS: AtomicU64 = AtomicU64::new(0);
+    // Bounded like everything: a label per step of a long run is a number after the first many.
+    let id = LABELS.fetch_add(1, Relaxed) as u32 + 1;
+    if life::is_live() && id < 100_000 && recording::append_entry(&Entry::Label { id, text }) {
+        note::mark(&Event { address: life::elapsed(), stack: id, ..Event::new(Kind::Mark) });
+    }
+}
+
+/// A segment was filled: if none of the boundaries comes, somebody has to make room.
+pub fn relieve() {
+    tick();
+    if recording::event_bytes() > 2 * WINDOW
+        && let Some(mut host) = HOST.try_lock()
+        && let Some(host) = host.as_mut()
+    {
+        host.catch_up();
+    }
+}
+
+/// Writes the report so far.
+pub fn dump() {
+    if life::is_live() {
+        guard::fenced(|| {
+            accounts(true);
+            let mut host = HOST.lock();
+            if let Some(host) = host.as_mut() {
+                host.catch_up();
+                host.dump();
+            }
+        });
+    }
+}
+
+/// Memory ran out on a device: ranks what is alive at this moment. Under the allocator's lock.
+pub fn out_of_memory() {
+    let mut host = HOST.lock();
+    let Some(host) = host.as_mut() else { return };
+    host.catch_up();
+    host.out_of_memory_dumps += 1;
+    // A program that searches for its batch size runs out again and again; the first dumps and every later power of two.
+    let n = host.out_of_memory_dumps;
+    if n <= 4 || n.is_power_of_two() {
+        host.write("oom.txt", report::text::out_of_memory);
+    }
+}
+
+/// The program is ending: last boundary, last dump, and a word on stderr.
+pub fn exit() {
+    if !life::is_live() || EXITED.swap(true, AcqRel) {
+        return;
+    }
+    accounts(true);
+    note::mark(&Event { address: life::elapsed(), ..Event::new(Kind::Exit) });
+    let mut host = HOST.lock();
+    let Some(host) = host.as_mut() else { return };
+    host.catch_up();
+    host.dump();
+    if !life::settings().quiet
+        && let Some(path) = life::path()
+        && let Some(report) = host.report()
+    {
+        for line in report::summary::lines(&report, &shown(&path)) {
+            guard::say(&line);
+        }
+    }
+}
+
+/// The path as a person would type it: relative where the recording lies below the working directory.
+fn shown(path: &Path) -> String {
+    let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
+    below.as_deref().unwrap_or(path).display().to_string()
+}
+
+impl Host {
+    /// Takes in every event up to now; writes a checkpoint when enough have gathered.
+    fn catch_up(&mut self) {
+        let ledger = &mut self.ledger;
+        self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
+        if recording::event_bytes() > WINDOW.max(2 * self.checkpoint)
+            && let Ok(state) = postcard::to_stdvec(&self.ledger)
+        {
+            let all = life::settings().all_events;
+            if recording::checkpoint(&state, self.ledger.next_seq(), all) {
+                self.checkpoint = state.len();
+            }
+        }
+    }
+
+    fn report(&self) -> Option<Report> {
+        let mut tables = Tables::default();
+        for segment in recording::table_bytes() {
+            let _ = reader::entries(&segment, &mut tables);
+        }
+        let names = Names::new(&tables);
+        Report::build(&self.ledger, &tables, &names, End::Running, None).ok()
+    }
+
+    fn dump(&self) {
+        self.write("txt", report::text::render);
+    }
+
+    /// Writes beside the recording, replacing what stood there at once.
+    fn write(&self, extension: &str, render: impl FnOnce(&Report) -> String) {
+        let (Some(path), Some(report)) = (life::path(), self.report()) else { return };
+        let (target, draft) = (path.with_extension(extension), path.with_extension("draft"));
+        if std::fs::write(&draft, render(&report)).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
+            let _ = std::fs::remove_file(&draft);
+        }
+    }
+}
+
+/// Before fork: nobody may hold these while the process is copied.
+pub fn before_fork() {
+    std::mem::forget(HOST.lock());
+    std::mem::forget(STEPS.lock());
+}
+
+/// After fork, in the parent.
+pub fn after_fork_parent() {
+    // SAFETY: `before_fork` locked both on this very thread and forgot the guards.
+    unsafe {
+        STEPS.force_unlock();
+        HOST.force_unlock();
+    }
+}
+
+/// After fork, in the child: it has its own steps and its own ledger.
+pub fn after_fork_child() {
+    // Not unlocked but made anew: threads that waited for them do not exist here and must not be woken.
+    // SAFETY: the child has one thread, and it holds no reference into the locks; a raw mutex is an atomic byte.
+    unsafe {
+        std::ptr::from_ref(HOST.raw()).cast_mut().write(RawMutex::INIT);
+        std::ptr::from_ref(STEPS.raw()).cast_mut().write(RawMutex::INIT);
+    }
+    // The parent's ledger is left where it lies: freeing it would copy its pages.
+    std::mem::forget(HOST.lock().take());
+    for totals in &TOTALS {
+        totals.seq.store(0, Relaxed);
+    }
+    EXITED.store(false, Release);
+    arm(life::settings().step);
+}

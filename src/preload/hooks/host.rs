@@ -1,0 +1,36 @@
+//! Pinned host memory.
+
+use std::ffi::c_void;
+
+use super::{Status, real, stored};
+use crate::preload::note;
+use crate::trace::record::Class;
+
+/// `cuMemHostAlloc(void **p, size_t bytes, unsigned flags)`
+pub unsafe extern "C" fn host_alloc<const ROW: usize, const SLOT: usize>(
+    p: *mut *mut c_void,
+    bytes: usize,
+    flags: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut *mut c_void, usize, u32));
+    // SAFETY: the caller's own arguments; on success `p` was written.
+    note::driver_alloc(ROW, Class::Host, || unsafe { real(p, bytes, flags) }, || {
+        (unsafe { stored(p.cast::<u64>()) }, bytes as u64)
+    })
+}
+
+/// `cuMemAllocHost(void **p, size_t bytes)`
+pub unsafe extern "C" fn alloc_host<const ROW: usize, const SLOT: usize>(p: *mut *mut c_void, bytes: usize) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut *mut c_void, usize));
+    // SAFETY: the caller's own arguments; on success `p` was written.
+    note::driver_alloc(ROW, Class::Host, || unsafe { real(p, bytes) }, || {
+        (unsafe { stored(p.cast::<u64>()) }, bytes as u64)
+    })
+}
+
+/// `cuMemFreeHost(void *p)`
+pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(p: *mut c_void) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void));
+    // SAFETY: the caller's own argument.
+    note::driver_free(ROW, Class::Host, p as u64, || unsafe { real(p) })
+}

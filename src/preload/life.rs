@@ -1,0 +1,259 @@
+//! The states of this library inside a process, and the ways between them.
+//!
+//! ```text
+//!  Dormant ──first look-up of a CUDA symbol──▶ Armed ──first memory event──▶ Live
+//!     ▲                                          │                            │
+//!     └────────────── fork, in the child ────────┴────────────────────────────┤
+//!                                                     anything of ours fails  ▼
+//!                                                                            Off
+//! ```
+//!
+//! Dormant: one pointer was stored, nothing else; `sh`, `git` and the like never leave it. Armed: everything that needs
+//! the loader was looked up, so that no hook has to. Live: there is a recording. Off: for good.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use once_cell::race::OnceBox;
+use parking_lot::Mutex;
+
+use super::guard::say;
+use super::settings::{self, Settings};
+use super::{api, boundary, doors, driver, elf, python};
+use crate::capture;
+use crate::trace::entry::Entry;
+use crate::trace::record::NO_DEVICE;
+use crate::trace::recording;
+
+const DORMANT: u8 = 0;
+const ARMING: u8 = 1;
+const ARMED: u8 = 2;
+const LIVE: u8 = 3;
+const OFF: u8 = 4;
+
+static STATE: AtomicU8 = AtomicU8::new(DORMANT);
+/// Read once per process image: a forked child has the same environment until it changes it, and then it is told so
+/// too late anyway.
+static SETTINGS: OnceBox<Settings> = OnceBox::new();
+/// Monotonic nanoseconds when the recording began.
+static BEGAN: AtomicU64 = AtomicU64::new(0);
+/// Held while a recording is being opened.
+static OPENING: Mutex<()> = Mutex::new(());
+/// The recording's path; empty without one.
+static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Devices already described in the recording, a bit each.
+static SIGHTED: AtomicU64 = AtomicU64::new(0);
+
+/// The settings of this process.
+pub fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(|| Box::new(Settings::read()))
+}
+
+/// Dormant → Armed: looks up what hooks will need. Called where the loader may be asked.
+pub fn arm() {
+    if STATE.load(Acquire) != DORMANT || STATE.compare_exchange(DORMANT, ARMING, AcqRel, Acquire).is_err() {
+        return;
+    }
+    // A panic of ours is caught; it must not write on the program's stderr either.
+    std::panic::set_hook(Box::new(|_| {}));
+    super::guard::fenced(|| {
+        if let Some(dlsym) = doors::real_dlsym() {
+            elf::arm(dlsym);
+        }
+        if !settings().on {
+            STATE.store(OFF, Release);
+            return;
+        }
+        boundary::arm(settings().step);
+        capture::arm(settings().stacks);
+        python::arm();
+        register_handlers();
+        STATE.store(ARMED, Release);
+    });
+}
+
+/// The handlers are inherited, so a process and all its forked children register them once.
+fn register_handlers() {
+    static ONCE: AtomicU8 = AtomicU8::new(0);
+    if ONCE.swap(1, AcqRel) == 0 {
+        // SAFETY: handlers of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child)) };
+    }
+}
+
+/// True while there is a recording.
+#[inline(always)]
+pub fn is_live() -> bool {
+    STATE.load(Relaxed) == LIVE
+}
+
+/// Armed → Live on the first event. `false`: nothing is to be noted.
+#[inline(always)]
+pub fn enter() -> bool {
+    is_live() || open()
+}
+
+#[cold]
+#[inline(never)]
+fn open() -> bool {
+    // A block may be the first thing ever seen (the allocator was reached without the driver's doors).
+    arm();
+    if STATE.load(Acquire) != ARMED {
+        return is_live();
+    }
+    let _opening = OPENING.lock();
+    if STATE.load(Acquire) != ARMED {
+        return is_live();
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let opened = create(settings().path(), now.as_nanos() as u64);
+    match opened {
+        Ok(path) => {
+            BEGAN.store(monotonic(), Release);
+            *PATH.lock() = Some(path);
+            introduce(now);
+            boundary::begin();
+            STATE.store(LIVE, Release);
+            true
+        }
+        Err(why) => {
+            say(&format!("{why}; nothing is recorded"));
+            STATE.store(OFF, Release);
+            false
+        }
+    }
+}
+
+/// Creates the recording; under another name if a living process writes that one already.
+fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
+    let pid = std::process::id();
+    let attempt = |path: &PathBuf| {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
+        recording::open(&name, pid, began_ns)
+    };
+    // The reports name it by this path, also after a chdir.
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let error = match attempt(&path) {
+        Ok(()) => return Ok(path),
+        Err(libc::EWOULDBLOCK) => {
+            let own = path.with_extension(format!("{pid}.ltrace"));
+            match attempt(&own) {
+                Ok(()) => return Ok(own),
+                Err(error) => error,
+            }
+        }
+        Err(error) => error,
+    };
+    Err(format!("cannot create {}: {}", path.display(), std::io::Error::from_raw_os_error(error)))
+}
+
+/// What the reader has to know about this process.
+fn introduce(began: Duration) {
+    let meta = |key: &str, value: &str| {
+        recording::append_entry(&Entry::Meta { key, value });
+    };
+    let argv = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    meta("argv", String::from_utf8_lossy(&argv).trim_end_matches('\0'));
+    for (key, path) in [("exe", std::env::current_exe()), ("cwd", std::env::current_dir())] {
+        if let Ok(path) = path {
+            meta(key, &path.to_string_lossy());
+        }
+    }
+    meta("pid", &std::process::id().to_string());
+    meta("host", &settings::host());
+    if let Some(rank) = settings::rank() {
+        meta("rank", &rank);
+    }
+    meta("began", &began.as_secs().to_string());
+    meta("leaktrace", env!("CARGO_PKG_VERSION"));
+    meta("python", capture::python());
+    for (i, entry) in api::ENTRY_POINTS.iter().enumerate() {
+        recording::append_entry(&Entry::Symbol { id: i as u16 + 1, name: entry.name });
+    }
+}
+
+/// A device appears in an event: describes it on first sight.
+pub fn sighted(device: u8) {
+    if device == NO_DEVICE || device >= 64 || SIGHTED.fetch_or(1 << device, AcqRel) >> device & 1 == 1 {
+        return;
+    }
+    if driver::may_ask()
+        && let Some((name, total_bytes)) = super::note::deeper(|| driver::describe(device))
+    {
+        recording::append_entry(&Entry::Device { index: device, name: &name, total_bytes });
+    }
+}
+
+/// Nanoseconds since the recording began.
+pub fn elapsed() -> u64 {
+    monotonic().saturating_sub(BEGAN.load(Relaxed))
+}
+
+fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The recording's path.
+pub fn path() -> Option<PathBuf> {
+    PATH.lock().clone()
+}
+
+/// Ends the tracing for good, saying why where the reader will see it.
+pub fn off(why: &str) {
+    if STATE.swap(OFF, AcqRel) == LIVE {
+        recording::append_entry(&Entry::Note { text: why });
+    }
+}
+
+/// More providers of one entry point than can be told apart: calls to the last of them are not seen.
+pub fn too_many_providers(row: usize) {
+    let name = api::entry_point(row).name;
+    recording::append_entry(&Entry::Note {
+        text: &format!("coverage hole: more than {} different {name} in this process", api::SLOTS),
+    });
+}
+
+extern "C" fn before_fork() {
+    boundary::before_fork();
+    capture::before_fork();
+    recording::before_fork();
+}
+
+extern "C" fn after_fork_parent() {
+    recording::after_fork_parent();
+    capture::after_fork_parent();
+    boundary::after_fork_parent();
+}
+
+extern "C" fn after_fork_child() {
+    recording::after_fork_child();
+    capture::after_fork_child();
+    boundary::after_fork_child();
+    python::after_fork_child();
+    // What was looked up holds in the child too; only the recording was the parent's.
+    SIGHTED.store(0, Release);
+    if STATE.load(Acquire) == LIVE {
+        STATE.store(ARMED, Release);
+    }
+}
+
+/// The end of the process, as far as it comes here: `exit` and a return from `main` do, signals and `_exit` do not.
+#[used]
+#[cfg_attr(not(test), unsafe(link_section = ".fini_array"))]
+static DESTRUCTOR: extern "C" fn() = {
+    extern "C" fn destructor() {
+        if is_live() {
+            super::guard::fenced(|| {
+                boundary::exit();
+                recording::mark_clean(elapsed());
+            });
+        }
+    }
+    destructor
+};

@@ -1,0 +1,18 @@
+//! Inside someone else's process: the unsafe wing.
+//!
+//! Calls come in through `doors`, pass a hook, and are noted. `life` says whether there is anything to note at all.
+//! Nothing here knows what a leak is, nor the names of functions it does not hook.
+
+pub mod api;
+pub mod boundary;
+pub mod doors;
+pub mod driver;
+pub mod elf;
+pub mod guard;
+pub mod hooks;
+pub mod life;
+pub mod note;
+pub mod program;
+pub mod python;
+pub mod settings;
+pub mod torch;

@@ -1,0 +1,277 @@
+//! Notes what happened: the frame around every hook's real call. Guards, errno, nesting, and the event's words.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{api, driver, guard, life};
+use crate::capture::thread::{self, Thread};
+use crate::capture;
+use crate::preload::hooks::Status;
+use crate::trace::record::{Class, Event, Kind, NO_DEVICE};
+use crate::trace::recording::{self, Appended};
+
+/// The calling thread's block.
+fn mine() -> &'static mut Thread {
+    // SAFETY: this thread's own block; hooks of one thread nest, and none keeps the reference across a real call.
+    unsafe { &mut *thread::thread() }
+}
+
+/// Calls the driver one level deeper: what it calls through our doors itself is no event.
+pub fn deeper<R>(call: impl FnOnce() -> R) -> R {
+    mine().depth += 1;
+    let result = call();
+    mine().depth -= 1;
+    result
+}
+
+fn outermost() -> bool {
+    mine().depth == 0
+}
+
+/// Appends an event to this thread's segment.
+fn append(event: &Event) {
+    if recording::append(&mut mine().cursor, event) == Appended::Rolled {
+        thread::watch();
+        super::boundary::relieve();
+    }
+}
+
+/// Appends an event from outside a hook (boundaries and the like).
+pub fn mark(event: &Event) {
+    guard::fenced(|| append(event));
+}
+
+/// An allocation of the driver on the current device: `real` is called, `given` says what came of it (address, bytes).
+#[inline]
+pub fn driver_alloc(row: usize, class: Class, real: impl FnOnce() -> Status, given: impl FnOnce() -> (u64, u64)) -> Status {
+    driver_alloc_on(row, class, None, real, given)
+}
+
+/// The same where the device is known.
+#[inline]
+pub fn driver_alloc_on(
+    row: usize,
+    class: Class,
+    device: Option<u8>,
+    real: impl FnOnce() -> Status,
+    given: impl FnOnce() -> (u64, u64),
+) -> Status {
+    if !outermost() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| {
+            let (address, size) = given();
+            if address != 0 && life::enter() {
+                mine().driver_events += 1;
+                let (current, context) = deeper(driver::current);
+                let device = device.unwrap_or(if class == Class::Host { NO_DEVICE } else { current });
+                allocated(name_of(row), class, device, context, address, size);
+            }
+        });
+    }
+    status
+}
+
+/// A free of the driver.
+#[inline]
+pub fn driver_free(row: usize, class: Class, address: u64, real: impl FnOnce() -> Status) -> Status {
+    if !outermost() || address == 0 {
+        return real();
+    }
+    // Inside a runtime call that noted this very free already, there is nothing left to note.
+    let noted = std::mem::take(&mut mine().freeing) == address;
+    if noted || !life::is_live() {
+        return deeper(real);
+    }
+    guard::fenced(|| freed(Kind::Free, name_of(row), class, address));
+    let status = deeper(real);
+    if status != 0 {
+        guard::fenced(|| freed(Kind::FreeUndo, name_of(row), class, address));
+    }
+    status
+}
+
+/// An allocation of the runtime: it lends its name to the driver event inside it, and is one itself if there is none.
+#[inline]
+pub fn runtime_alloc(
+    row: usize,
+    slot: usize,
+    class: Class,
+    real: impl FnOnce() -> Status,
+    given: impl FnOnce() -> (u64, u64),
+) -> Status {
+    if !outermost() || mine().runtime_entry_point != 0 {
+        return real();
+    }
+    let before = mine().driver_events;
+    mine().runtime_entry_point = row as u16;
+    let status = real();
+    mine().runtime_entry_point = 0;
+    if status == 0 && mine().driver_events == before {
+        guard::fenced(|| {
+            let (address, size) = given();
+            if address != 0 && life::enter() {
+                let device = if class == Class::Host { NO_DEVICE } else { deeper(|| runtime_device(row, slot)) };
+                allocated(row as u16, class, device, 0, address, size);
+            }
+        });
+    }
+    status
+}
+
+/// A free of the runtime. Noted before it, whether or not the driver is seen inside: afterwards would be too late.
+#[inline]
+pub fn runtime_free(row: usize, class: Class, address: u64, real: impl FnOnce() -> Status) -> Status {
+    if !outermost() || mine().runtime_entry_point != 0 || address == 0 || !life::is_live() {
+        return real();
+    }
+    guard::fenced(|| freed(Kind::Free, row as u16, class, address));
+    mine().runtime_entry_point = row as u16;
+    mine().freeing = address;
+    let status = real();
+    mine().freeing = 0;
+    mine().runtime_entry_point = 0;
+    if status != 0 {
+        guard::fenced(|| freed(Kind::FreeUndo, row as u16, class, address));
+    }
+    status
+}
+
+/// Anything noted after a successful call. May be the first event of all.
+#[inline]
+pub fn after(real: impl FnOnce() -> Status, event: impl FnOnce() -> Event) -> Status {
+    if !outermost() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| {
+            if life::enter() {
+                append(&event());
+            }
+        });
+    }
+    status
+}
+
+/// What ends memory that was seen, noted after the call; it may have ended nothing.
+#[inline]
+pub fn ending(real: impl FnOnce() -> Status, event: impl FnOnce() -> Option<Event>) -> Status {
+    if !outermost() || !life::is_live() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| {
+            if let Some(event) = event() {
+                append(&event);
+            }
+        });
+    }
+    status
+}
+
+/// Two events that belong together, after a successful call.
+#[inline]
+pub fn after_pair(real: impl FnOnce() -> Status, events: impl FnOnce() -> (Event, Event)) -> Status {
+    if !outermost() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| {
+            let (first, second) = events();
+            if life::enter() {
+                recording::append_pair(&mut mine().cursor, &first, &second);
+            }
+        });
+    }
+    status
+}
+
+/// Noted before the call; `undone` follows if it fails.
+#[inline]
+pub fn before(event: impl FnOnce() -> Event, real: impl FnOnce() -> Status, undone: impl FnOnce() -> Event) -> Status {
+    if !outermost() || !life::is_live() {
+        return real();
+    }
+    guard::fenced(|| append(&event()));
+    let status = deeper(real);
+    if status != 0 {
+        guard::fenced(|| append(&undone()));
+    }
+    status
+}
+
+/// A block of the caching allocator. Called with its lock held: nothing here may wait for anything.
+#[inline]
+pub fn block_alloc(device: u8, address: u64, size: u64) {
+    if life::enter() {
+        let stack = capture::stack(mine());
+        append(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
+    }
+}
+
+/// A block given back.
+#[inline]
+pub fn block_free(device: u8, address: u64, size: u64) {
+    if life::is_live() {
+        append(&Event { address, size, device, ..Event::new(Kind::BlockFree) });
+    }
+}
+
+/// An allocation that failed for want of memory.
+pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
+    let stack = capture::stack(mine());
+    append(&Event { address: allocated, size: requested, device, stack, ..Event::new(Kind::OutOfMemory) });
+}
+
+/// Devices that gave stream-ordered memory, a bit each.
+static POOLS: AtomicU64 = AtomicU64::new(0);
+
+/// True if a device gave stream-ordered memory.
+pub fn pools_seen(device: u8) -> bool {
+    POOLS.load(Relaxed) >> device & 1 == 1
+}
+
+fn allocated(entry_point: u16, class: Class, device: u8, context: u8, address: u64, size: u64) {
+    life::sighted(device);
+    if class == Class::Async && device < 64 {
+        POOLS.fetch_or(1 << device, Relaxed);
+    }
+    let stack = capture::stack(mine());
+    append(&Event {
+        address,
+        size,
+        device,
+        stack,
+        context,
+        class: class as u8,
+        entry_point,
+        ..Event::new(Kind::Alloc)
+    });
+}
+
+fn freed(kind: Kind, entry_point: u16, class: Class, address: u64) {
+    append(&Event { address, class: class as u8, entry_point, ..Event::new(kind) });
+}
+
+/// The runtime call we are in gives the event its name.
+fn name_of(row: usize) -> u16 {
+    match mine().runtime_entry_point {
+        0 => row as u16,
+        name => name,
+    }
+}
+
+/// The device that the runtime behind a slot has current; 0 for one that cannot say.
+fn runtime_device(row: usize, slot: usize) -> u8 {
+    let Some(object) = super::elf::object_of(api::real(row, slot)) else { return 0 };
+    let Some(get_device) = object.find(c"cudaGetDevice") else { return 0 };
+    let mut device = 0i32;
+    // SAFETY: `cudaError_t cudaGetDevice(int *)` of that runtime.
+    let get_device: unsafe extern "C" fn(*mut i32) -> Status = unsafe { std::mem::transmute(get_device) };
+    // SAFETY: a place for one int.
+    if unsafe { get_device(&mut device) } == 0 { device as u8 } else { 0 }
+}

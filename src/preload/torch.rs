@@ -1,0 +1,228 @@
+//! PyTorch's own reporting symbols: blocks of its caching allocator, memory that ran out, optimizer steps, backward
+//! passes. Exported here under PyTorch's names, which its libraries bind to; each hands on to the real one.
+//!
+//! All of them take integers and pointers only, so no C++ type is known here. The block and memory hooks run under the
+//! allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
+
+use super::{boundary, elf, guard, life, note, python};
+use crate::capture::thread;
+
+/// `c10::Device`: type and index, in one register.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Device {
+    kind: i8,
+    index: i8,
+}
+
+/// `c10::DeviceType::CUDA`
+const CUDA: i8 = 1;
+
+/// A PyTorch function of which we export a double.
+struct Original {
+    symbol: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Original {
+    const fn new(symbol: &'static CStr) -> Original {
+        Original { symbol, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Found once, without the loader.
+    fn get(&self) -> *mut c_void {
+        let known = self.address.load(Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        let found = elf::anywhere(self.symbol).unwrap_or(std::ptr::null_mut());
+        self.address.store(found, Release);
+        found
+    }
+}
+
+/// `c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device)`, PyTorch 2.0 and later
+static BLOCK: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+/// The same in PyTorch 1, where the totals are signed
+static BLOCK_1: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+/// `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, Device)`
+static MEMORY_OUT: Original = Original::new(c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+/// `torch::autograd::Engine::execute(…)`
+static EXECUTE: Original = Original::new(
+    c"_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_",
+);
+
+type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, u64, u64, Device);
+
+#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"))]
+unsafe extern "C-unwind" fn report_block(block: *mut c_void, size: i64, allocated: u64, reserved: u64, device: Device) {
+    // SAFETY: handed through.
+    unsafe { block_event(&BLOCK, block, size, allocated, reserved, device) }
+}
+
+#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"))]
+unsafe extern "C-unwind" fn report_block_1(block: *mut c_void, size: i64, allocated: u64, reserved: u64, device: Device) {
+    // SAFETY: handed through.
+    unsafe { block_event(&BLOCK_1, block, size, allocated, reserved, device) }
+}
+
+/// One block handed out (`size` > 0) or taken back (`size` < 0), then PyTorch's own function.
+#[inline(always)]
+unsafe fn block_event(original: &Original, block: *mut c_void, size: i64, allocated: u64, reserved: u64, device: Device) {
+    if device.kind == CUDA {
+        guard::fenced(|| {
+            let index = device.index as u8;
+            if size >= 0 {
+                note::block_alloc(index, block as u64, size as u64);
+                python::poke();
+                watch_steps();
+            } else {
+                note::block_free(index, block as u64, size.unsigned_abs());
+            }
+            boundary::allocator_says(index, allocated, reserved);
+        });
+    }
+    let original = original.get();
+    if !original.is_null() {
+        // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
+        unsafe { std::mem::transmute::<*mut c_void, Report>(original)(block, size, allocated, reserved, device) };
+    }
+}
+
+#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
+unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, reserved: u64, device: Device) {
+    if device.kind == CUDA && life::is_live() {
+        guard::fenced(|| {
+            note::out_of_memory(device.index as u8, requested.unsigned_abs(), allocated);
+            boundary::out_of_memory();
+        });
+    }
+    let original = MEMORY_OUT.get();
+    if !original.is_null() {
+        type ReportOut = unsafe extern "C-unwind" fn(i64, u64, u64, Device);
+        // SAFETY: as above.
+        unsafe { std::mem::transmute::<*mut c_void, ReportOut>(original)(requested, allocated, reserved, device) };
+    }
+}
+
+/// `Engine::execute`: tells, then jumps to the real one with every argument as it came. What it returns, and how, is
+/// none of our business.
+#[unsafe(naked)]
+#[cfg_attr(
+    not(test),
+    unsafe(
+        export_name = "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_"
+    )
+)]
+unsafe extern "C" fn execute() {
+    std::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rax",
+        "call {begins}",
+        "mov r11, rax",
+        "pop rax",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp r11",
+        begins = sym backward_begins,
+    )
+}
+
+unsafe extern "C" fn backward_begins() -> *mut c_void {
+    boundary::backward();
+    EXECUTE.get()
+}
+
+// ── optimizer steps, natively ────────────────────────────────────────────────────────────────────────────────────────
+
+/// `at::RecordFunctionCallback` as PyTorch 1.13 to 2.15 lay it out, passed by value in memory.
+#[repr(C)]
+struct Callback {
+    start: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut *mut c_void,
+    end: unsafe extern "C" fn(*const c_void, *mut c_void),
+    probability: f64,
+    scopes: [u8; 10],
+    needs: [u8; 3],
+    padding: [u8; 3],
+}
+
+/// `at::RecordScope::USER_SCOPE`
+const USER_SCOPE: usize = 7;
+
+static NAME: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static WATCHING: AtomicU8 = AtomicU8::new(0);
+
+/// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once.
+#[inline(always)]
+fn watch_steps() {
+    if WATCHING.load(Relaxed) == 0 && life::is_live() {
+        ask_for_ranges();
+    }
+}
+
+#[cold]
+fn ask_for_ranges() {
+    if WATCHING.swap(1, AcqRel) != 0 {
+        return;
+    }
+    let add = elf::anywhere(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    let name = elf::anywhere(c"_ZNK2at14RecordFunction4nameEv");
+    let (Some(add), Some(name)) = (add, name) else { return };
+    NAME.store(name, Release);
+    let mut scopes = [0; 10];
+    scopes[USER_SCOPE] = 1;
+    let callback =
+        Callback { start: range_starts, end: range_ends, probability: 1.0, scopes, needs: [0; 3], padding: [0; 3] };
+    // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as C passes it.
+    unsafe {
+        let add: unsafe extern "C" fn(Callback) -> u64 = std::mem::transmute(add);
+        add(callback);
+    }
+}
+
+/// Returns the `unique_ptr` of a context we do not need: null, where the caller wants it.
+unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_void) -> *mut *mut c_void {
+    // SAFETY: the place for the returned object, by the C++ ABI.
+    unsafe { *context = std::ptr::null_mut() };
+    if is_optimizer(range) {
+        // SAFETY: this thread's own block.
+        unsafe { (*thread::thread()).optimizer_hooked = false };
+    }
+    context
+}
+
+unsafe extern "C" fn range_ends(range: *const c_void, _context: *mut c_void) {
+    // SAFETY: this thread's own block.
+    let hooked = is_optimizer(range).then(|| unsafe { std::mem::take(&mut (*thread::thread()).optimizer_hooked) });
+    // Python's post hook knows which optimizer it was; where it ran, it has told already.
+    if hooked == Some(false) {
+        boundary::optimizer(None);
+    }
+}
+
+fn is_optimizer(range: *const c_void) -> bool {
+    let name = NAME.load(Acquire);
+    if name.is_null() {
+        return false;
+    }
+    // SAFETY: `const char *at::RecordFunction::name() const` of the range we were handed.
+    let text = unsafe {
+        let name: unsafe extern "C" fn(*const c_void) -> *const c_char = std::mem::transmute(name);
+        name(range)
+    };
+    // SAFETY: null or a C string that lives as long as the range.
+    !text.is_null() && unsafe { CStr::from_ptr(text) }.to_bytes().starts_with(b"Optimizer.step#")
+}
+

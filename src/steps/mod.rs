@@ -1,0 +1,181 @@
+//! Boundary sources, merged to one stream of steps. Pure: knows neither Python nor PyTorch, only what they tell.
+//!
+//! A step ends at the last optimizer step before the next backward pass. Which one is the last is known only later, so
+//! every optimizer step ends a step at once, and a further one *replaces* that boundary:
+//!
+//! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
+//! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the iteration).
+
+use std::time::Duration;
+
+use crate::trace::record::Source;
+
+/// What is to be taken for a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `leaktrace_step` once it was called, else optimizers; for programs without any, backward passes.
+    Auto,
+    Optimizer,
+    Backward,
+    Call,
+    Every(Duration),
+}
+
+/// The end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    pub source: Source,
+    /// Takes the place of the boundary before it.
+    pub replaces: bool,
+}
+
+/// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than usual
+/// gradient accumulation before the first optimizer step.
+const WITHOUT_OPTIMIZER: u32 = 64;
+/// Optimizer steps without the one that opened the cycle, after which another one opens it.
+const WITHOUT_FIRST: u32 = 64;
+
+/// The stream of steps of one process.
+#[derive(Debug)]
+pub struct Steps {
+    setting: Setting,
+    called: bool,
+    optimizer_seen: bool,
+    backwards: u32,
+    backward_since: bool,
+    first: Option<usize>,
+    without_first: u32,
+    last_tick: Duration,
+}
+
+impl Steps {
+    pub const fn new(setting: Setting) -> Steps {
+        Steps {
+            setting,
+            called: false,
+            optimizer_seen: false,
+            backwards: 0,
+            backward_since: true,
+            first: None,
+            without_first: 0,
+            last_tick: Duration::ZERO,
+        }
+    }
+
+    /// An optimizer stepped; `id` tells it from others, where it is known.
+    pub fn optimizer(&mut self, id: Option<usize>) -> Option<Boundary> {
+        let wanted = match self.setting {
+            Setting::Auto => !self.called,
+            Setting::Optimizer => true,
+            _ => false,
+        };
+        if !wanted {
+            return None;
+        }
+        // The first of all always ends a step: what came before it had no boundary to replace.
+        let again = self.optimizer_seen && (!self.backward_since || self.follows(id));
+        self.optimizer_seen = true;
+        self.backward_since = false;
+        if let (None, Some(_)) = (self.first, id) {
+            self.first = id;
+        }
+        Some(Boundary { source: Source::Optimizer, replaces: again })
+    }
+
+    /// True for an optimizer other than the one that opened the cycle.
+    fn follows(&mut self, id: Option<usize>) -> bool {
+        if id.is_none() || self.first.is_none() || id == self.first {
+            self.without_first = 0;
+            return false;
+        }
+        self.without_first += 1;
+        if self.without_first > WITHOUT_FIRST {
+            (self.first, self.without_first) = (id, 0);
+            return false;
+        }
+        true
+    }
+
+    /// A backward pass begins.
+    pub fn backward(&mut self) -> Option<Boundary> {
+        self.backward_since = true;
+        self.backwards = self.backwards.saturating_add(1);
+        let wanted = match self.setting {
+            Setting::Backward => self.backwards > 1,
+            Setting::Auto => !self.called && !self.optimizer_seen && self.backwards > WITHOUT_OPTIMIZER,
+            _ => false,
+        };
+        wanted.then_some(Boundary { source: Source::Backward, replaces: false })
+    }
+
+    /// The program called `leaktrace_step`.
+    pub fn call(&mut self) -> Option<Boundary> {
+        self.called = true;
+        matches!(self.setting, Setting::Auto | Setting::Call)
+            .then_some(Boundary { source: Source::Call, replaces: false })
+    }
+
+    /// The clock, since the recording began.
+    pub fn tick(&mut self, now: Duration) -> Option<Boundary> {
+        let Setting::Every(interval) = self.setting else { return None };
+        if now.saturating_sub(self.last_tick) < interval {
+            return None;
+        }
+        self.last_tick = now;
+        Some(Boundary { source: Source::Time, replaces: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replaces(steps: &mut Steps, id: usize) -> bool {
+        steps.optimizer(Some(id)).is_some_and(|b| b.replaces)
+    }
+
+    #[test]
+    fn optimizers_without_a_backward_between_are_one_step() {
+        let mut steps = Steps::new(Setting::Auto);
+        for _ in 0..3 {
+            steps.backward();
+            assert!(!replaces(&mut steps, 1));
+            assert!(replaces(&mut steps, 2));
+        }
+    }
+
+    #[test]
+    fn the_first_optimizer_defines_the_iteration() {
+        let mut steps = Steps::new(Setting::Auto);
+        let mut boundaries = 0;
+        for _ in 0..5 {
+            for id in [7, 9] {
+                steps.backward();
+                boundaries += u32::from(!replaces(&mut steps, id));
+            }
+        }
+        assert_eq!(boundaries, 5);
+    }
+
+    #[test]
+    fn a_lost_first_optimizer_is_replaced() {
+        let mut steps = Steps::new(Setting::Auto);
+        steps.backward();
+        steps.optimizer(Some(1));
+        let kept = (0..200)
+            .filter(|_| {
+                steps.backward();
+                !replaces(&mut steps, 2)
+            })
+            .count();
+        assert!(kept > 100, "{kept} boundaries of 200");
+    }
+
+    #[test]
+    fn a_call_silences_the_optimizers() {
+        let mut steps = Steps::new(Setting::Auto);
+        assert!(steps.call().is_some());
+        steps.backward();
+        assert_eq!(steps.optimizer(None), None);
+    }
+}

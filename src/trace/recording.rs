@@ -1,0 +1,458 @@
+//! The writing side: appends events (lock-free, per thread), table entries and checkpoints to the mapped file.
+//!
+//! It does not know what an event means. The hot path is [`append`]: one atomic add and four stores.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
+
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, RawMutex};
+
+use super::entry::Entry;
+use super::file;
+use super::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
+use super::record::{Event, RECORD};
+
+/// Events that fit in a segment.
+const PER_SEGMENT: usize = ROOM / RECORD;
+
+/// A thread's place in its event segment. All zero = none yet; plain words, because it lives in thread-local storage
+/// without a destructor.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Cursor {
+    next: u64,
+    end: u64,
+    segment: u32,
+    /// The recording it belongs to; another one's cursor is void.
+    recording: u32,
+}
+
+impl Cursor {
+    /// No place yet.
+    pub const NONE: Cursor = Cursor { next: 0, end: 0, segment: 0, recording: 0 };
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    Yes,
+    /// Yes, in a fresh segment: a good moment to see whether the ledger should catch up.
+    Rolled,
+    /// No room: counted as dropped in the header.
+    No,
+}
+
+struct EventSegment {
+    index: u32,
+    /// Records already handed to the drain.
+    drained: usize,
+    /// How many records it will ever hold, once no thread writes here any more.
+    sealed: Option<usize>,
+    /// Sequence number of the last record handed to the drain.
+    last: u64,
+}
+
+struct Space {
+    free: Vec<u32>,
+    /// Segments whose thread ended, with the next free record.
+    orphans: Vec<(u32, usize)>,
+    events: Vec<EventSegment>,
+    tables: u32,
+    tables_used: usize,
+    checkpoint: Vec<u32>,
+    generation: u64,
+    /// First segment that was never handed out.
+    fresh: u32,
+}
+
+static SPACE: Mutex<Space> = Mutex::new(Space {
+    free: Vec::new(),
+    orphans: Vec::new(),
+    events: Vec::new(),
+    tables: 0,
+    tables_used: 0,
+    checkpoint: Vec::new(),
+    generation: 0,
+    fresh: 1,
+});
+/// Counts recordings of this process image; 0 = none open.
+static RECORDING: AtomicU32 = AtomicU32::new(0);
+static OPENED: AtomicU32 = AtomicU32::new(0);
+/// Next sequence number. Alone on its line: every thread adds to it.
+#[repr(align(128))]
+struct Sequence(AtomicU64);
+static SEQUENCE: Sequence = Sequence(AtomicU64::new(1));
+
+fn set(segment: u32, offset: usize, value: u64) {
+    if let Some(word) = file::word(segment, offset) {
+        word.store(value, Release);
+    }
+}
+
+/// Opens the recording of this process. `Err` is the errno.
+pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64) -> Result<(), i32> {
+    let mut space = SPACE.lock();
+    file::create(path)?;
+    *space = Space { free: Vec::new(), orphans: Vec::new(), events: Vec::new(), checkpoint: Vec::new(), fresh: 1, ..*space };
+    (space.tables, space.tables_used, space.generation) = (0, 0, 0);
+    SEQUENCE.0.store(1, Relaxed);
+    set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
+    set(0, header::PID, u64::from(pid));
+    set(0, header::BEGAN, began_ns);
+    set(0, header::SEGMENTS, u64::from(space.fresh));
+    // The magic last: a file without it was never begun.
+    set(0, 0, u64::from_le_bytes(MAGIC));
+    RECORDING.store(OPENED.fetch_add(1, Relaxed) + 1, Release);
+    Ok(())
+}
+
+/// True while a recording is open.
+pub fn is_open() -> bool {
+    RECORDING.load(Acquire) != 0
+}
+
+/// Appends an event; its `seq` is given here. The caller's own cursor, no lock, no allocation on the usual way.
+#[inline]
+pub fn append(cursor: &mut Cursor, event: &Event) -> Appended {
+    let mut result = Appended::Yes;
+    if cursor.next == cursor.end || cursor.recording != RECORDING.load(Relaxed) {
+        if !roll(cursor) {
+            return Appended::No;
+        }
+        result = Appended::Rolled;
+    }
+    let [_, address, sized, named] = event.pack();
+    let seq = SEQUENCE.0.fetch_add(1, AcqRel);
+    let record = cursor.next as *mut u64;
+    // SAFETY: `next` lies RECORD bytes or more before `end` of a mapped segment that only this thread writes; the words
+    // are aligned. The sequence number goes last, with release: a reader that sees it sees the rest.
+    unsafe {
+        record.add(1).write(address);
+        record.add(2).write(sized);
+        record.add(3).write(named);
+        (*record.cast::<AtomicU64>()).store(seq, Release);
+    }
+    cursor.next += RECORD as u64;
+    result
+}
+
+/// Appends two events with neighbouring sequence numbers (the second explains the first).
+pub fn append_pair(cursor: &mut Cursor, first: &Event, second: &Event) -> Appended {
+    // Both in one segment, so that no other event of this thread and no failure can come between.
+    let fits = |c: &Cursor| {
+        c.recording == RECORDING.load(Relaxed) && c.end - c.next >= 2 * RECORD as u64
+    };
+    while !fits(cursor) {
+        if !roll(cursor) {
+            return Appended::No;
+        }
+    }
+    let seq = SEQUENCE.0.fetch_add(2, AcqRel);
+    for (event, seq) in [(first, seq), (second, seq + 1)] {
+        let [_, address, sized, named] = event.pack();
+        let record = cursor.next as *mut u64;
+        // SAFETY: as in `append`; two records were checked to fit.
+        unsafe {
+            record.add(1).write(address);
+            record.add(2).write(sized);
+            record.add(3).write(named);
+            (*record.cast::<AtomicU64>()).store(seq, Release);
+        }
+        cursor.next += RECORD as u64;
+    }
+    Appended::Yes
+}
+
+/// Seals the cursor's segment and takes another.
+#[cold]
+#[inline(never)]
+fn roll(cursor: &mut Cursor) -> bool {
+    let recording = RECORDING.load(Acquire);
+    if recording == 0 {
+        return false;
+    }
+    let mut space = SPACE.lock();
+    if cursor.recording == recording {
+        seal(&mut space, cursor);
+    }
+    *cursor = Cursor::NONE;
+    let place = match space.orphans.pop() {
+        Some(orphan) => Some(orphan),
+        None => space.take(usage::EVENTS, SEQUENCE.0.load(Acquire)).map(|index| {
+            space.events.push(EventSegment { index, drained: 0, sealed: None, last: 0 });
+            (index, 0)
+        }),
+    };
+    let Some((index, used, base)) = place.and_then(|(i, used)| Some((i, used, file::base(i)?))) else {
+        drop(space);
+        count_dropped();
+        return false;
+    };
+    let start = base as u64 + PAYLOAD as u64;
+    *cursor = Cursor {
+        next: start + (used * RECORD) as u64,
+        end: start + (PER_SEGMENT * RECORD) as u64,
+        segment: index,
+        recording,
+    };
+    true
+}
+
+fn seal(space: &mut Space, cursor: &Cursor) {
+    let Some(base) = file::base(cursor.segment) else { return };
+    let used = (cursor.next - base as u64) as usize - PAYLOAD;
+    // SAFETY: the payload's first `used` bytes were written by this thread and nobody writes them any more.
+    let bytes = unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) };
+    set(cursor.segment, segment::CRC, u64::from(crc32fast::hash(bytes)));
+    set(cursor.segment, segment::USED, used as u64);
+    if let Some(s) = space.events.iter_mut().find(|s| s.index == cursor.segment) {
+        s.sealed = Some(used / RECORD);
+    }
+}
+
+/// At a thread's end: its segment goes to the next thread that needs one.
+pub fn release(cursor: &mut Cursor) {
+    if cursor.recording != 0 && cursor.recording == RECORDING.load(Acquire) {
+        let mut space = SPACE.lock();
+        if let Some(base) = file::base(cursor.segment)
+            && cursor.next < cursor.end
+        {
+            let used = (cursor.next - base as u64) as usize - PAYLOAD;
+            space.orphans.push((cursor.segment, used / RECORD));
+        } else {
+            seal(&mut space, cursor);
+        }
+    }
+    *cursor = Cursor::NONE;
+}
+
+fn count_dropped() {
+    if let Some(word) = file::word(0, header::DROPPED) {
+        word.fetch_add(1, Relaxed);
+    }
+}
+
+impl Space {
+    /// A segment for `usage`, zeroed where old bytes could be taken for new ones; grows the file when it must.
+    fn take(&mut self, usage: u64, first: u64) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => {
+                let base = file::base(index)?;
+                // SAFETY: a free segment: mapped, and nobody else writes it.
+                unsafe { std::ptr::write_bytes(base, 0, SEGMENT) };
+                index
+            }
+            None => {
+                if self.fresh >= file::segments() {
+                    file::grow().ok()?;
+                }
+                let index = self.fresh;
+                self.fresh += 1;
+                index
+            }
+        };
+        set(index, segment::FIRST, first);
+        set(index, segment::USE, usage);
+        set(0, header::SEGMENTS, u64::from(self.fresh));
+        Some(index)
+    }
+
+    fn give_back(&mut self, index: u32) {
+        set(index, segment::USE, usage::FREE);
+        self.free.push(index);
+    }
+}
+
+/// Writes a table entry. `false`: no recording, no room, or the entry is larger than a segment.
+pub fn append_entry(entry: &Entry<'_>) -> bool {
+    if !is_open() {
+        return false;
+    }
+    let mut space = SPACE.lock();
+    for _ in 0..2 {
+        if space.tables != 0 && space.write_entry(entry) {
+            return true;
+        }
+        // Full (or none yet). A fresh segment that is still too small is no use.
+        if space.tables != 0 && space.tables_used == 0 {
+            return false;
+        }
+        let Some(index) = space.take(usage::TABLES, 0) else { return false };
+        (space.tables, space.tables_used) = (index, 0);
+    }
+    false
+}
+
+impl Space {
+    fn write_entry(&mut self, entry: &Entry<'_>) -> bool {
+        let Some(base) = file::base(self.tables) else { return false };
+        let Some(room) = (ROOM - self.tables_used).checked_sub(ENTRY_HEAD) else { return false };
+        // SAFETY: the rest of the payload of a segment that only the holder of this lock writes.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(base.add(PAYLOAD + self.tables_used), room + ENTRY_HEAD) };
+        let (head, body) = bytes.split_at_mut(ENTRY_HEAD);
+        let Ok(written) = postcard::to_slice(entry, body) else { return false };
+        let (length, crc) = (written.len(), crc32fast::hash(written));
+        head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        head[4..].copy_from_slice(&crc.to_le_bytes());
+        self.tables_used += (ENTRY_HEAD + length).next_multiple_of(8);
+        self.tables_used = self.tables_used.min(ROOM);
+        // The commit word: what lies before it is whole.
+        set(self.tables, segment::USED, self.tables_used as u64);
+        true
+    }
+}
+
+/// The committed bytes of every table segment, in the order of writing. For a reader in the same process.
+pub fn table_bytes() -> Vec<Vec<u8>> {
+    let space = SPACE.lock();
+    let mut all = Vec::new();
+    for index in 1..space.fresh {
+        let (Some(base), Some(kind)) = (file::base(index), file::word(index, segment::USE)) else { continue };
+        if kind.load(Acquire) != usage::TABLES {
+            continue;
+        }
+        let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
+        // SAFETY: committed table bytes never change.
+        all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());
+    }
+    all
+}
+
+/// Collects the events of all threads in sequence order. One per process, used under the ledger's lock.
+#[derive(Debug, Default)]
+pub struct Drain {
+    pending: Vec<[u64; 4]>,
+    stalled: bool,
+}
+
+impl Drain {
+    /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
+    /// Returns the next sequence number.
+    pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) -> u64 {
+        self.collect();
+        if !self.pending.is_sorted_by_key(|r| r[0]) {
+            self.pending.sort_unstable_by_key(|r| r[0]);
+        }
+        let mut done = 0;
+        for record in &self.pending {
+            if record[0] > next && !self.stalled {
+                break;
+            }
+            apply(&Event::unpack(*record));
+            next = next.max(record[0] + 1);
+            done += 1;
+        }
+        self.pending.drain(..done);
+        // A thread that died between taking its number and storing it leaves a hole that would stop us for good: after
+        // a whole drain of standing still with much waiting, step over it once.
+        self.stalled = done == 0 && self.pending.len() > PER_SEGMENT;
+        next
+    }
+
+    fn collect(&mut self) {
+        let mut space = SPACE.lock();
+        for s in &mut space.events {
+            let Some(base) = file::base(s.index) else { continue };
+            while s.drained < PER_SEGMENT {
+                // SAFETY: inside the segment's payload; word 0 with acquire, then the rest, as `append` stored them.
+                let record = unsafe {
+                    let at = base.add(PAYLOAD + s.drained * RECORD).cast::<u64>();
+                    let seq = (*at.cast::<AtomicU64>()).load(Acquire);
+                    if seq <= s.last {
+                        break;
+                    }
+                    [seq, at.add(1).read(), at.add(2).read(), at.add(3).read()]
+                };
+                s.last = record[0];
+                s.drained += 1;
+                self.pending.push(record);
+            }
+        }
+    }
+}
+
+/// Bytes of events that no checkpoint covers yet (a measure, not exact).
+pub fn event_bytes() -> usize {
+    SPACE.lock().events.len() * SEGMENT
+}
+
+/// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the event
+/// segments it covers unless `keep_events`. `false`: no room; the older checkpoint stays and no segment is recycled.
+pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
+    let mut space = SPACE.lock();
+    if RECORDING.load(Acquire) == 0 {
+        return false;
+    }
+    let generation = space.generation + 1;
+    let parts: Vec<&[u8]> = state.chunks(ROOM).collect();
+    let mut taken = Vec::with_capacity(parts.len());
+    for _ in &parts {
+        match space.take(usage::CHECKPOINT, generation) {
+            Some(index) => taken.push(index),
+            None => {
+                taken.into_iter().for_each(|i| space.give_back(i));
+                return false;
+            }
+        }
+    }
+    for (i, (index, part)) in taken.iter().zip(&parts).enumerate() {
+        let Some(base) = file::base(*index) else { return false };
+        // SAFETY: a segment just taken: ROOM payload bytes that only we write, and `part` is no longer than that.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), base.add(PAYLOAD), part.len()) };
+        set(*index, segment::CRC, u64::from(crc32fast::hash(part)));
+        set(*index, segment::NEXT, u64::from(taken.get(i + 1).copied().unwrap_or(0)));
+        set(*index, segment::USED, part.len() as u64);
+    }
+    fence(SeqCst);
+    set(0, header::CHECKPOINT, u64::from(taken.first().copied().unwrap_or(0)));
+    set(0, header::GENERATION, generation);
+    space.generation = generation;
+    let old = std::mem::replace(&mut space.checkpoint, taken);
+    old.into_iter().for_each(|i| space.give_back(i));
+    if !keep_events {
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut space.events)
+            .into_iter()
+            .partition(|s| s.sealed == Some(s.drained) && s.last < next);
+        space.events = kept;
+        gone.into_iter().for_each(|s| space.give_back(s.index));
+    }
+    true
+}
+
+/// The next sequence number to be given.
+pub fn sequence() -> u64 {
+    SEQUENCE.0.load(Acquire)
+}
+
+/// Events that found no room.
+pub fn dropped() -> u64 {
+    file::word(0, header::DROPPED).map_or(0, |w| w.load(Relaxed))
+}
+
+/// Marks a clean end, `ended_ns` after the beginning.
+pub fn mark_clean(ended_ns: u64) {
+    set(0, header::ENDED, ended_ns);
+    if let Some(word) = file::word(0, header::PID) {
+        word.fetch_or(1 << 32, Release);
+    }
+}
+
+/// Before fork: nobody may hold the lock while the process is copied.
+pub fn before_fork() {
+    std::mem::forget(SPACE.lock());
+}
+
+/// After fork, in the parent.
+pub fn after_fork_parent() {
+    // SAFETY: `before_fork` locked it on this very thread and forgot the guard.
+    unsafe { SPACE.force_unlock() };
+}
+
+/// After fork, in the child: the recording is the parent's. Forget it.
+pub fn after_fork_child() {
+    // Not unlocked but made anew: threads that waited for it do not exist here and must not be woken.
+    // SAFETY: the child has one thread, and it holds no reference into the lock; the raw mutex is an atomic byte.
+    unsafe { std::ptr::from_ref(SPACE.raw()).cast_mut().write(RawMutex::INIT) };
+    RECORDING.store(0, Release);
+    file::forget();
+}
