@@ -6,6 +6,9 @@ mod cli;
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[forbid(unsafe_code)]
 mod ledger;
+#[forbid(unsafe_code)]
+#[path = "symbol/native.rs"]
+mod native_symbols;
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[forbid(unsafe_code)]
 mod report;

@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::hash::Hash;
 use super::layout::{self, Kind, Layout, OB_TYPE, SHIM_OWNER, TYPE_BASICSIZE, VAR_SIZE};
-use super::{PYTHON_LIMIT, modules, note};
+use super::modules::Scope;
+use super::{PYTHON_LIMIT, finish, note};
 
 pub(super) struct Cpython {
     pub layout: Layout,
     is_initialized: unsafe extern "C" fn() -> c_int,
     this_thread: unsafe extern "C" fn() -> *const u8,
+    /// Where its symbols are looked up.
+    scope: Scope,
     code_type: usize,
     str_type: usize,
     bytes_type: usize,
@@ -60,6 +63,11 @@ fn describe(text: String) {
     DESCRIPTION.store(Box::into_raw(Box::new(text)), Ordering::Release);
 }
 
+/// No more Python stacks: the interpreter is about to end.
+pub(super) fn switch_off() {
+    CPYTHON.store(ptr::null_mut(), Ordering::SeqCst);
+}
+
 pub(super) fn code_type() -> usize {
     cpython().map_or(0, |cpython| cpython.code_type)
 }
@@ -78,8 +86,8 @@ pub(super) fn arm() -> bool {
     if !description().is_empty() {
         return false;
     }
-    let Some(scope) = modules::scope_with(c"Py_GetVersion", "libpython3") else { return false };
-    let symbol = |name: &CStr| modules::symbol(scope, name);
+    let Some(scope) = Scope::with(c"Py_GetVersion", "libpython3") else { return false };
+    let symbol = |name: &CStr| scope.symbol(name);
     let (Some(get_version), Some(is_initialized), Some(this_thread)) =
         (symbol(c"Py_GetVersion"), symbol(c"Py_IsInitialized"), symbol(c"PyGILState_GetThisThreadState"))
     else {
@@ -130,6 +138,7 @@ pub(super) fn arm() -> bool {
         layout,
         is_initialized,
         this_thread,
+        scope,
         code_type: code_type.addr(),
         str_type: str_type.addr(),
         bytes_type: bytes_type.addr(),
@@ -306,7 +315,7 @@ pub(super) unsafe fn is_code(cpython: &Cpython, object: *const u8) -> bool {
 #[inline(never)]
 fn verify(cpython: &'static Cpython, thread: *const u8) -> bool {
     match stack_is_plausible(cpython, thread.addr()) {
-        Ok(Some(())) => cpython.verified.store(true, Ordering::Relaxed),
+        Ok(Some(())) => cpython.verified.store(finish::watch(cpython.scope), Ordering::Relaxed),
         Ok(None) => return false,
         Err(()) => {
             CPYTHON.store(ptr::null_mut(), Ordering::Release);

@@ -14,6 +14,7 @@
 
 mod codes;
 mod cpython;
+mod finish;
 mod hash;
 mod layout;
 mod modules;
@@ -94,10 +95,20 @@ pub fn stack(thread: &mut Thread) -> u32 {
     if wanted == 0 {
         return 0;
     }
+    let python = wanted & PYTHON != 0 && thread.begin_reading();
+    let id = take(thread, wanted, python);
+    if python {
+        thread.end_reading();
+    }
+    id
+}
+
+#[inline(always)]
+fn take(thread: &mut Thread, wanted: u8, python: bool) -> u32 {
     // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
     let epoch = EPOCH.load(Ordering::Acquire);
     let mut hash = Hash::new(epoch);
-    let python = if wanted & PYTHON != 0 { cpython::walk_hash(&mut hash) } else { None };
+    let python = if python { cpython::walk_hash(&mut hash) } else { None };
     if wanted & NATIVE != 0 && (python.is_none() || wanted & BOTH != 0) {
         return with_native(thread, epoch, hash, python);
     }

@@ -1,7 +1,6 @@
 //! Object files in the process, by number, and the loader's answers about them. Knows ELF, not what the code in it is for.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -99,7 +98,7 @@ type FindObject = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn arm() {
-    if let Some(find) = symbol(libc::RTLD_DEFAULT, c"_dl_find_object") {
+    if let Some(find) = Scope::PROGRAM.symbol(c"_dl_find_object") {
         FIND_OBJECT.store(find.addr(), Ordering::Release);
     }
 }
@@ -228,26 +227,40 @@ fn build_id_in(mut notes: &[u8], align: usize) -> Option<&[u8]> {
     }
 }
 
-/// Where to look names up: the program's own scope if `name` is there, else the object whose file's name begins with
-/// `file` (a library that somebody loaded for himself only).
-pub(super) fn scope_with(name: &CStr, file: &str) -> Option<*mut c_void> {
-    if symbol(libc::RTLD_DEFAULT, name).is_some() {
-        return Some(libc::RTLD_DEFAULT);
-    }
-    let path = iterate(|_, path, _| {
-        let base = path.rsplit('/').next().unwrap_or(path);
-        base.starts_with(file).then(|| path.to_owned())
-    })?;
-    let path = std::ffi::CString::new(OsStr::new(&path).as_bytes()).ok()?;
-    // SAFETY: loads nothing: the object is there already.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    (!handle.is_null() && symbol(handle, name).is_some()).then_some(handle)
-}
+/// Where names are looked up: a handle of the loader's.
+#[derive(Clone, Copy)]
+pub(super) struct Scope(*mut c_void);
 
-pub(super) fn symbol(scope: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a valid scope and a C string.
-    let address = unsafe { libc::dlsym(scope, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
+// SAFETY: a handle is a name for what the loader keeps, good on every thread; it is never closed.
+unsafe impl Send for Scope {}
+// SAFETY: as above.
+unsafe impl Sync for Scope {}
+
+impl Scope {
+    pub const PROGRAM: Scope = Scope(libc::RTLD_DEFAULT);
+
+    /// The program's own scope if `name` is there, else the object whose file's name begins with `file` (a library that
+    /// somebody loaded for himself only).
+    pub fn with(name: &CStr, file: &str) -> Option<Scope> {
+        if Scope::PROGRAM.symbol(name).is_some() {
+            return Some(Scope::PROGRAM);
+        }
+        let path = iterate(|_, path, _| {
+            let base = path.rsplit('/').next().unwrap_or(path);
+            base.starts_with(file).then(|| path.to_owned())
+        })?;
+        let path = CString::new(path).ok()?;
+        // SAFETY: loads nothing: the object is there already.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        let scope = Scope(handle);
+        (!handle.is_null() && scope.symbol(name).is_some()).then_some(scope)
+    }
+
+    pub fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: a valid handle and a C string.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
 }
 
 pub(super) fn lock_all() -> Guard {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hash::{Map, content, map};
-use super::{codes, modules, note};
+use super::{codes, modules, note, thread};
 use crate::trace::entry::{Entry, Frame};
 use crate::trace::recording::append_entry;
 
@@ -120,6 +120,7 @@ struct Held {
     codes: codes::Guard,
     modules: modules::Guard,
     stacks: MutexGuard<'static, Stacks>,
+    caches: thread::Guard,
 }
 
 struct Across(UnsafeCell<Option<Held>>);
@@ -135,6 +136,7 @@ pub(super) fn before_fork() {
         codes: codes::lock_all(),
         modules: modules::lock_all(),
         stacks: lock(&STACKS),
+        caches: thread::lock_all(),
     };
     // SAFETY: with every lock held, this thread is the only one here; a second fork waits for the first shard above.
     unsafe { *ACROSS.0.get() = Some(held) };
@@ -150,6 +152,7 @@ pub(super) fn after_fork(child: bool) {
         }
         codes::forget(&mut held.codes);
         modules::forget(&mut held.modules);
+        thread::forget(&mut held.caches);
         held.stacks.ids.clear();
         (held.stacks.last, held.stacks.no_room) = (0, 0);
         BYTES.store(0, Ordering::Relaxed);

@@ -4,8 +4,10 @@
 //! pointer and goes with the thread; events after that do without. Knows nothing of what the words mean to others.
 
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard};
 
+use super::table::lock;
 use crate::trace::recording::{self, Cursor};
 
 /// The block of a thread; all zero at first.
@@ -31,7 +33,11 @@ const GONE: *mut Cache = ptr::without_provenance_mut(1);
 /// Stack ids by hash, direct-mapped. A power of two.
 const PLACES: usize = 4096;
 
-struct Cache([Place; PLACES]);
+struct Cache {
+    /// This thread is reading Python's memory: the interpreter must not go away yet.
+    reading: AtomicBool,
+    places: [Place; PLACES],
+}
 
 #[derive(Clone, Copy)]
 struct Place {
@@ -47,18 +53,48 @@ impl Thread {
             return 0;
         }
         // SAFETY: beyond `GONE` it is what `remember` mapped, unmapped only by this very thread's exit; nobody else has it.
-        let place = unsafe { &(&(*self.stacks).0)[hash as usize % PLACES] };
+        let place = unsafe { &(&(*self.stacks).places)[hash as usize % PLACES] };
         if place.hash == hash { place.id } else { 0 }
     }
 
     pub(super) fn remember(&mut self, hash: u64, id: u32) {
+        self.prepare();
+        if self.stacks.addr() > GONE.addr() {
+            // SAFETY: as in `cached`.
+            unsafe { (&mut (*self.stacks).places)[hash as usize % PLACES] = Place { hash, id } };
+        }
+    }
+
+    #[inline(always)]
+    fn prepare(&mut self) {
         if self.stacks.is_null() {
             self.stacks = map_cache();
         }
-        if self.stacks.addr() > GONE.addr() {
-            // SAFETY: as in `cached`.
-            unsafe { (&mut (*self.stacks).0)[hash as usize % PLACES] = Place { hash, id } };
+    }
+
+    /// Says that this thread reads Python's memory from here until [`Self::end_reading`]. `false`: it must not, because
+    /// nobody would see that it does.
+    #[inline(always)]
+    pub(super) fn begin_reading(&mut self) -> bool {
+        self.prepare();
+        self.set_reading(true)
+    }
+
+    #[inline(always)]
+    pub(super) fn end_reading(&mut self) {
+        self.set_reading(false);
+    }
+
+    #[inline(always)]
+    fn set_reading(&self, reading: bool) -> bool {
+        if self.stacks.addr() <= GONE.addr() {
+            return false;
         }
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as in `cached`; others only look at this flag, which is atomic.
+        unsafe { (*self.stacks).reading.store(reading, Ordering::Release) };
+        compiler_fence(Ordering::SeqCst);
+        true
     }
 }
 
@@ -99,7 +135,35 @@ fn map_cache() -> *mut Cache {
             0,
         )
     };
-    if map == libc::MAP_FAILED { ptr::null_mut() } else { map.cast() }
+    if map == libc::MAP_FAILED {
+        return ptr::null_mut();
+    }
+    lock(&CACHES).push(map.expose_provenance());
+    map.cast()
+}
+
+/// The caches of all living threads.
+static CACHES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+pub(super) type Guard = MutexGuard<'static, Vec<usize>>;
+
+/// Whether some thread is reading Python's memory.
+pub(super) fn any_reading() -> bool {
+    lock(&CACHES).iter().any(|&cache| {
+        // SAFETY: mapped while it is in the list, whose lock is held.
+        unsafe { (*ptr::with_exposed_provenance::<Cache>(cache)).reading.load(Ordering::Acquire) }
+    })
+}
+
+pub(super) fn lock_all() -> Guard {
+    lock(&CACHES)
+}
+
+/// In a forked child: only the calling thread is left.
+pub(super) fn forget(caches: &mut Guard) {
+    // SAFETY: the calling thread's own block.
+    let own = unsafe { (*thread()).stacks };
+    caches.retain(|&cache| cache == own.addr());
 }
 
 unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
@@ -108,6 +172,7 @@ unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
         let thread = &mut *thread();
         let cache = std::mem::replace(&mut thread.stacks, GONE);
         if cache.addr() > GONE.addr() {
+            lock(&CACHES).retain(|&other| other != cache.addr());
             libc::munmap(cache.cast(), size_of::<Cache>());
         }
         recording::release(&mut thread.cursor);

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use super::{Failure, Format, Report as Arguments};
 use crate::ledger::Ledger;
-use crate::report::{self, End, Report};
-use crate::symbol::{self, Names};
+use crate::native_symbols::Files;
+use crate::report::{self, End, Report, Run};
+use crate::symbol::Names;
 use crate::trace::reader::{self, Ended, Recording};
 
 pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -18,7 +19,6 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
         match arguments.format {
             Format::Json => {
                 text += &report::json::render(&report);
-                text.push('\n');
             }
             Format::Text => {
                 if i > 0 {
@@ -40,17 +40,22 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
-    let mut recording = reader::read(file).map_err(|e| e.to_string())?;
+    let recording = reader::read(file).map_err(|e| e.to_string())?;
     let ledger = replay(&recording)?;
-    recording.tables.notes.append(&mut recording.problems);
-    let end = match recording.ended {
-        Ended::Clean(_) => End::Clean,
-        Ended::Open if is_running(&recording) => End::Running,
-        Ended::Open => End::Killed,
+    let (end, duration_ns) = match recording.ended {
+        Ended::Clean(after) => (End::Clean, Some(after)),
+        Ended::Open if is_running(&recording) => (End::Running, None),
+        Ended::Open => (End::Killed, None),
     };
-    let native = symbol::native::Symbols::new(&recording.tables);
-    let names = Names::with_native(&recording.tables, &native);
-    Report::build(&ledger, &recording.tables, &names, end, step).map_err(|e| e.to_string())
+    let names = Names::new(&recording.tables, Some(Box::new(Files::default())));
+    let run = Run {
+        end,
+        pid: recording.pid,
+        duration_ns,
+        dropped_events: recording.dropped_events,
+        problems: recording.problems.clone(),
+    };
+    Report::build(&ledger, &recording.tables, &names, &run, step).map_err(|e| e.to_string())
 }
 
 /// The checkpoint, and what was committed after it: the same code that ran in the process.
@@ -60,9 +65,8 @@ fn replay(recording: &Recording) -> Result<Ledger, String> {
             .map_err(|_| "holds a checkpoint of another version of leaktrace; read it with that one".to_owned())?,
         None => Ledger::default(),
     };
-    ledger.add_dropped(recording.dropped_events);
-    let next = ledger.next_seq();
-    recording.events.iter().filter(|e| e.seq >= next).for_each(|e| ledger.apply(e));
+    // Those that the checkpoint covers are passed over by the ledger itself.
+    recording.events.iter().for_each(|e| ledger.apply(e));
     Ok(ledger)
 }
 

@@ -59,7 +59,9 @@ struct Freed {
 /// Everything alive at the driver's level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Driver {
+    #[serde(with = "super::keys::listed")]
     pointers: Map<Given>,
+    #[serde(with = "super::keys::listed")]
     handles: Map<Given>,
     /// Ranges that a block report would claim, by start.
     unclaimed: BTreeMap<u64, Unclaimed>,
@@ -250,8 +252,10 @@ impl Ledger {
     pub(super) fn context_end(&mut self, e: &Event) {
         let of_it = |g: &Given| g.device == e.device && g.context == e.context;
         for handle in [false, true] {
-            let ended: Vec<u64> =
-                self.driver.space(handle).iter().filter(|(_, g)| of_it(g)).map(|(&address, _)| address).collect();
+            let of_it = self.driver.space(handle).iter().filter(|(_, g)| of_it(g));
+            let mut ended: Vec<u64> = of_it.map(|(&address, _)| address).collect();
+            // Not in the order of a hash table: a replay must end in the same state.
+            ended.sort_unstable();
             self.implicit_ends = self.implicit_ends.wrapping_add(ended.len() as u64);
             for address in ended {
                 self.end(handle, address);

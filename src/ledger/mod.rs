@@ -21,7 +21,7 @@ pub use sites::{Layer, Site};
 pub use steps::StepRecord;
 pub use view::{Retained, retained};
 
-use crate::trace::record::{Class, Event, Kind};
+use crate::trace::record::{Event, Kind};
 use keys::Map;
 use steps::Delta;
 
@@ -64,6 +64,7 @@ pub struct OutOfMemory {
 struct Exit {
     devices: Vec<DeviceAt>,
     /// Freed since, by (site, birth): blocks and bytes. Alive as far as any verdict goes.
+    #[serde(with = "keys::listed")]
     freed: Map<(u64, u64)>,
 }
 
@@ -80,6 +81,7 @@ impl Exit {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     last_seq: u64,
+    #[serde(with = "keys::listed")]
     blocks: Map<Block>,
     driver: driver::Driver,
     sites: sites::Sites,

@@ -139,6 +139,7 @@ impl Site {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sites {
     list: Vec<Site>,
+    #[serde(with = "super::keys::listed")]
     index: Map<u32>,
     /// Sites with a net change to look at, since the last boundary.
     pub(super) touched: Vec<u32>,

@@ -1,1 +1,298 @@
+//! Synthetic programs, whole and cut.
 
+use super::*;
+use crate::trace::record::{Class, NO_DEVICE};
+
+/// Writes a program's events down.
+#[derive(Default)]
+pub(crate) struct Program {
+    pub(crate) events: Vec<Event>,
+}
+
+impl Program {
+    pub(crate) fn push(&mut self, mut e: Event) {
+        e.seq = self.events.len() as u64 + 1;
+        self.events.push(e);
+    }
+
+    pub(crate) fn alloc(&mut self, address: u64, size: u64, stack: u32) {
+        self.push(Event { address, size, stack, device: 0, ..Event::new(Kind::BlockAlloc) });
+    }
+
+    pub(crate) fn free(&mut self, address: u64) {
+        self.push(Event { address, device: 0, ..Event::new(Kind::BlockFree) });
+    }
+
+    pub(crate) fn driver(&mut self, kind: Kind, class: Class, address: u64, size: u64) {
+        let device = if class == Class::Host { NO_DEVICE } else { 0 };
+        let e = Event { address, size, class: class as u8, device, stack: 900, entry_point: 3, ..Event::new(kind) };
+        self.push(e);
+    }
+
+    pub(crate) fn step(&mut self) {
+        self.boundary(0);
+    }
+
+    fn boundary(&mut self, context: u8) {
+        let address = self.events.len() as u64 * 1000;
+        self.push(Event { address, class: 1, context, ..Event::new(Kind::Boundary) });
+    }
+
+    fn exit(&mut self) {
+        self.push(Event { address: 77, ..Event::new(Kind::Exit) });
+    }
+
+    pub(crate) fn replay(&self) -> Ledger {
+        let mut ledger = Ledger::default();
+        self.events.iter().for_each(|e| ledger.apply(e));
+        ledger
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Anything at all: plausible events with garbage among them.
+fn noise(seed: u64, count: usize) -> Program {
+    let mut r = Random(seed);
+    let mut p = Program::default();
+    for _ in 0..count {
+        let mut e = Event::new(Kind::Boundary);
+        e.kind = r.below(22) as u8;
+        e.class = r.below(9) as u8;
+        e.device = [0, 0, 1, NO_DEVICE][r.below(4) as usize];
+        e.address = r.below(40) << 12;
+        e.size = r.below(6) << 11;
+        e.stack = r.below(7) as u32;
+        e.context = r.below(2) as u8;
+        if r.below(200) == 0 {
+            (e.address, e.size, e.stack) = (u64::MAX - r.below(3), (1 << 48) - 1, u32::MAX);
+        }
+        if e.kind == Kind::Exit as u8 && r.below(300) != 0 {
+            e.kind = Kind::BlockAlloc as u8;
+        }
+        p.push(e);
+    }
+    p
+}
+
+#[test]
+fn a_checkpoint_anywhere_continues_as_if_it_had_not_been() {
+    for seed in 0..20 {
+        let p = noise(seed, 1500);
+        let straight = p.replay();
+        for cut in (0..p.events.len()).step_by(97) {
+            let mut first = Ledger::default();
+            p.events[..cut].iter().for_each(|e| first.apply(e));
+            let bytes = postcard::to_stdvec(&first).expect("serialises");
+            let mut second: Ledger = postcard::from_bytes(&bytes).expect("deserialises");
+            assert_eq!(first, second);
+            // The reader hands over everything still in the file: what the checkpoint covers is passed over.
+            p.events.iter().for_each(|e| second.apply(e));
+            assert!(straight == second, "seed {seed}, cut at {cut}");
+            assert_eq!(verdict::judge(&straight), verdict::judge(&second));
+            assert_eq!(retained(&straight, None), retained(&second, None));
+        }
+    }
+}
+
+#[test]
+fn totals_are_the_sum_of_what_is_alive_whatever_came() {
+    for seed in 100..140 {
+        let mut ledger = Ledger::default();
+        for e in &noise(seed, 2000).events {
+            ledger.apply(e);
+            if e.seq.is_multiple_of(50) {
+                check_sums(&ledger, seed);
+            }
+        }
+        check_sums(&ledger, seed);
+    }
+}
+
+fn check_sums(ledger: &Ledger, seed: u64) {
+    let blocks = ledger.blocks.values().fold(0, |sum: u64, b| sum.wrapping_add(b.bytes));
+    let driver = ledger.driver.iter().fold(0, |sum: u64, g| sum.wrapping_add(g.bytes));
+    let sum = |of: fn(&Device) -> u64| ledger.devices().iter().map(of).fold(0, u64::wrapping_add);
+    assert_eq!(blocks, sum(|d| d.block_bytes), "seed {seed}");
+    assert_eq!(driver, sum(|d| d.driver_bytes().wrapping_add(d.host_bytes)), "seed {seed}");
+    let sites = ledger.sites.iter().fold(0, |sum: u64, (_, s)| sum.wrapping_add(s.live_bytes));
+    let objects = sum(|d| d.live_bytes().wrapping_add(d.host_bytes));
+    assert_eq!(sites, objects, "seed {seed}");
+    if !ledger.exited() {
+        let judged = retained(ledger, None).iter().fold(0, |sum: u64, r| sum.wrapping_add(r.bytes));
+        assert_eq!(judged, objects, "seed {seed}");
+    }
+}
+
+#[test]
+fn retained_at_a_boundary_is_what_was_alive_there() {
+    let mut ledger = Ledger::default();
+    let mut r = Random(5);
+    let mut p = Program::default();
+    let mut seen = Vec::new();
+    let mut live = Vec::new();
+    for step in 1..=60_u32 {
+        for i in 0..r.below(30) {
+            if r.below(2) == 0 || live.is_empty() {
+                let address = (u64::from(step) << 20) + (i << 9);
+                p.alloc(address, 512 * (1 + r.below(9)), r.below(5) as u32);
+                live.push(address);
+            } else {
+                p.free(live.swap_remove(r.below(live.len() as u64) as usize));
+            }
+        }
+        p.step();
+        p.events[ledger.last_seq as usize..].iter().for_each(|e| ledger.apply(e));
+        seen.push(retained(&ledger, None));
+    }
+    for (i, then) in seen.into_iter().enumerate() {
+        let step = i as u32 + 1;
+        assert_eq!(retained(&ledger, Some(step)), then, "step {step}");
+        let record = ledger.step(step).expect("kept");
+        assert_eq!(record.devices[0].block_bytes, then.iter().map(|r| r.bytes).sum::<u64>());
+    }
+    assert!(retained(&ledger, Some(61)).is_empty() && ledger.step(0).is_none());
+}
+
+#[test]
+fn gaps_and_what_is_not_known_are_counted() {
+    let mut ledger = Ledger::default();
+    ledger.apply(&Event { seq: 5, kind: 200, ..Event::new(Kind::Mark) });
+    ledger.apply(&Event { seq: 4, address: 8, ..Event::new(Kind::BlockFree) });
+    ledger.apply(&Event { seq: 9, address: 8, ..Event::new(Kind::BlockFree) });
+    ledger.apply(&Event { seq: 10, address: 8, class: 1, ..Event::new(Kind::Free) });
+    ledger.apply(&Event { seq: 11, address: 8, class: 99, ..Event::new(Kind::Free) });
+    assert_eq!((ledger.lost_events(), ledger.unknown_events(), ledger.next_seq()), (7, 2, 12));
+    assert_eq!((ledger.unknown_frees()[0], ledger.unknown_frees()[1]), (1, 1));
+}
+
+#[test]
+fn several_boundaries_of_one_step_are_one() {
+    let mut p = Program::default();
+    p.alloc(1 << 20, 512, 1);
+    p.step();
+    p.alloc(2 << 20, 512, 2); // between the two optimizers
+    p.alloc(3 << 20, 512, 2);
+    p.free(3 << 20);
+    p.boundary(1);
+    p.alloc(4 << 20, 512, 3);
+    p.step();
+    let ledger = p.replay();
+    assert_eq!(ledger.step_count(), 2);
+    assert_eq!(ledger.blocks[&(2 << 20)].birth, 1);
+    assert_eq!(ledger.blocks[&(4 << 20)].birth, 2);
+    assert_eq!(ledger.steps().len(), 2);
+    assert_eq!(retained(&ledger, Some(1)).len(), 2);
+    assert_eq!(ledger.step(1).map(|r| r.at_ns), Some(5000));
+    // A first boundary has nothing to replace.
+    let mut p = Program::default();
+    p.boundary(1);
+    assert_eq!(p.replay().step_count(), 1);
+}
+
+#[test]
+fn the_allocators_total_is_compared_where_it_can_be() {
+    let mut p = Program::default();
+    let totals = |address, stack| Event { address, stack, device: 0, ..Event::new(Kind::AllocatorTotals) };
+    p.alloc(1 << 20, 512, 1);
+    assert_eq!(p.replay().matches_allocator(), None);
+    p.push(totals(512, 1));
+    assert_eq!(p.replay().matches_allocator(), Some(true));
+    p.alloc(2 << 20, 512, 1);
+    p.push(totals(512, 3)); // describes an older moment
+    p.push(totals(7, u32::MAX));
+    assert_eq!(p.replay().allocator_checks(), (1, 0));
+    p.push(totals(2048, 3));
+    assert_eq!(p.replay().matches_allocator(), Some(false));
+}
+
+#[test]
+fn running_out_of_memory_is_remembered_with_what_was_alive() {
+    let mut p = Program::default();
+    for i in 0..200 {
+        p.alloc((i + 1) << 20, 512 * (i + 1), i as u32);
+    }
+    for i in 0..6 {
+        p.push(Event { address: 9, size: i, device: 0, stack: 4, ..Event::new(Kind::OutOfMemory) });
+    }
+    let ledger = p.replay();
+    assert_eq!(ledger.out_of_memory_count(), 6);
+    let kept = ledger.out_of_memory();
+    assert_eq!((kept.len(), kept[3].requested_bytes, kept[3].sites.len()), (OOM_KEPT, 5, OOM_SITES));
+    assert_eq!(kept[0].sites[0].bytes, 512 * 200);
+}
+
+#[test]
+fn a_finished_run_is_judged_as_of_its_exit() {
+    let mut p = Program::default();
+    p.driver(Kind::Alloc, Class::Linear, 1 << 30, 1 << 21);
+    for step in 0..50 {
+        p.alloc((1 << 30) + step * 512, 512, 1);
+        p.step();
+    }
+    let before = p.replay();
+    p.exit();
+    for step in 0..50 {
+        p.free((1 << 30) + step * 512);
+    }
+    p.step();
+    p.alloc(1 << 30, 4096, 1);
+    p.driver(Kind::Free, Class::Linear, 1 << 30, 0);
+    p.exit();
+    let ledger = p.replay();
+    assert_eq!(retained(&ledger, None), retained(&before, None));
+    assert_eq!(verdict::judge(&ledger), verdict::judge(&before));
+    assert_eq!(ledger.judged_devices(), before.judged_devices());
+    assert_eq!((ledger.step_count(), ledger.devices()[0].driver_bytes()), (50, 0));
+}
+
+/// Time per event of a training loop; `cargo test --release -- --ignored --nocapture speed`.
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let mut p = Program::default();
+    let mut r = Random(1);
+    for i in 0..40 {
+        p.driver(Kind::Alloc, Class::Linear, (1 << 40) + (i << 25), 1 << 25);
+    }
+    for i in 0..20 {
+        p.driver(Kind::Alloc, Class::Linear, (1 << 45) + (i << 25), 1 << 20);
+    }
+    let address = |i: u64| (1 << 40) + i * 1024;
+    for i in 0..20_000 {
+        p.alloc(address(i), 512, (i % 900) as u32);
+    }
+    let start = p.events.len();
+    for step in 0..200 {
+        for i in 0..5000 {
+            p.alloc(address(20_000 + i), 512, r.below(900) as u32);
+        }
+        for i in 0..5000 {
+            p.free(address(20_000 + (i * 7919) % 5000));
+        }
+        p.alloc(address(40_000 + step), 512, 3);
+        p.step();
+    }
+    let mut ledger = Ledger::default();
+    p.events[..start].iter().for_each(|e| ledger.apply(e));
+    let began = std::time::Instant::now();
+    p.events[start..].iter().for_each(|e| ledger.apply(e));
+    let ns = began.elapsed().as_nanos() as f64 / (p.events.len() - start) as f64;
+    let began = std::time::Instant::now();
+    let bytes = postcard::to_stdvec(&ledger).expect("serialises");
+    let (size, save) = (bytes.len(), began.elapsed());
+    let began = std::time::Instant::now();
+    let again: Ledger = postcard::from_bytes(&bytes).expect("deserialises");
+    let load = began.elapsed();
+    assert_eq!(again.step_count(), 200);
+    let began = std::time::Instant::now();
+    assert_eq!(verdict::judge(&ledger).findings.len(), 1);
+    println!("{ns:.1} ns/event; checkpoint {size} B in {save:?}, back in {load:?}; judged in {:?}", began.elapsed());
+}

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RawMutex};
 
 use super::{driver, guard, life, note};
 use crate::ledger::Ledger;
-use crate::report::{self, End, Report};
+use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
 use crate::symbol::Names;
 use crate::trace::entry::Entry;
@@ -45,8 +45,12 @@ struct Totals {
 static TOTALS: [Totals; 64] =
     [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } }; 64];
 
+/// True while steps end by the clock.
+static TICKING: AtomicBool = AtomicBool::new(false);
+
 /// Takes the setting over.
 pub fn arm(setting: Setting) {
+    TICKING.store(matches!(setting, Setting::Every(_)), Release);
     *STEPS.lock() = Steps::new(setting);
 }
 
@@ -86,9 +90,10 @@ pub fn call(label: Option<&str>) {
     tell(Steps::call, label);
 }
 
-/// Looks at the clock, now and then.
+/// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
+#[inline(always)]
 pub fn tick() {
-    if matches!(life::settings().step, Setting::Every(_)) {
+    if TICKING.load(Relaxed) {
         tell(|steps| steps.tick(Duration::from_nanos(life::elapsed())), None);
     }
 }
@@ -116,7 +121,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     let mut host = HOST.lock();
     let Some(host) = host.as_mut() else { return };
     host.catch_up();
-    let step = host.ledger.steps();
+    let step = host.ledger.step_count();
     let every = life::settings().dump_every;
     if !boundary.replaces && (step == 10 || step == 30 || step.is_multiple_of(every)) {
         host.dump();
@@ -167,7 +172,6 @@ pub fn mark(text: &str) {
 
 /// A segment was filled: if none of the boundaries comes, somebody has to make room.
 pub fn relieve() {
-    tick();
     if recording::event_bytes() > 2 * WINDOW
         && let Some(mut host) = HOST.try_lock()
         && let Some(host) = host.as_mut()
@@ -218,9 +222,7 @@ pub fn exit() {
         && let Some(path) = life::path()
         && let Some(report) = host.report()
     {
-        for line in report::summary::lines(&report, &shown(&path)) {
-            guard::say(&line);
-        }
+        guard::write(&report::summary::render(&report, &shown(&path)));
     }
 }
 
@@ -250,19 +252,25 @@ impl Host {
         for segment in recording::table_bytes() {
             let _ = reader::entries(&segment, &mut tables);
         }
-        let names = Names::new(&tables);
-        Report::build(&self.ledger, &tables, &names, End::Running, None).ok()
+        let names = Names::new(&tables, None);
+        let run = Run {
+            pid: std::process::id(),
+            duration_ns: Some(life::elapsed()),
+            dropped_events: recording::dropped(),
+            ..Run::default()
+        };
+        Report::build(&self.ledger, &tables, &names, &run, None).ok()
     }
 
     fn dump(&self) {
-        self.write("txt", report::text::render);
+        self.write("txt", |report| Some(report::text::render(report)));
     }
 
     /// Writes beside the recording, replacing what stood there at once.
-    fn write(&self, extension: &str, render: impl FnOnce(&Report) -> String) {
-        let (Some(path), Some(report)) = (life::path(), self.report()) else { return };
+    fn write(&self, extension: &str, render: impl FnOnce(&Report) -> Option<String>) {
+        let (Some(path), Some(text)) = (life::path(), self.report().and_then(|r| render(&r))) else { return };
         let (target, draft) = (path.with_extension(extension), path.with_extension("draft"));
-        if std::fs::write(&draft, render(&report)).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
+        if std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
             let _ = std::fs::remove_file(&draft);
         }
     }

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::{api, elf, life};
+use super::{api, driver, elf, life};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the doors are written for x86-64");
@@ -90,9 +90,15 @@ unsafe extern "C" fn filter(handle: *mut c_void, symbol: *const c_char) -> *cons
         return std::ptr::null();
     }
     life::arm();
-    api::bind(row, address).unwrap_or_else(|| {
+    provider(row, address)
+}
+
+/// The hook in front of a real function just found; the function itself where all slots are taken.
+fn provider(row: usize, real: *mut c_void) -> *const c_void {
+    driver::learn(row, real);
+    api::bind(row, real).unwrap_or_else(|| {
         life::too_many_providers(row);
-        address
+        real
     })
 }
 
@@ -143,10 +149,7 @@ pub unsafe extern "C" fn route(return_address: *const c_void, row: usize) -> *co
         None => elf::anywhere(symbol),
     };
     let Some(real) = real else { return missing as *const c_void };
-    let hook = api::bind(row, real).unwrap_or_else(|| {
-        life::too_many_providers(row);
-        real
-    });
+    let hook = provider(row, real);
     routes::remember(caller, row, hook);
     hook
 }

@@ -53,9 +53,10 @@ static ADDRESSES: [AtomicPtr<c_void>; ENTRY_POINTS.len() + 1] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRY_POINTS.len() + 1];
 static CAPTURES: AtomicI32 = AtomicI32::new(0);
 
-/// Learns the driver's addresses from any function of it.
-pub fn learn(function: *const c_void) {
-    if !CTX_GET_DEVICE.address.load(Acquire).is_null() {
+/// Learns the driver's addresses from a function of it.
+pub fn learn(row: usize, function: *const c_void) {
+    let known = !CTX_GET_DEVICE.address.load(Acquire).is_null();
+    if known || api::entry_point(row).library != Library::Driver {
         return;
     }
     let Some(object) = elf::object_of(function) else { return };
@@ -66,6 +67,7 @@ pub fn learn(function: *const c_void) {
             ADDRESSES[i + 1].store(address, Release);
         }
     }
+    // The first question last: it is the one that says all are known.
     for question in QUESTIONS.iter().rev() {
         if let Some(address) = object.find(question.symbol) {
             question.address.store(address, Release);
@@ -96,6 +98,7 @@ pub fn hook_for(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> 
     }
     let Some(row) = known else { return address };
     life::arm();
+    learn(row, address);
     api::bind(row, address).unwrap_or_else(|| {
         life::too_many_providers(row);
         address

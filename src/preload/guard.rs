@@ -18,9 +18,13 @@ pub fn fenced(ours: impl FnOnce()) {
     unsafe { *errno = kept };
 }
 
-/// One line on stderr, whole, without stdio: the program may be using it.
+/// One line on stderr.
 pub fn say(line: &str) {
-    let text = format!("leaktrace: {line}\n");
+    write(&format!("leaktrace: {line}\n"));
+}
+
+/// Text on stderr, at once and without stdio: the program may be using it.
+pub fn write(text: &str) {
     // SAFETY: the bytes of `text`. A closed stderr is an error nobody needs to hear of.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{api, driver, guard, life};
+use super::{api, boundary, driver, guard, life};
 use crate::capture::thread::{self, Thread};
 use crate::capture;
 use crate::preload::hooks::Status;
@@ -31,7 +31,7 @@ fn outermost() -> bool {
 fn append(event: &Event) {
     if recording::append(&mut mine().cursor, event) == Appended::Rolled {
         thread::watch();
-        super::boundary::relieve();
+        boundary::relieve();
     }
 }
 
@@ -208,6 +208,7 @@ pub fn before(event: impl FnOnce() -> Event, real: impl FnOnce() -> Status, undo
 #[inline]
 pub fn block_alloc(device: u8, address: u64, size: u64) {
     if life::enter() {
+        boundary::tick();
         let stack = capture::stack(mine());
         append(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
     }
@@ -237,6 +238,9 @@ pub fn pools_seen(device: u8) -> bool {
 
 fn allocated(entry_point: u16, class: Class, device: u8, context: u8, address: u64, size: u64) {
     life::sighted(device);
+    super::torch::watch_steps();
+    super::python::poke();
+    boundary::tick();
     if class == Class::Async && device < 64 {
         POOLS.fetch_or(1 << device, Relaxed);
     }

@@ -5,7 +5,7 @@
 //! allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use super::{boundary, elf, guard, life, note, python};
 use crate::capture::thread;
@@ -77,8 +77,8 @@ unsafe fn block_event(original: &Original, block: *mut c_void, size: i64, alloca
             let index = device.index as u8;
             if size >= 0 {
                 note::block_alloc(index, block as u64, size as u64);
-                python::poke();
                 watch_steps();
+                python::poke();
             } else {
                 note::block_free(index, block as u64, size.unsigned_abs());
             }
@@ -162,24 +162,31 @@ struct Callback {
 const USER_SCOPE: usize = 7;
 
 static NAME: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-static WATCHING: AtomicU8 = AtomicU8::new(0);
+/// Attempts to reach PyTorch, from 1; [`ASKED`] when it was asked.
+static WATCHING: AtomicU32 = AtomicU32::new(1);
+const ASKED: u32 = u32::MAX / 2;
 
-/// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once.
+/// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once it is there.
 #[inline(always)]
-fn watch_steps() {
-    if WATCHING.load(Relaxed) == 0 && life::is_live() {
+pub fn watch_steps() {
+    if WATCHING.load(Relaxed) < ASKED && life::is_live() {
         ask_for_ranges();
     }
 }
 
 #[cold]
 fn ask_for_ranges() {
-    if WATCHING.swap(1, AcqRel) != 0 {
+    // PyTorch may come later than the first memory; ever more rarely we look again.
+    let attempt = WATCHING.fetch_add(1, AcqRel);
+    if attempt >= ASKED || !attempt.is_power_of_two() {
         return;
     }
     let add = elf::anywhere(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     let name = elf::anywhere(c"_ZNK2at14RecordFunction4nameEv");
     let (Some(add), Some(name)) = (add, name) else { return };
+    if WATCHING.swap(ASKED, AcqRel) >= ASKED {
+        return;
+    }
     NAME.store(name, Release);
     let mut scopes = [0; 10];
     scopes[USER_SCOPE] = 1;

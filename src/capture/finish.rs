@@ -1,0 +1,119 @@
+//! The end of the interpreter: no thread may be reading its memory when it goes.
+//!
+//! `Py_Finalize` frees the states and frames of threads that still run (daemon threads inside a call that let go of the
+//! GIL). A look at `Py_IsInitialized` is not enough: the reader may be put to sleep right after it. So Python is asked to
+//! tell us at the last moment when nothing is gone yet: an `atexit` function, registered by a pending call, which Python
+//! makes on its main thread, with the GIL, when it suits it. It switches Python stacks off and waits for the readers.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::modules::Scope;
+use super::{cpython, thread};
+
+type Object = *mut c_void;
+
+/// `PyMethodDef`.
+#[repr(C)]
+struct Method {
+    name: *const c_char,
+    function: unsafe extern "C" fn(Object, Object) -> Object,
+    flags: c_int,
+    doc: *const c_char,
+}
+
+// SAFETY: constant; Python only reads it.
+unsafe impl Sync for Method {}
+
+const METH_NOARGS: c_int = 4;
+
+static METHOD: Method =
+    Method { name: c"leaktrace".as_ptr(), function: interpreter_ends, flags: METH_NOARGS, doc: ptr::null() };
+
+/// What is called of Python's, with the GIL held; all of it is in the stable ABI.
+struct Calls {
+    new_function: unsafe extern "C" fn(*const Method, Object, Object) -> Object,
+    import: unsafe extern "C" fn(*const c_char) -> Object,
+    call_method: unsafe extern "C" fn(Object, *const c_char, *const c_char, ...) -> Object,
+    release: unsafe extern "C" fn(Object),
+    clear_error: unsafe extern "C" fn(),
+    retain: unsafe extern "C" fn(Object),
+    none: Object,
+}
+
+static CALLS: AtomicPtr<Calls> = AtomicPtr::new(ptr::null_mut());
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Asks to be told. Once; takes no GIL. `false`: not now, try again.
+pub(super) fn watch(scope: Scope) -> bool {
+    if WATCHED.swap(true, Ordering::AcqRel) {
+        return true;
+    }
+    let symbol = |name: &CStr| scope.symbol(name);
+    let found = (|| {
+        // SAFETY: the documented signatures of these names.
+        unsafe {
+            Some(Calls {
+                new_function: transmute::<Object, _>(symbol(c"PyCFunction_NewEx")?),
+                import: transmute::<Object, _>(symbol(c"PyImport_ImportModule")?),
+                call_method: transmute::<Object, _>(symbol(c"PyObject_CallMethod")?),
+                release: transmute::<Object, _>(symbol(c"Py_DecRef")?),
+                clear_error: transmute::<Object, _>(symbol(c"PyErr_Clear")?),
+                retain: transmute::<Object, _>(symbol(c"Py_IncRef")?),
+                none: symbol(c"_Py_NoneStruct")?,
+            })
+        }
+    })();
+    let (Some(calls), Some(add)) = (found, symbol(c"Py_AddPendingCall")) else { return true };
+    CALLS.store(Box::into_raw(Box::new(calls)), Ordering::Release);
+    type Pending = unsafe extern "C" fn(*mut c_void) -> c_int;
+    // SAFETY: the documented signature; may be called on any thread, with or without the GIL.
+    let added = unsafe {
+        let add: unsafe extern "C" fn(Pending, *mut c_void) -> c_int = transmute(add);
+        add(register, ptr::null_mut()) == 0
+    };
+    // Not added: the queue is full.
+    WATCHED.store(added, Ordering::Release);
+    added
+}
+
+/// `atexit.register(interpreter_ends)`, where Python calls us back.
+unsafe extern "C" fn register(_: *mut c_void) -> c_int {
+    // SAFETY: null or leaked by `watch`. Python called this with the GIL held and no exception set.
+    unsafe {
+        let Some(calls) = CALLS.load(Ordering::Acquire).as_ref() else { return 0 };
+        let module = (calls.import)(c"atexit".as_ptr());
+        let function = (calls.new_function)(&METHOD, ptr::null_mut(), ptr::null_mut());
+        if !module.is_null() && !function.is_null() {
+            (calls.release)((calls.call_method)(module, c"register".as_ptr(), c"O".as_ptr(), function));
+        }
+        (calls.release)(function);
+        (calls.release)(module);
+        (calls.clear_error)();
+    }
+    0
+}
+
+unsafe extern "C" fn interpreter_ends(_: Object, _: Object) -> Object {
+    cpython::switch_off();
+    // A reader that began before it could see this has said so, but its store may not have arrived yet. It does within
+    // less than a microsecond; readers need no fence for this one moment.
+    sleep(Duration::from_micros(100));
+    // A reader waits for nothing that this thread has. The bound is only there so that an exit never hangs on us.
+    for _ in 0..1000 {
+        if !thread::any_reading() {
+            break;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    // SAFETY: set before this function was registered; `None` lives as long as the interpreter.
+    unsafe {
+        let Some(calls) = CALLS.load(Ordering::Acquire).as_ref() else { return ptr::null_mut() };
+        (calls.retain)(calls.none);
+        calls.none
+    }
+}

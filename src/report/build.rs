@@ -1,0 +1,287 @@
+//! Puts a report together from books, tables and names.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::explain;
+use super::*;
+use crate::ledger::verdict::{self, judge};
+use crate::ledger::{self, Ledger, retained};
+use crate::symbol::Names;
+use crate::trace::record::NO_DEVICE;
+use crate::trace::tables::Tables;
+
+/// Sites listed under `retained`, and under one finding.
+const RETAINED: usize = 50;
+const SITES: usize = 20;
+
+/// What is known of a run beside its events.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub end: End,
+    pub pid: u32,
+    /// Nanoseconds the process was watched, if it said goodbye; else the last boundary's time stands in.
+    pub duration_ns: Option<u64>,
+    /// Events that found no room in the recording.
+    pub dropped_events: u64,
+    /// What the reader or the recorder could not do, one line each.
+    pub problems: Vec<String>,
+}
+
+/// The step asked for is not in the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepUnknown {
+    step: u32,
+    count: u32,
+    /// The nearest one after it that is still known by itself.
+    next: Option<u32>,
+}
+
+impl fmt::Display for StepUnknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (step, count) = (self.step, self.count);
+        match self.next {
+            _ if count == 0 => write!(f, "step {step} is not there: no step was seen in this run"),
+            Some(next) if step > 0 => {
+                write!(f, "step {step} was merged with its neighbours to bound the recording; the next kept is {next}")
+            }
+            _ => write!(f, "step {step} is not there: the steps are 1 to {count}"),
+        }
+    }
+}
+
+impl std::error::Error for StepUnknown {}
+
+impl Report {
+    /// The report of a run; with `step`, of what was alive when that step ended.
+    pub fn build(
+        ledger: &Ledger,
+        tables: &Tables,
+        names: &Names<'_>,
+        run: &Run,
+        step: Option<u32>,
+    ) -> Result<Report, StepUnknown> {
+        if let Some(step) = step
+            && ledger.step(step).is_none()
+        {
+            let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
+            return Err(StepUnknown { step, count: ledger.step_count(), next });
+        }
+        let mut b = Builder { ledger, tables, names, stacks: HashMap::new() };
+        let (devices, host_bytes) = b.devices(step);
+        let verdict = judge(ledger);
+        let program = b.program(run);
+        let mut report = Report {
+            schema: SCHEMA,
+            steps: Steps { count: ledger.step_count(), source: ledger.source().map(|s| s.name()) },
+            findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            retained: b.retained(&retained(ledger, step), RETAINED),
+            out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o)).collect(),
+            out_of_memory_count: ledger.out_of_memory_count(),
+            coverage: b.coverage(run),
+            notes: run.problems.clone(),
+            program,
+            devices,
+            host_bytes,
+            step,
+        };
+        report.add_notes(ledger);
+        Ok(report)
+    }
+
+    fn add_notes(&mut self, ledger: &Ledger) {
+        let (checks, mismatches) = ledger.allocator_checks();
+        if mismatches > 0 {
+            self.notes.push(format!(
+                "the caching allocator's own total differed from the blocks seen in {mismatches} of {checks} checks"
+            ));
+        }
+        if ledger.unknown_events() > 0 {
+            let n = ledger.unknown_events();
+            self.notes.push(format!("{n} events of a kind this version does not know were passed over"));
+        }
+        if ledger.stackless() > 0 {
+            let n = ledger.stackless();
+            self.notes.push(format!("{n} allocations are listed without a stack: too many different stacks"));
+        }
+    }
+}
+
+struct Builder<'a> {
+    ledger: &'a Ledger,
+    tables: &'a Tables,
+    names: &'a Names<'a>,
+    stacks: HashMap<u32, (Option<Place>, Vec<Frame>)>,
+}
+
+impl Builder<'_> {
+    fn meta(&self, key: &str) -> Option<String> {
+        self.tables.meta.get(key).filter(|v| !v.is_empty()).cloned()
+    }
+
+    fn program(&self, run: &Run) -> Program {
+        let argv = self.meta("argv").unwrap_or_default();
+        let argv = argv.strip_suffix('\0').unwrap_or(&argv);
+        Program {
+            argv: argv.split('\0').filter(|_| !argv.is_empty()).map(str::to_owned).collect(),
+            pid: self.meta("pid").and_then(|p| p.parse().ok()).unwrap_or(run.pid),
+            host: self.meta("host").unwrap_or_default(),
+            rank: self.meta("rank"),
+            end: run.end,
+            duration_s: run.duration_ns.unwrap_or(self.ledger.last_ns()) as f64 / 1e9,
+            exe: self.meta("exe").unwrap_or_default(),
+            python: self.meta("python"),
+            cwd: self.meta("cwd").unwrap_or_default(),
+        }
+    }
+
+    /// The devices at the reported moment, and all pinned host memory.
+    fn devices(&self, step: Option<u32>) -> (Vec<Device>, u64) {
+        let record = step.and_then(|s| self.ledger.step(s));
+        let at = record.map_or_else(|| self.ledger.judged_devices(), |r| r.devices.clone());
+        let host_bytes = at.iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes));
+        let upto = |d: &ledger::DeviceAt| match step {
+            Some(step) => {
+                let records = self.ledger.steps().iter().take_while(|r| r.step <= step);
+                let peaks = records.flat_map(|r| &r.devices).filter(|e| e.device == d.device);
+                peaks.map(|e| e.peak_bytes).max().unwrap_or(d.peak_bytes)
+            }
+            None => d.peak_bytes,
+        };
+        let mut devices: Vec<Device> = at
+            .iter()
+            .filter(|d| d.device != NO_DEVICE)
+            .map(|d| {
+                let known = self.tables.devices.get(&d.device);
+                let now = self.ledger.devices().iter().find(|e| e.device == d.device);
+                let said = now.map_or(0, |e| e.total_bytes);
+                Device {
+                    index: d.device,
+                    name: known.map_or_else(String::new, |k| k.name.clone()),
+                    total_bytes: known.map_or(said, |k| k.total_bytes),
+                    peak_bytes: upto(d),
+                    live_bytes: d.live_bytes(),
+                    reserved_bytes: d.reserved_bytes,
+                    unattributed_bytes: d.unattributed_bytes,
+                    block_bytes: d.block_bytes,
+                    object_bytes: d.object_bytes,
+                    host_bytes: d.host_bytes,
+                    driver_live_bytes: match step {
+                        Some(_) => d.driver_bytes,
+                        None => now.map_or(d.driver_bytes, ledger::Device::driver_bytes),
+                    },
+                }
+            })
+            .collect();
+        devices.sort_by_key(|d| d.index);
+        (devices, host_bytes)
+    }
+
+    fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {
+        let names = self.names;
+        let resolve = || {
+            let frames = names.frames(id);
+            let at = names.allocated_at(&frames);
+            let place =
+                at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
+            let own = |f: &NamedFrame| names.is_own(f);
+            (place, frames.into_iter().map(|frame| Frame { own: own(&frame), frame }).collect())
+        };
+        self.stacks.entry(id).or_insert_with(resolve).clone()
+    }
+
+    fn entry_point(&self, id: u16) -> Option<String> {
+        self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
+    }
+
+    fn finding(&mut self, f: &verdict::Finding, devices: &[Device], program: &Program) -> Finding {
+        let parts = f.parts.iter().take(SITES);
+        let sites: Vec<Site> = parts
+            .filter_map(|part| {
+                let site = self.ledger.site(part.site)?;
+                let (allocated_at, stack) = self.stack(site.stack);
+                Some(Site {
+                    allocated_at,
+                    bytes_per_step: part.bytes_per_step,
+                    live_bytes: part.live_bytes,
+                    live_blocks: part.live_blocks,
+                    entry_point: self.entry_point(site.entry_point),
+                    stack,
+                    backward_of: None,
+                })
+            })
+            .collect();
+        let device = devices.iter().find(|d| d.index == f.device);
+        Finding {
+            kind: f.kind,
+            confidence: f.confidence,
+            device: (f.device != NO_DEVICE).then_some(f.device),
+            layer: f.layer.name(),
+            bytes_per_step: f.bytes_per_step,
+            blocks_per_step: f.blocks_per_step,
+            adding_share: f.adding_share,
+            period_steps: None,
+            growth_bytes_per_step: f.growth_bytes_per_step,
+            live_bytes: f.live_bytes,
+            live_blocks: f.live_blocks,
+            cohorts: f.cohorts,
+            oldest_step: f.oldest_step,
+            peak_reduction_bytes: 0,
+            steps_to_oom: device.and_then(|d| steps_to_oom(d, f)),
+            explanation: explain::sentence(f, &sites, &program.cwd),
+            sites,
+            holders: Vec::new(),
+        }
+    }
+
+    fn retained(&mut self, held: &[ledger::Retained], most: usize) -> Vec<Retained> {
+        let mut listed = Vec::new();
+        for r in held.iter().take(most) {
+            let Some(site) = self.ledger.site(r.site) else { continue };
+            let (allocated_at, stack) = self.stack(site.stack);
+            listed.push(Retained {
+                allocated_at,
+                layer: site.layer.name(),
+                device: (site.device != NO_DEVICE).then_some(site.device),
+                live_bytes: r.bytes,
+                live_blocks: r.blocks,
+                entry_point: self.entry_point(site.entry_point),
+                stack,
+            });
+        }
+        listed
+    }
+
+    fn out_of_memory(&mut self, o: &ledger::OutOfMemory) -> OutOfMemory {
+        let (allocated_at, stack) = self.stack(o.stack);
+        OutOfMemory {
+            device: o.device,
+            requested_bytes: o.requested_bytes,
+            allocated_bytes: o.allocated_bytes,
+            step: o.step,
+            allocated_at,
+            stack,
+            retained: self.retained(&o.sites, o.sites.len()),
+        }
+    }
+
+    fn coverage(&self, run: &Run) -> Coverage {
+        Coverage {
+            holes: self.tables.notes.clone(),
+            unknown_frees: self.ledger.unknown_frees().iter().fold(0, |sum, n| sum.wrapping_add(*n)),
+            dropped_events: run.dropped_events.saturating_add(self.ledger.lost_events()),
+            ledger_matches_allocator: self.ledger.matches_allocator(),
+            missed_frees: self.ledger.missed_frees(),
+            implicit_ends: self.ledger.implicit_ends(),
+        }
+    }
+}
+
+/// Steps until the device is full if it goes on like this.
+fn steps_to_oom(device: &Device, f: &verdict::Finding) -> Option<u64> {
+    let used = device.live_bytes.saturating_add(device.unattributed_bytes.unwrap_or(0));
+    let free = device.total_bytes.checked_sub(used).filter(|_| device.total_bytes > 0)?;
+    let steps = free as f64 / f.growth_bytes_per_step;
+    (f.layer != ledger::Layer::Host && steps.is_finite()).then_some(steps as u64)
+}

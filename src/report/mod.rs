@@ -1,0 +1,203 @@
+//! The report: what is told of a recording, ready for any format. Knows findings, not CUDA; names come from `symbol`,
+//! figures from `ledger`, and a format only writes down what stands here.
+
+mod build;
+pub mod explain;
+pub mod json;
+pub mod summary;
+pub mod text;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::ledger::verdict::{Confidence, Kind};
+use crate::symbol::{FrameKind, NamedFrame};
+
+pub use build::{Run, StepUnknown};
+
+/// The schema's name; fields may be added under it, never renamed.
+pub const SCHEMA: &str = "leaktrace.report/1";
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    Clean,
+    Killed,
+    #[default]
+    Running,
+}
+
+/// A report. Bytes are bytes, steps count from 1, seconds are seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub program: Program,
+    pub devices: Vec<Device>,
+    /// Pinned host memory alive, of all devices.
+    pub host_bytes: u64,
+    pub steps: Steps,
+    pub findings: Vec<Finding>,
+    pub benign: Vec<Finding>,
+    /// What was alive at the reported moment, largest first (segments are not listed: their blocks are).
+    pub retained: Vec<Retained>,
+    pub out_of_memory: Vec<OutOfMemory>,
+    /// How often memory ran out; `out_of_memory` keeps the last few.
+    pub out_of_memory_count: u64,
+    pub coverage: Coverage,
+    pub notes: Vec<String>,
+    /// The step asked for: devices and retained are as of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Program {
+    pub argv: Vec<String>,
+    pub pid: u32,
+    pub host: String,
+    pub rank: Option<String>,
+    pub end: End,
+    pub duration_s: f64,
+    pub exe: String,
+    pub python: Option<String>,
+    /// Its working directory: paths under it are shortened for people.
+    pub cwd: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Device {
+    pub index: u8,
+    pub name: String,
+    /// 0: not known.
+    pub total_bytes: u64,
+    pub peak_bytes: u64,
+    pub live_bytes: u64,
+    pub reserved_bytes: u64,
+    pub unattributed_bytes: Option<u64>,
+    pub block_bytes: u64,
+    pub object_bytes: u64,
+    pub host_bytes: u64,
+    /// What the driver had given and not got back; of a finished run at the very end, after the teardown.
+    pub driver_live_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Steps {
+    pub count: u32,
+    /// What told of most of them; `null` if there were none.
+    pub source: Option<&'static str>,
+}
+
+/// A place in a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub file: String,
+    pub line: Option<u32>,
+    pub function: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Frame {
+    #[serde(flatten)]
+    pub frame: NamedFrame,
+    /// The user's own code.
+    #[serde(skip)]
+    pub own: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Site {
+    /// `null`: no stack was taken.
+    pub allocated_at: Option<Place>,
+    pub bytes_per_step: f64,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry_point: Option<String>,
+    pub stack: Vec<Frame>,
+    pub backward_of: Option<Place>,
+}
+
+/// Who keeps the blocks alive.
+#[derive(Clone, Debug, Serialize)]
+pub struct Holder {
+    pub path: String,
+    pub bytes: u64,
+    pub blocks: u64,
+}
+
+/// One cause.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    pub kind: Kind,
+    pub confidence: Confidence,
+    pub device: Option<u8>,
+    pub layer: &'static str,
+    pub bytes_per_step: f64,
+    pub blocks_per_step: f64,
+    pub adding_share: f64,
+    pub period_steps: Option<f64>,
+    pub growth_bytes_per_step: f64,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    pub cohorts: u32,
+    pub oldest_step: u32,
+    pub peak_reduction_bytes: u64,
+    pub steps_to_oom: Option<u64>,
+    pub sites: Vec<Site>,
+    pub holders: Vec<Holder>,
+    pub explanation: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Retained {
+    pub allocated_at: Option<Place>,
+    pub layer: &'static str,
+    /// `null`: host memory of no device.
+    pub device: Option<u8>,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry_point: Option<String>,
+    pub stack: Vec<Frame>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct OutOfMemory {
+    pub device: u8,
+    pub requested_bytes: u64,
+    pub allocated_bytes: u64,
+    /// The step it happened in.
+    pub step: u32,
+    /// The allocation that failed.
+    pub allocated_at: Option<Place>,
+    pub stack: Vec<Frame>,
+    /// What was alive at that moment, largest first.
+    pub retained: Vec<Retained>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Coverage {
+    /// What could not be seen, one line each.
+    pub holes: Vec<String>,
+    pub unknown_frees: u64,
+    pub dropped_events: u64,
+    /// `null`: nothing to compare with.
+    pub ledger_matches_allocator: Option<bool>,
+    pub missed_frees: u64,
+    pub implicit_ends: u64,
+}
+
+impl Frame {
+    /// Where it is, for people: the path shortened.
+    pub fn place(&self) -> Place {
+        Place { file: self.frame.file.clone(), line: self.frame.line, function: self.frame.function.clone() }
+    }
+
+    /// A Python frame.
+    pub fn is_python(&self) -> bool {
+        self.frame.kind == FrameKind::Python
+    }
+}

@@ -1,0 +1,286 @@
+//! The report for a terminal: at most 100 columns, no colour.
+
+use std::fmt::Write;
+
+use super::explain::{count, exact, grouped, place, short, size};
+use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained};
+use crate::ledger::verdict::{Confidence, Kind, MIN_STEPS};
+
+const WIDTH: usize = 100;
+const TOP: usize = 10;
+const OOM_TOP: usize = 20;
+const STACK: usize = 8;
+
+/// The whole report.
+pub fn render(report: &Report) -> String {
+    let mut out = String::new();
+    head(&mut out, report);
+    findings(&mut out, report);
+    if let Some(oom) = report.out_of_memory.last() {
+        ran_out(&mut out, report, oom, TOP);
+    }
+    let when = match report.step {
+        Some(step) => format!("Retained at step {}", grouped(u64::from(step))),
+        None if report.steps.count == 0 => "Retained at the end".to_owned(),
+        None => format!("Retained at step {}", grouped(u64::from(report.steps.count))),
+    };
+    table(&mut out, report, &when, &report.retained, TOP);
+    devices(&mut out, report);
+    coverage(&mut out, report);
+    out
+}
+
+/// What was alive when memory ran out the last time; `None` if it never did.
+pub fn out_of_memory(report: &Report) -> Option<String> {
+    let oom = report.out_of_memory.last()?;
+    let mut out = String::new();
+    head(&mut out, report);
+    ran_out(&mut out, report, oom, OOM_TOP);
+    findings(&mut out, report);
+    devices(&mut out, report);
+    coverage(&mut out, report);
+    Some(out)
+}
+
+/// Appends `text` broken into lines of at most `WIDTH` columns, the later ones indented by `indent`.
+pub(super) fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
+    out.push_str(first);
+    let mut column = first.chars().count();
+    let mut fresh = true;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if !fresh && column + 1 + length > WIDTH {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            (column, fresh) = (indent, true);
+        }
+        if !fresh {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        (column, fresh) = (column + length, false);
+    }
+    out.push('\n');
+}
+
+/// Control characters of a program's own texts must not steer the terminal.
+pub(super) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Writing to a string cannot fail.
+macro_rules! line {
+    ($out:expr, $($arg:tt)*) => {{ let _ = writeln!($out, $($arg)*); }};
+}
+
+fn head(out: &mut String, report: &Report) {
+    let p = &report.program;
+    let argv = if p.argv.is_empty() { p.exe.clone() } else { p.argv.join(" ") };
+    wrap(out, "", 4, &clean(&argv));
+    let end = match p.end {
+        End::Clean => "ended in good order",
+        End::Killed => "was killed or crashed",
+        End::Running => "is running",
+    };
+    let host = if p.host.is_empty() { String::new() } else { format!(" on {}", clean(&p.host)) };
+    let rank = p.rank.as_ref().map_or_else(String::new, |r| format!(", rank {}", clean(r)));
+    let after = if p.end == End::Running { "for" } else { "after" };
+    line!(out, "  process {}{host}{rank} {end} {after} {:.1} s", p.pid, p.duration_s);
+    match report.steps.source {
+        Some(source) => {
+            let steps = count(f64::from(report.steps.count), "step");
+            line!(out, "  {steps}, told by: {source}");
+        }
+        None => line!(out, "  no step was seen"),
+    }
+    out.push('\n');
+}
+
+fn findings(out: &mut String, report: &Report) {
+    let steps = report.steps.count;
+    if report.findings.is_empty() {
+        let text = if steps == 0 {
+            "Not judged: no training step was seen, and without steps nothing can be called a leak.".to_owned()
+        } else if steps < MIN_STEPS {
+            format!("Not judged: {} were seen; at least {MIN_STEPS} are needed.", count(f64::from(steps), "step"))
+        } else {
+            format!("No leak found over {}.", count(f64::from(steps), "step"))
+        };
+        wrap(out, "", 0, &text);
+        out.push('\n');
+        return;
+    }
+    line!(out, "{} found\n", count(report.findings.len() as f64, "leak"));
+    for (i, f) in report.findings.iter().enumerate() {
+        finding(out, i + 1, f, &report.program.cwd);
+    }
+}
+
+fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
+    let Kind::Leak = f.kind;
+    let sure = match f.confidence {
+        Confidence::Confirmed => "confirmed",
+        Confidence::Likely => "likely",
+    };
+    let mark = format!("{number}. ");
+    let indent = mark.len();
+    wrap(out, &mark, indent, &format!("leak ({sure}): {}", clean(&f.explanation)));
+    let on = f.device.map_or_else(String::new, |d| format!(" on device {d}"));
+    let per = format!(
+        "{} per adding step, {} per step on average; alive{on}: {} in {} from {}, since step {}",
+        exact(f.bytes_per_step),
+        size(f.growth_bytes_per_step.round()),
+        exact(f.live_bytes as f64),
+        count(f.live_blocks as f64, "block"),
+        count(f64::from(f.cohorts), "step"),
+        grouped(u64::from(f.oldest_step)),
+    );
+    wrap(out, "   ", indent, &per);
+    if let Some(steps) = f.steps_to_oom {
+        line!(out, "   the device is full in about {} more steps", grouped(steps));
+    }
+    for (i, site) in f.sites.iter().enumerate().take(STACK) {
+        if f.sites.len() > 1 {
+            let at = clean(&place(site.allocated_at.as_ref(), cwd));
+            let text = format!("{} per step at {at}", exact(site.bytes_per_step));
+            wrap(out, "   - ", 5, &text);
+        }
+        if i == 0 {
+            stack(out, &site.stack, cwd);
+        }
+    }
+    if f.sites.len() > STACK {
+        line!(out, "   - and {}", count((f.sites.len() - STACK) as f64, "more place"));
+    }
+    out.push('\n');
+}
+
+/// The frames of the user's own code; of a stack without any, the innermost ones.
+fn stack(out: &mut String, frames: &[Frame], cwd: &str) {
+    let own: Vec<&Frame> = frames.iter().filter(|f| f.own).collect();
+    let shown = if own.is_empty() { frames.iter().collect() } else { own };
+    for frame in shown.iter().take(STACK) {
+        let f = &frame.frame;
+        let at = match f.line {
+            Some(line) => format!("{}:{line}", short(&f.file, cwd)),
+            None => String::new(),
+        };
+        let lead = if at.is_empty() { "      " } else { "      at " };
+        wrap(out, lead, 12, &clean(&format!("{at} {}", f.function)));
+    }
+    if shown.len() > STACK {
+        line!(out, "      and {}", count((shown.len() - STACK) as f64, "more frame"));
+    }
+}
+
+fn ran_out(out: &mut String, report: &Report, oom: &OutOfMemory, top: usize) {
+    let at = clean(&place(oom.allocated_at.as_ref(), &report.program.cwd));
+    let text = format!(
+        "Out of memory on device {} in step {}: {at} asked for {}; {} were allocated.",
+        oom.device,
+        grouped(u64::from(oom.step)),
+        exact(oom.requested_bytes as f64),
+        exact(oom.allocated_bytes as f64),
+    );
+    wrap(out, "", 0, &text);
+    if report.out_of_memory_count > 1 {
+        line!(out, "Memory ran out {} times; this was the last.", grouped(report.out_of_memory_count));
+    }
+    out.push('\n');
+    table(out, report, "Alive at that moment", &oom.retained, top);
+}
+
+fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top: usize) {
+    if held.is_empty() {
+        line!(out, "{title}: nothing\n");
+        return;
+    }
+    line!(out, "{title}");
+    line!(out, "  {:>10}  {:>8}  where", "bytes", "blocks");
+    for r in held.iter().take(top) {
+        let head = format!("  {:>10}  {:>8}  ", size(r.live_bytes as f64), grouped(r.live_blocks));
+        let mut at = clean(&where_of(r, &report.program.cwd));
+        if r.layer != "block" {
+            let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
+            at.push_str(&format!(" ({}{by})", r.layer));
+        }
+        if report.devices.len() > 1
+            && let Some(device) = r.device
+        {
+            at.push_str(&format!(" (device {device})"));
+        }
+        let indent = head.chars().count();
+        wrap(out, &head, indent, &at);
+    }
+    if held.len() > top {
+        let rest: u64 = held.iter().skip(top).fold(0, |sum, r| sum.wrapping_add(r.live_bytes));
+        line!(out, "  {:>10}  {:>8}  {}", size(rest as f64), "", count((held.len() - top) as f64, "more place"));
+    }
+    out.push('\n');
+}
+
+fn where_of(r: &Retained, cwd: &str) -> String {
+    let caller = |at: &Place| {
+        let own = r.stack.iter().filter(|f| f.own).map(Frame::place);
+        own.skip_while(|p| p == at).find_map(|p| Some(format!(", from {}:{}", short(&p.file, cwd), p.line?)))
+    };
+    let from = r.allocated_at.as_ref().and_then(caller).unwrap_or_default();
+    place(r.allocated_at.as_ref(), cwd) + &from
+}
+
+fn devices(out: &mut String, report: &Report) {
+    for d in &report.devices {
+        let name = if d.name.is_empty() { String::new() } else { format!(" ({})", clean(&d.name)) };
+        let mut text = format!(
+            "Device {}{name}: {} live ({} in blocks, {} in driver allocations), peak {}, reserved {}",
+            d.index,
+            size(d.live_bytes as f64),
+            size(d.block_bytes as f64),
+            size(d.object_bytes as f64),
+            size(d.peak_bytes as f64),
+            size(d.reserved_bytes as f64),
+        );
+        if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
+            text.push_str(&format!(", in use beyond what was seen {}", size(bytes as f64)));
+        }
+        if d.total_bytes > 0 {
+            text.push_str(&format!(", total {}", size(d.total_bytes as f64)));
+        }
+        if report.program.end == End::Clean && report.step.is_none() {
+            text.push_str(&format!(", still held from the driver at the very end {}", size(d.driver_live_bytes as f64)));
+        }
+        wrap(out, "", 2, &text);
+    }
+    if report.host_bytes > 0 {
+        line!(out, "Pinned host memory: {}", size(report.host_bytes as f64));
+    }
+}
+
+fn coverage(out: &mut String, report: &Report) {
+    let c = &report.coverage;
+    let agrees = match c.ledger_matches_allocator {
+        Some(true) => "blocks agree with the caching allocator's own total",
+        Some(false) => "blocks do not agree with the caching allocator's own total",
+        None => "no caching allocator's total to compare with",
+    };
+    let mut text = agrees.to_owned();
+    for (n, what) in [
+        (c.unknown_frees, "free of memory whose allocation was not seen"),
+        (c.missed_frees, "allocation where the free before it was not seen"),
+    ] {
+        if n > 0 {
+            text.push_str(&format!("; {} {what}", grouped(n)));
+        }
+    }
+    if c.dropped_events > 0 {
+        text.push_str(&format!("; {} events lost", grouped(c.dropped_events)));
+    }
+    wrap(out, "Coverage: ", 2, &text);
+    for hole in &c.holes {
+        wrap(out, "  not seen: ", 4, &clean(hole));
+    }
+    for note in &report.notes {
+        wrap(out, "Note: ", 2, &clean(note));
+    }
+}
