@@ -109,7 +109,10 @@ pub(super) fn watch_deallocation(code_type: usize) {
             return;
         }
         ORIGINAL.store(original, Ordering::Release);
-        if slot.compare_exchange(original, deallocate as *const () as usize, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if slot
+            .compare_exchange(original, deallocate as *const () as usize, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
             ORIGINAL.store(0, Ordering::Release);
         }
     }
@@ -125,7 +128,8 @@ unsafe extern "C" fn deallocate(code: *mut c_void) {
     }
     // SAFETY: what stood in the slot before us, a `destructor`, called as CPython would have.
     unsafe {
-        let original: unsafe extern "C" fn(*mut c_void) = std::mem::transmute(ORIGINAL.load(Ordering::Acquire));
+        let original: unsafe extern "C" fn(*mut c_void) =
+            std::mem::transmute(ORIGINAL.load(Ordering::Acquire));
         original(code);
     }
 }

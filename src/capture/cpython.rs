@@ -4,7 +4,7 @@
 //! that sound: a thread's frames change only by that thread, which is here now; frames keep their code objects alive, and
 //! code objects their names and line tables. What is not known to look as expected is not read (see [`verify`]).
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -88,16 +88,17 @@ pub(super) fn arm() -> bool {
     }
     let Some(scope) = Scope::with(c"Py_GetVersion", "libpython3") else { return false };
     let symbol = |name: &CStr| scope.symbol(name);
-    let (Some(get_version), Some(is_initialized), Some(this_thread)) =
-        (symbol(c"Py_GetVersion"), symbol(c"Py_IsInitialized"), symbol(c"PyGILState_GetThisThreadState"))
-    else {
-        return false;
+    // SAFETY: the documented signatures of these three.
+    let functions = unsafe {
+        (
+            scope.function::<unsafe extern "C" fn() -> *const c_char>(c"Py_GetVersion"),
+            scope.function(c"Py_IsInitialized"),
+            scope.function(c"PyGILState_GetThisThreadState"),
+        )
     };
-    // SAFETY: documented signature; returns a static string, also before Py_Initialize.
-    let text = unsafe {
-        let get_version: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(get_version);
-        CStr::from_ptr(get_version())
-    };
+    let (Some(get_version), Some(is_initialized), Some(this_thread)) = functions else { return false };
+    // SAFETY: returns a static string, also before Py_Initialize.
+    let text = unsafe { CStr::from_ptr(get_version()) };
     let text = text.to_string_lossy();
     let name = format!("CPython {}", text.split_whitespace().next().unwrap_or("?"));
     let off = |why: &str| {
@@ -127,13 +128,6 @@ pub(super) fn arm() -> bool {
     if size != layout.code_size {
         return off("unknown layout of code objects");
     }
-    // SAFETY: the documented signatures of the two functions.
-    let (is_initialized, this_thread) = unsafe {
-        (
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(is_initialized),
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const u8>(this_thread),
-        )
-    };
     let found = Cpython {
         layout,
         is_initialized,
@@ -150,7 +144,7 @@ pub(super) fn arm() -> bool {
     if let Some((cpython, thread)) = attached() {
         verify(cpython, thread);
     }
-    CPYTHON.load(Ordering::Acquire) != ptr::null_mut()
+    cpython().is_some()
 }
 
 /// # Safety

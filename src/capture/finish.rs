@@ -5,15 +5,15 @@
 //! tell us at the last moment when nothing is gone yet: an `atexit` function, registered by a pending call, which Python
 //! makes on its main thread, with the GIL, when it suits it. It switches Python stacks off and waits for the readers.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::transmute;
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::cpython;
 use super::modules::Scope;
-use super::{cpython, thread};
+use super::thread::Readers;
 
 type Object = *mut c_void;
 
@@ -42,6 +42,8 @@ struct Calls {
     release: unsafe extern "C" fn(Object),
     clear_error: unsafe extern "C" fn(),
     retain: unsafe extern "C" fn(Object),
+    let_go: unsafe extern "C" fn() -> *mut c_void,
+    take_back: unsafe extern "C" fn(*mut c_void),
     none: Object,
 }
 
@@ -53,29 +55,30 @@ pub(super) fn watch(scope: Scope) -> bool {
     if WATCHED.swap(true, Ordering::AcqRel) {
         return true;
     }
-    let symbol = |name: &CStr| scope.symbol(name);
     let found = (|| {
         // SAFETY: the documented signatures of these names.
         unsafe {
             Some(Calls {
-                new_function: transmute::<Object, _>(symbol(c"PyCFunction_NewEx")?),
-                import: transmute::<Object, _>(symbol(c"PyImport_ImportModule")?),
-                call_method: transmute::<Object, _>(symbol(c"PyObject_CallMethod")?),
-                release: transmute::<Object, _>(symbol(c"Py_DecRef")?),
-                clear_error: transmute::<Object, _>(symbol(c"PyErr_Clear")?),
-                retain: transmute::<Object, _>(symbol(c"Py_IncRef")?),
-                none: symbol(c"_Py_NoneStruct")?,
+                new_function: scope.function(c"PyCFunction_NewEx")?,
+                import: scope.function(c"PyImport_ImportModule")?,
+                call_method: scope.function(c"PyObject_CallMethod")?,
+                release: scope.function(c"Py_DecRef")?,
+                clear_error: scope.function(c"PyErr_Clear")?,
+                retain: scope.function(c"Py_IncRef")?,
+                let_go: scope.function(c"PyEval_SaveThread")?,
+                take_back: scope.function(c"PyEval_RestoreThread")?,
+                none: scope.symbol(c"_Py_NoneStruct")?,
             })
         }
     })();
-    let (Some(calls), Some(add)) = (found, symbol(c"Py_AddPendingCall")) else { return true };
-    CALLS.store(Box::into_raw(Box::new(calls)), Ordering::Release);
     type Pending = unsafe extern "C" fn(*mut c_void) -> c_int;
-    // SAFETY: the documented signature; may be called on any thread, with or without the GIL.
-    let added = unsafe {
-        let add: unsafe extern "C" fn(Pending, *mut c_void) -> c_int = transmute(add);
-        add(register, ptr::null_mut()) == 0
-    };
+    type Add = unsafe extern "C" fn(Pending, *mut c_void) -> c_int;
+    // SAFETY: the documented signature.
+    let add = unsafe { scope.function::<Add>(c"Py_AddPendingCall") };
+    let (Some(calls), Some(add)) = (found, add) else { return true };
+    CALLS.store(Box::into_raw(Box::new(calls)), Ordering::Release);
+    // SAFETY: may be called on any thread, with or without the GIL; `register` is what it takes.
+    let added = unsafe { add(register, ptr::null_mut()) == 0 };
     // Not added: the queue is full.
     WATCHED.store(added, Ordering::Release);
     added
@@ -100,20 +103,28 @@ unsafe extern "C" fn register(_: *mut c_void) -> c_int {
 
 unsafe extern "C" fn interpreter_ends(_: Object, _: Object) -> Object {
     cpython::switch_off();
-    // A reader that began before it could see this has said so, but its store may not have arrived yet. It does within
+    // SAFETY: set before this function was registered. Python called it with the GIL, which is let go of while we wait and
+    // taken back by the same thread; `None` lives as long as the interpreter.
+    unsafe {
+        let Some(calls) = CALLS.load(Ordering::Acquire).as_ref() else { return ptr::null_mut() };
+        let state = (calls.let_go)();
+        await_readers();
+        (calls.take_back)(state);
+        (calls.retain)(calls.none);
+        calls.none
+    }
+}
+
+fn await_readers() {
+    // A reader that began before it could see the switch has said so, but its store may not have arrived yet. It does within
     // less than a microsecond; readers need no fence for this one moment.
-    sleep(Duration::from_micros(100));
+    sleep(Duration::from_micros(50));
     // A reader waits for nothing that this thread has. The bound is only there so that an exit never hangs on us.
+    let mut readers = Readers::now();
     for _ in 0..1000 {
-        if !thread::any_reading() {
+        if readers.are_done() {
             break;
         }
         sleep(Duration::from_millis(1));
-    }
-    // SAFETY: set before this function was registered; `None` lives as long as the interpreter.
-    unsafe {
-        let Some(calls) = CALLS.load(Ordering::Acquire).as_ref() else { return ptr::null_mut() };
-        (calls.retain)(calls.none);
-        calls.none
     }
 }

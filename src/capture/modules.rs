@@ -136,7 +136,10 @@ fn describe(place: &Place) -> (String, Vec<u8>) {
         (other.bias == place.bias && place.start <= other.start && other.start < place.end)
             .then(|| (path.to_owned(), build_id(other.bias, headers)))
     });
-    found.unwrap_or_default()
+    let (path, build_id) = found.unwrap_or_default();
+    // The loader has no name for the program itself.
+    let program = || std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned());
+    (if path.is_empty() { program().unwrap_or_default() } else { path }, build_id)
 }
 
 /// Asks the loader for every object until `visit` has an answer.
@@ -218,7 +221,8 @@ fn build_id_in(mut notes: &[u8], align: usize) -> Option<&[u8]> {
         let (head, rest) = notes.split_first_chunk::<12>()?;
         let word = |i: usize| u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
         let (name_len, len, kind) = (word(0) as usize, word(4) as usize, word(8));
-        let begin = name_len.checked_next_multiple_of(4)?.checked_add(12)?.checked_next_multiple_of(align)? - 12;
+        let begin =
+            name_len.checked_next_multiple_of(4)?.checked_add(12)?.checked_next_multiple_of(align)? - 12;
         let id = rest.get(begin..begin.checked_add(len)?)?;
         if kind == NT_GNU_BUILD_ID && rest.get(..name_len)? == b"GNU\0" {
             return Some(id);
@@ -254,6 +258,14 @@ impl Scope {
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         let scope = Scope(handle);
         (!handle.is_null() && scope.symbol(name).is_some()).then_some(scope)
+    }
+
+    /// # Safety
+    /// `F` is the type of a pointer to the function of that name.
+    pub unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        // SAFETY: same size, and the caller's word for the type.
+        self.symbol(name).map(|address| unsafe { std::mem::transmute_copy(&address) })
     }
 
     pub fn symbol(self, name: &CStr) -> Option<*mut c_void> {

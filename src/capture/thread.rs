@@ -4,7 +4,7 @@
 //! pointer and goes with the thread; events after that do without. Knows nothing of what the words mean to others.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard};
 
 use super::table::lock;
@@ -34,8 +34,8 @@ const GONE: *mut Cache = ptr::without_provenance_mut(1);
 const PLACES: usize = 4096;
 
 struct Cache {
-    /// This thread is reading Python's memory: the interpreter must not go away yet.
-    reading: AtomicBool,
+    /// Odd while this thread reads Python's memory: the interpreter must not go away yet. Written by its thread only.
+    reading: AtomicU32,
     places: [Place; PLACES],
 }
 
@@ -77,22 +77,23 @@ impl Thread {
     #[inline(always)]
     pub(super) fn begin_reading(&mut self) -> bool {
         self.prepare();
-        self.set_reading(true)
+        self.turn()
     }
 
     #[inline(always)]
     pub(super) fn end_reading(&mut self) {
-        self.set_reading(false);
+        self.turn();
     }
 
     #[inline(always)]
-    fn set_reading(&self, reading: bool) -> bool {
+    fn turn(&self) -> bool {
         if self.stacks.addr() <= GONE.addr() {
             return false;
         }
+        // SAFETY: as in `cached`; others only look at this word, which is atomic.
+        let reading = unsafe { &(*self.stacks).reading };
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: as in `cached`; others only look at this flag, which is atomic.
-        unsafe { (*self.stacks).reading.store(reading, Ordering::Release) };
+        reading.store(reading.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         true
     }
@@ -116,7 +117,10 @@ pub(super) fn arm() {
 pub fn watch() -> bool {
     let key = KEY.load(Ordering::Acquire);
     // SAFETY: the key exists; its value only has to differ from null.
-    key != 0 && unsafe { libc::pthread_setspecific((key - 1) as libc::pthread_key_t, ptr::dangling::<u64>().cast()) == 0 }
+    key != 0
+        && unsafe {
+            libc::pthread_setspecific((key - 1) as libc::pthread_key_t, ptr::dangling::<u64>().cast()) == 0
+        }
 }
 
 #[cold]
@@ -147,12 +151,28 @@ static CACHES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 pub(super) type Guard = MutexGuard<'static, Vec<usize>>;
 
-/// Whether some thread is reading Python's memory.
-pub(super) fn any_reading() -> bool {
-    lock(&CACHES).iter().any(|&cache| {
-        // SAFETY: mapped while it is in the list, whose lock is held.
-        unsafe { (*ptr::with_exposed_provenance::<Cache>(cache)).reading.load(Ordering::Acquire) }
-    })
+/// The threads that read Python's memory at this moment.
+pub(super) struct Readers(Vec<(usize, u32)>);
+
+impl Readers {
+    pub fn now() -> Readers {
+        let reading =
+            lock(&CACHES).iter().map(|&cache| (cache, turns(cache))).filter(|(_, n)| n % 2 == 1).collect();
+        Readers(reading)
+    }
+
+    /// Whether each of them has stopped since, if only to begin again.
+    pub fn are_done(&mut self) -> bool {
+        let caches = lock(&CACHES);
+        self.0.retain(|&(cache, n)| caches.contains(&cache) && turns(cache) == n);
+        self.0.is_empty()
+    }
+}
+
+/// A cache in the list, whose lock is held.
+fn turns(cache: usize) -> u32 {
+    // SAFETY: mapped for as long as it is in the list.
+    unsafe { (*ptr::with_exposed_provenance::<Cache>(cache)).reading.load(Ordering::Acquire) }
 }
 
 pub(super) fn lock_all() -> Guard {

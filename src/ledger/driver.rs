@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::Ledger;
 use super::keys::Map;
 use super::sites::Layer;
+use super::{Departed, Ledger};
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
 /// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
@@ -134,7 +134,11 @@ impl Ledger {
             // Released, but mapped still: its bytes live on under a number of ours.
             self.driver.ghosts = self.driver.ghosts.wrapping_add(1);
             let ghost = self.driver.ghosts.wrapping_neg();
-            self.driver.mappings.values_mut().filter(|m| m.handle == e.address).for_each(|m| m.handle = ghost);
+            self.driver
+                .mappings
+                .values_mut()
+                .filter(|m| m.handle == e.address)
+                .for_each(|m| m.handle = ghost);
             self.driver.handles.insert(ghost, old);
         } else {
             self.missed_frees = self.missed_frees.wrapping_add(1);
@@ -178,9 +182,10 @@ impl Ledger {
                 if let Some(s) = self.sites.get_mut(g.site).filter(|_| !g.segment) {
                     // It was neither born again nor ever freed.
                     s.allocs = s.allocs.wrapping_sub(1);
-                    s.frees = s.frees.saturating_sub(u64::from(self.exit.is_none()));
-                    if let Some(exit) = &mut self.exit {
-                        exit.not_freed(g.site, g.birth, g.bytes);
+                    let same = |d: &Departed| (d.site, d.birth, d.bytes) == (g.site, g.birth, g.bytes);
+                    match self.departed.iter().rposition(same) {
+                        Some(at) => drop(self.departed.remove(at)),
+                        None => s.frees = s.frees.saturating_sub(1),
                     }
                 }
                 if !handle && !g.segment && !self.is_host(g.site) {

@@ -1,8 +1,8 @@
 //! The ledger: events in, truth out. What is alive, who allocated it, when it was born, what each step kept.
 //!
-//! A pure replay that knows no file, no CUDA and no Python. The traced process runs it at each boundary, the reader runs
-//! it again over what came after the last checkpoint; being the same code, the two cannot disagree. Nothing an event
-//! says can make it panic: sums wrap, lookups may fail, ranges saturate.
+//! A pure replay that knows no file, no CUDA and no Python. The traced process runs it at each boundary, the reader
+//! again over what came after the last checkpoint; being the same code, the two cannot disagree. Nothing an event says
+//! can make it panic: sums wrap, lookups may fail, ranges saturate.
 
 mod devices;
 mod driver;
@@ -59,22 +59,12 @@ pub struct OutOfMemory {
     pub sites: Vec<Retained>,
 }
 
-/// The moment the program said that it was ending.
+/// A block that was alive at the judged moment and has been freed since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Exit {
-    devices: Vec<DeviceAt>,
-    /// Freed since, by (site, birth): blocks and bytes. Alive as far as any verdict goes.
-    #[serde(with = "keys::listed")]
-    freed: Map<(u64, u64)>,
-}
-
-impl Exit {
-    /// A free that came after the exit failed.
-    fn not_freed(&mut self, site: u32, birth: u32, bytes: u64) {
-        if let Some(sum) = self.freed.get_mut(&keys::pair(site, birth)) {
-            *sum = (sum.0.saturating_sub(1), sum.1.saturating_sub(bytes));
-        }
-    }
+struct Departed {
+    site: u32,
+    birth: u32,
+    bytes: u64,
 }
 
 /// The books of one process. `Default` is an empty one; serialising gives a checkpoint that continues exactly.
@@ -95,7 +85,11 @@ pub struct Ledger {
     sources: [u32; 8],
     mark: u32,
     last_ns: u64,
-    exit: Option<Exit>,
+    /// The devices when the program said that it was ending.
+    exit: Option<Vec<DeviceAt>>,
+    /// Freed since the last boundary though alive then. Until the next boundary says that the program went on, this may
+    /// be the end of the loop: what is let go there was held by every step of it.
+    departed: Vec<Departed>,
     out_of_memory: Vec<OutOfMemory>,
     out_of_memory_count: u64,
     lost_events: u64,
@@ -220,13 +214,13 @@ impl Ledger {
         let step = self.completed.saturating_add(1);
         let Some(s) = self.sites.touch(site) else { return usize::MAX };
         s.removed(bytes);
-        if let Some(exit) = &mut self.exit {
-            if birth != AFTER_EXIT {
-                let sum = exit.freed.entry(keys::pair(site, birth)).or_insert((0, 0));
-                *sum = (sum.0.wrapping_add(1), sum.1.wrapping_add(bytes));
+        if freed && birth != AFTER_EXIT {
+            // Without steps the exit is the moment that is judged.
+            if birth < step || (self.exit.is_some() && self.completed == 0) {
+                self.departed.push(Departed { site, birth, bytes });
+            } else {
+                s.freed(birth, step);
             }
-        } else if freed {
-            s.freed(birth, step);
         }
         let (slot, layer) = (usize::from(s.slot), s.layer);
         if let Some(d) = self.devices.get_mut(slot) {
@@ -278,6 +272,11 @@ impl Ledger {
             self.completed = self.completed.saturating_add(1);
         }
         self.newborn.clear();
+        for gone in std::mem::take(&mut self.departed) {
+            if let Some(s) = self.sites.get_mut(gone.site) {
+                s.freed(gone.birth, self.completed);
+            }
+        }
         self.last_ns = e.address;
         let count = &mut self.sources[usize::from(e.class & 7)];
         *count = count.saturating_add(1);
@@ -356,8 +355,7 @@ impl Ledger {
     fn exit(&mut self, e: &Event) {
         if self.exit.is_none() {
             self.last_ns = e.address;
-            let devices = self.devices.iter().map(Device::now).collect();
-            self.exit = Some(Exit { devices, freed: Map::default() });
+            self.exit = Some(self.devices.iter().map(Device::now).collect());
         }
     }
 }

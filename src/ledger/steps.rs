@@ -159,6 +159,9 @@ mod tests {
             steps.push(record(step, &all));
             steps.bound(usize::MAX, 400);
         }
-        assert!(steps.deltas <= 400 + 80 && steps.deltas == steps.all().iter().map(|r| r.deltas.len()).sum::<usize>());
+        assert!(
+            steps.deltas <= 400 + 80
+                && steps.deltas == steps.all().iter().map(|r| r.deltas.len()).sum::<usize>()
+        );
     }
 }

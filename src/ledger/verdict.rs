@@ -105,14 +105,15 @@ struct View<'a> {
     suspects: Vec<Suspect<'a>>,
 }
 
-/// Judges everything alive at the program's exit, or now.
+/// Judges everything alive at the last boundary.
 pub fn judge(ledger: &Ledger) -> Verdict {
     let steps = ledger.step_count();
     if steps < MIN_STEPS {
         return Verdict::default();
     }
     let suspects = ledger.cohorts().into_iter();
-    let suspects = suspects.filter_map(|(number, cohorts)| Some(Suspect { number, site: ledger.site(number)?, cohorts }));
+    let suspects = suspects
+        .filter_map(|(number, cohorts)| Some(Suspect { number, site: ledger.site(number)?, cohorts }));
     let view = View { steps, suspects: suspects.collect() };
     let mut findings = leaks(&view);
     findings.sort_by(|a, b| b.growth_bytes_per_step.total_cmp(&a.growth_bytes_per_step));
@@ -131,7 +132,8 @@ struct Survivors<'a, 'b> {
 
 /// Rule A: survivors older than anything the site usually frees, of many birth steps, and more of them all the time.
 fn leaks(view: &View<'_>) -> Vec<Finding> {
-    let mut found: Vec<Survivors<'_, '_>> = view.suspects.iter().filter_map(|s| over_age(view.steps, s)).collect();
+    let mut found: Vec<Survivors<'_, '_>> =
+        view.suspects.iter().filter_map(|s| over_age(view.steps, s)).collect();
     found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.suspect.number));
     let mut groups: Vec<Vec<Survivors<'_, '_>>> = Vec::new();
     for survivors in found {
@@ -150,7 +152,8 @@ fn over_age<'a, 'b>(steps: u32, suspect: &'b Suspect<'a>) -> Option<Survivors<'a
     let age = MIN_AGE.max(suspect.site.usual_life().saturating_mul(AGE_FACTOR));
     let burn_in = BURN_IN_STEPS.max((BURN_IN_SHARE * f64::from(steps)) as u32);
     let old = |c: &&Cohort| steps.saturating_sub(c.birth) > age;
-    let proof: Vec<Cohort> = suspect.cohorts.iter().filter(old).filter(|c| c.birth > burn_in).copied().collect();
+    let proof: Vec<Cohort> =
+        suspect.cohorts.iter().filter(old).filter(|c| c.birth > burn_in).copied().collect();
     let (first, last) = (proof.first()?.birth, proof.last()?.birth);
     if proof.len() < MIN_COHORTS {
         return None;
@@ -162,13 +165,11 @@ fn over_age<'a, 'b>(steps: u32, suspect: &'b Suspect<'a>) -> Option<Survivors<'a
     if !recruiting || (later as f64) < LATER_SHARE * proof.len() as f64 {
         return None;
     }
-    // The cause also holds what it took during the burn-in, unless that is larger than all that came later: then it is
-    // the warm-up of the same line. The newest count only where nothing is ever freed; elsewhere some may yet die.
+    // The cause also holds what came in the burn-in and in the newest steps, but not where that is larger than all it
+    // took in between: then there is warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
-    let never_frees = suspect.site.frees == 0;
-    let belongs = |c: &&Cohort| {
-        if c.birth <= burn_in { c.bytes <= largest } else { never_frees || old(c) }
-    };
+    let proven = |c: &&Cohort| c.birth > burn_in && (old(c) || suspect.site.frees == 0);
+    let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
     let held = suspect.cohorts.iter().filter(belongs).copied().collect();
     Some(Survivors { suspect, proof, held, age })
 }

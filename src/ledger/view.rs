@@ -27,8 +27,8 @@ pub struct Cohort {
     pub bytes: u64,
 }
 
-/// What each site holds at the boundary that ended `step` (`None`: at the end, or at the program's exit), largest first.
-/// Empty for a step of which there is no record.
+/// What each site holds at the boundary that ended `step` (`None`: at the program's exit, or now), largest first. Empty
+/// for a step of which there is no record.
 pub fn retained(ledger: &Ledger, step: Option<u32>) -> Vec<Retained> {
     let mut all: Vec<Retained> = match step {
         Some(step) if ledger.step(step).is_some() => {
@@ -47,11 +47,17 @@ pub fn retained(ledger: &Ledger, step: Option<u32>) -> Vec<Retained> {
         }
         Some(_) => Vec::new(),
         None => {
-            let sum = |cohorts: &[Cohort], of: fn(&Cohort) -> u64| cohorts.iter().map(of).fold(0, u64::wrapping_add);
+            let sum = |cohorts: &[Cohort], of: fn(&Cohort) -> u64| {
+                cohorts.iter().map(of).fold(0, u64::wrapping_add)
+            };
             ledger
                 .cohorts()
                 .into_iter()
-                .map(|(site, c)| Retained { site, blocks: sum(&c, |c| c.blocks), bytes: sum(&c, |c| c.bytes) })
+                .map(|(site, c)| Retained {
+                    site,
+                    blocks: sum(&c, |c| c.blocks),
+                    bytes: sum(&c, |c| c.bytes),
+                })
                 .collect()
         }
     };
@@ -96,11 +102,12 @@ impl Ledger {
         &self.devices
     }
 
-    /// The devices at the moment that is judged: the exit, or the last event.
+    /// The devices at the moment that is judged: the last boundary; without steps the exit, or the last event.
     pub fn judged_devices(&self) -> Vec<DeviceAt> {
-        match &self.exit {
-            Some(exit) => exit.devices.clone(),
-            None => self.devices.iter().map(Device::now).collect(),
+        match (self.steps.all().last(), &self.exit) {
+            (Some(record), _) => record.devices.clone(),
+            (None, Some(exit)) => exit.clone(),
+            (None, None) => self.devices.iter().map(Device::now).collect(),
         }
     }
 
@@ -168,16 +175,16 @@ impl Ledger {
 
     /// Everything alive at the judged moment but segments: per site the cohorts by birth step, sites by number.
     pub(super) fn cohorts(&self) -> Vec<(u32, Vec<Cohort>)> {
-        let mut sums: Map<(u64, u64)> = match &self.exit {
-            Some(exit) => exit.freed.clone(),
-            None => Map::default(),
-        };
+        // What was born after the last boundary belongs to a step that never ended.
+        let last = if self.completed == 0 { AFTER_EXIT - 1 } else { self.completed };
+        let mut sums: Map<(u64, u64)> = Map::default();
         let mut add = |site, birth, bytes| {
-            if birth != AFTER_EXIT {
+            if birth <= last {
                 let sum = sums.entry(pair(site, birth)).or_insert((0, 0));
                 *sum = (sum.0.wrapping_add(1), sum.1.wrapping_add(bytes));
             }
         };
+        self.departed.iter().for_each(|d| add(d.site, d.birth, d.bytes));
         self.blocks.values().for_each(|b| add(b.site, b.birth, b.bytes));
         self.driver.iter().filter(|g| !g.segment).for_each(|g| add(g.site, g.birth, g.bytes));
         let mut sums: Vec<_> = sums.into_iter().collect();

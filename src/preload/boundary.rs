@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;
 
-use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, RawMutex};
+use parking_lot::Mutex;
 
 use super::{driver, guard, life, note};
 use crate::ledger::Ledger;
@@ -16,22 +15,24 @@ use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
 use crate::symbol::Names;
 use crate::trace::entry::Entry;
-use crate::trace::record::{Event, Kind};
+use crate::trace::record::{Event, Kind, RECORD};
 use crate::trace::recording::{self, Drain};
-use crate::trace::{reader, tables::Tables};
+use crate::trace::{lock, reader, tables::Tables};
 
-/// Bytes of events after which a checkpoint is due: large enough that its cost vanishes among theirs.
-const WINDOW: usize = 8 << 20;
+/// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
+const WINDOW: u64 = (8 << 20) / RECORD as u64;
 
 struct Host {
     ledger: Ledger,
     drain: Drain,
-    /// Size of the last checkpoint.
-    checkpoint: usize,
+    /// Size of the last checkpoint in records.
+    checkpoint: u64,
     out_of_memory_dumps: u32,
 }
 
 static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
+/// The first sequence number that the last checkpoint does not cover.
+static COVERED: AtomicU64 = AtomicU64::new(1);
 static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
 static EXITED: AtomicBool = AtomicBool::new(false);
 
@@ -57,6 +58,7 @@ pub fn arm(setting: Setting) {
 /// A recording was opened.
 pub fn begin() {
     EXITED.store(false, Release);
+    COVERED.store(1, Release);
     *HOST.lock() = Some(Box::new(Host {
         ledger: Ledger::default(),
         drain: Drain::default(),
@@ -172,7 +174,7 @@ pub fn mark(text: &str) {
 
 /// A segment was filled: if none of the boundaries comes, somebody has to make room.
 pub fn relieve() {
-    if recording::event_bytes() > 2 * WINDOW
+    if recording::sequence() - COVERED.load(Relaxed) > 2 * WINDOW
         && let Some(mut host) = HOST.try_lock()
         && let Some(host) = host.as_mut()
     {
@@ -237,13 +239,14 @@ impl Host {
     fn catch_up(&mut self) {
         let ledger = &mut self.ledger;
         self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
-        if recording::event_bytes() > WINDOW.max(2 * self.checkpoint)
+        let next = self.ledger.next_seq();
+        if next - COVERED.load(Relaxed) > WINDOW.max(2 * self.checkpoint)
             && let Ok(state) = postcard::to_stdvec(&self.ledger)
         {
-            let all = life::settings().all_events;
-            if recording::checkpoint(&state, self.ledger.next_seq(), all) {
-                self.checkpoint = state.len();
-            }
+            // Without room for it the next try comes a window later, not at every boundary.
+            recording::checkpoint(&state, next, life::settings().all_events);
+            self.checkpoint = (state.len() / RECORD) as u64;
+            COVERED.store(next, Release);
         }
     }
 
@@ -278,26 +281,25 @@ impl Host {
 
 /// Before fork: nobody may hold these while the process is copied.
 pub fn before_fork() {
-    std::mem::forget(HOST.lock());
-    std::mem::forget(STEPS.lock());
+    lock::hold(&HOST);
+    lock::hold(&STEPS);
 }
 
 /// After fork, in the parent.
 pub fn after_fork_parent() {
-    // SAFETY: `before_fork` locked both on this very thread and forgot the guards.
+    // SAFETY: `before_fork` took both on this very thread.
     unsafe {
-        STEPS.force_unlock();
-        HOST.force_unlock();
+        lock::release(&STEPS);
+        lock::release(&HOST);
     }
 }
 
 /// After fork, in the child: it has its own steps and its own ledger.
 pub fn after_fork_child() {
-    // Not unlocked but made anew: threads that waited for them do not exist here and must not be woken.
-    // SAFETY: the child has one thread, and it holds no reference into the locks; a raw mutex is an atomic byte.
+    // SAFETY: a child begins with one thread, and this function holds no reference into the locks.
     unsafe {
-        std::ptr::from_ref(HOST.raw()).cast_mut().write(RawMutex::INIT);
-        std::ptr::from_ref(STEPS.raw()).cast_mut().write(RawMutex::INIT);
+        lock::renew(&HOST);
+        lock::renew(&STEPS);
     }
     // The parent's ledger is left where it lies: freeing it would copy its pages.
     std::mem::forget(HOST.lock().take());

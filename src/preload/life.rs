@@ -26,7 +26,7 @@ use super::{api, boundary, doors, driver, elf, python};
 use crate::capture;
 use crate::trace::entry::Entry;
 use crate::trace::record::NO_DEVICE;
-use crate::trace::recording;
+use crate::trace::{lock, recording};
 
 const DORMANT: u8 = 0;
 const ARMING: u8 = 1;
@@ -220,7 +220,9 @@ pub fn too_many_providers(row: usize) {
 }
 
 extern "C" fn before_fork() {
+    lock::hold(&OPENING);
     boundary::before_fork();
+    lock::hold(&PATH);
     capture::before_fork();
     recording::before_fork();
 }
@@ -228,7 +230,11 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork_parent() {
     recording::after_fork_parent();
     capture::after_fork_parent();
+    // SAFETY: `before_fork` took both on this very thread.
+    unsafe { lock::release(&PATH) };
     boundary::after_fork_parent();
+    // SAFETY: as above.
+    unsafe { lock::release(&OPENING) };
 }
 
 extern "C" fn after_fork_child() {
@@ -236,10 +242,18 @@ extern "C" fn after_fork_child() {
     capture::after_fork_child();
     boundary::after_fork_child();
     python::after_fork_child();
+    // SAFETY: a child begins with one thread, and this function holds no reference into the locks.
+    unsafe {
+        lock::renew(&PATH);
+        lock::renew(&OPENING);
+    }
     // What was looked up holds in the child too; only the recording was the parent's.
     SIGHTED.store(0, Release);
-    if STATE.load(Acquire) == LIVE {
-        STATE.store(ARMED, Release);
+    match STATE.load(Acquire) {
+        LIVE => STATE.store(ARMED, Release),
+        // Another thread was at it; here there is none.
+        ARMING => STATE.store(DORMANT, Release),
+        _ => {}
     }
 }
 

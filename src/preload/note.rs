@@ -80,8 +80,11 @@ pub fn driver_free(row: usize, class: Class, address: u64, real: impl FnOnce() -
         return real();
     }
     // Inside a runtime call that noted this very free already, there is nothing left to note.
-    let noted = std::mem::take(&mut mine().freeing) == address;
-    if noted || !life::is_live() {
+    if mine().freeing == address {
+        mine().freeing = 0;
+        return deeper(real);
+    }
+    if !life::is_live() {
         return deeper(real);
     }
     guard::fenced(|| freed(Kind::Free, name_of(row), class, address));

@@ -43,7 +43,10 @@ impl fmt::Display for StepUnknown {
         match self.next {
             _ if count == 0 => write!(f, "step {step} is not there: no step was seen in this run"),
             Some(next) if step > 0 => {
-                write!(f, "step {step} was merged with its neighbours to bound the recording; the next kept is {next}")
+                write!(
+                    f,
+                    "step {step} was merged with its neighbours to bound the recording; the next kept is {next}"
+                )
             }
             _ => write!(f, "step {step} is not there: the steps are 1 to {count}"),
         }

@@ -35,7 +35,11 @@ pub fn grouped(n: u64) -> String {
 
 /// `512 B`, or `72.0 KiB (73,728 B)` where the unit rounds.
 pub fn exact(bytes: f64) -> String {
-    if bytes < 1024.0 { size(bytes) } else { format!("{} ({} B)", size(bytes), grouped(bytes.round() as u64)) }
+    if bytes < 1024.0 {
+        size(bytes)
+    } else {
+        format!("{} ({} B)", size(bytes), grouped(bytes.round() as u64))
+    }
 }
 
 /// `1 block`, `2 blocks`, `1.5 blocks`.
@@ -80,7 +84,11 @@ pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
         Layer::Driver => "driver allocation",
         Layer::Host => "pinned host allocation",
     };
-    let amount = format!("{} ({})", count(f.blocks_per_step, noun), exact(f.bytes_per_step));
+    let bytes = match f.bytes_per_step {
+        b if b < 1024.0 => size(b),
+        b => format!("{}, {} B", size(b), grouped(b.round() as u64)),
+    };
+    let amount = format!("{} ({bytes})", count(f.blocks_per_step, noun));
     let rhythm = if f.adding_share >= 0.995 {
         "of every step".to_owned()
     } else if f.adding_share >= 0.5 {
@@ -89,20 +97,20 @@ pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
         format!("of about every {:.0}th step", 1.0 / f.adding_share.max(1e-9))
     };
     let held = format!(
-        "what {} of the {} steps since step {} allocated there is still held",
+        "{noun}s of {} of the {} steps since step {} are still held",
         grouped(u64::from(f.cohorts)),
         grouped(u64::from(f.span)),
         grouped(u64::from(f.oldest_step)),
     );
-    let why = match f.confidence {
-        Confidence::Likely => format!("{these} never freed any"),
-        Confidence::Confirmed if f.longest_life == 0 => {
-            format!("the others that {these} freed all died in the step that made them")
+    let why = match (f.confidence, f.longest_life) {
+        (Confidence::Likely, _) => format!("and nothing that {these} allocated was ever freed"),
+        (Confidence::Confirmed, 0) => {
+            format!("while the others of {these} were all freed in the step that made them")
         }
-        Confidence::Confirmed => format!(
-            "of the others that {these} freed none lived longer than {}",
-            count(f64::from(f.longest_life), "step")
-        ),
+        (Confidence::Confirmed, life) => {
+            let life = count(f64::from(life), "step");
+            format!("while no other of {these} that was freed lived longer than {life}")
+        }
     };
-    format!("{who}{others} {keep} {amount} {rhythm}: {held}, and {why}. This is a leak.")
+    format!("{who}{others} {keep} {amount} {rhythm}: {held}, {why}. This is a leak.")
 }

@@ -5,9 +5,9 @@ mod build;
 pub mod explain;
 pub mod json;
 pub mod summary;
-pub mod text;
 #[cfg(test)]
 mod tests;
+pub mod text;
 
 use serde::Serialize;
 

@@ -15,10 +15,22 @@ pub fn render(report: &Report, path: &str) -> String {
     match report.findings.first() {
         Some(top) => {
             let found = count(report.findings.len() as f64, "leak");
-            wrap(&mut out, "leaktrace: ", 11, &format!("{found} found over {over}. {}", clean(&top.explanation)));
+            wrap(
+                &mut out,
+                "leaktrace: ",
+                11,
+                &format!("{found} found over {over}. {}", clean(&top.explanation)),
+            );
         }
-        None if steps >= MIN_STEPS => wrap(&mut out, "leaktrace: ", 11, &format!("no leak found over {over}.")),
-        None => wrap(&mut out, "leaktrace: ", 11, &format!("{over} seen, too few to judge ({MIN_STEPS} are needed).")),
+        None if steps >= MIN_STEPS => {
+            wrap(&mut out, "leaktrace: ", 11, &format!("no leak found over {over}."))
+        }
+        None => wrap(
+            &mut out,
+            "leaktrace: ",
+            11,
+            &format!("{over} seen, too few to judge ({MIN_STEPS} are needed)."),
+        ),
     }
     for d in report.devices.iter().take(2) {
         let text = format!(

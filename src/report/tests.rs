@@ -1,1 +1,192 @@
+//! What people and machines get to read.
 
+use super::*;
+use crate::ledger::Ledger;
+use crate::symbol::Names;
+use crate::trace::entry::{Entry, Frame as Packed, LineTable};
+use crate::trace::record::{Event, Kind};
+use crate::trace::tables::Tables;
+
+const PARAMETERS: u32 = 1;
+const LOSS: u32 = 2;
+
+fn tables() -> Tables {
+    let mut t = Tables::default();
+    for (key, value) in [
+        ("argv", "python\0/home/u/train.py\0--steps\x00200"),
+        ("cwd", "/home/u"),
+        ("host", "box"),
+        ("python", "3.11"),
+    ] {
+        t.add(Entry::Meta { key, value });
+    }
+    let torch = "/v/lib/python3.11/site-packages/torch/nn/functional.py";
+    for (id, file, name, first_line) in [
+        (1, torch, "cross_entropy", 3000),
+        (2, "/home/u/train.py", "cross_entropy_loss", 37),
+        (3, "/home/u/train.py", "main", 65),
+    ] {
+        t.add(Entry::Code { id, file, name, first_line, encoding: LineTable::Pairs, lines: &[] });
+    }
+    let frames = |codes: &[u32]| -> Vec<u8> {
+        let frame = |&code| Packed::Python { code, offset: 0, entry: false }.pack().to_le_bytes();
+        codes.iter().flat_map(frame).collect()
+    };
+    t.add(Entry::Stack { id: PARAMETERS, python: 1, frames: &frames(&[3]) });
+    t.add(Entry::Stack { id: LOSS, python: 3, frames: &frames(&[1, 2, 3]) });
+    t.add(Entry::Device { index: 0, name: "GPU", total_bytes: 80 << 30 });
+    t.add(Entry::Note { text: "/x/odd.so was opened with its own scope first: its calls are not seen" });
+    t
+}
+
+fn ledger(steps: u64, leaks: bool) -> Ledger {
+    let mut ledger = Ledger::default();
+    let mut seq = 0;
+    let mut say = |e: Event| {
+        seq += 1;
+        ledger.apply(&Event { seq, device: 0, ..e });
+    };
+    say(Event { address: 1 << 20, size: 4 << 20, stack: PARAMETERS, ..Event::new(Kind::BlockAlloc) });
+    for step in 1..=steps {
+        let (kept, gone) = (step << 32, step << 32 | 4096);
+        say(Event { address: gone, size: 2048, stack: LOSS, ..Event::new(Kind::BlockAlloc) });
+        if leaks {
+            say(Event { address: kept, size: 512, stack: LOSS, ..Event::new(Kind::BlockAlloc) });
+        }
+        say(Event { address: gone, ..Event::new(Kind::BlockFree) });
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::Boundary) });
+    }
+    ledger
+}
+
+fn report(ledger: &Ledger, end: End, step: Option<u32>) -> Result<Report, StepUnknown> {
+    let tables = tables();
+    let run = Run { end, pid: 42, ..Run::default() };
+    Report::build(ledger, &tables, &Names::new(&tables, None), &run, step)
+}
+
+fn fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100 && line == line.trim_end(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_leak_in_json() {
+    let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let json: serde_json::Value = serde_json::from_str(&json::render(&report)).expect("is JSON");
+    assert_eq!(json["schema"], "leaktrace.report/1");
+    assert_eq!(json["program"]["argv"][3], "200");
+    assert_eq!(json["program"]["end"], "clean");
+    assert_eq!(json["program"]["rank"], serde_json::Value::Null);
+    assert_eq!(json["steps"], serde_json::json!({"count": 200, "source": "optimizer"}));
+    assert_eq!(json["devices"][0]["live_bytes"], (4 << 20) + 200 * 512);
+    assert_eq!(json["devices"][0]["peak_bytes"], (4 << 20) + 200 * 512 + 2048);
+    let f = &json["findings"][0];
+    assert_eq!(
+        (&f["kind"], &f["confidence"], &f["layer"]),
+        (&"leak".into(), &"confirmed".into(), &"block".into())
+    );
+    assert_eq!((f["bytes_per_step"].as_f64(), f["adding_share"].as_f64()), (Some(512.0), Some(1.0)));
+    let at = serde_json::json!({"file": "/home/u/train.py", "line": 37, "function": "cross_entropy_loss"});
+    assert_eq!(f["sites"][0]["allocated_at"], at);
+    assert_eq!(f["sites"][0]["stack"][0]["function"], "cross_entropy");
+    assert_eq!(f["sites"][0]["stack"][0]["kind"], "python");
+    assert!(f["steps_to_oom"].as_u64() > Some(100_000_000));
+    for key in ["period_steps", "peak_reduction_bytes", "holders", "cohorts", "oldest_step", "explanation"] {
+        assert!(f.get(key).is_some(), "{key}");
+    }
+    assert_eq!(json["retained"][0]["live_bytes"], 4 << 20);
+    assert_eq!(json["coverage"]["holes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_leak_in_plain_words() {
+    let report = report(&ledger(200, true), End::Killed, None).expect("no step asked for");
+    let text = text::render(&report);
+    fits(&text);
+    let sentence = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "python /home/u/train.py --steps 200 process 42 on box was killed or crashed after 0.2 s",
+        "200 steps, told by: optimizer",
+        "1. leak (confirmed): train.py:37 cross_entropy_loss keeps 1 block (512 B) of every step: \
+         blocks of 200 of the 200 steps since step 1 are still held, \
+         while the others of this line were all freed in the step that made them. This is a leak.",
+        "512 B per step; alive on device 0: 100.0 KiB (102,400 B) in 200 blocks from 200 steps, since step 1",
+        "at train.py:37 cross_entropy_loss at train.py:65 main",
+        "Retained at step 200",
+        "not seen: /x/odd.so",
+    ] {
+        assert!(sentence.contains(words), "{words}\n{text}");
+    }
+    let last = summary::render(&report, "/tmp/leaktrace.42.ltrace");
+    fits(&last);
+    assert!(
+        last.lines().count() <= 8 && last.contains("train.py:37") && last.contains("This is a leak."),
+        "{last}"
+    );
+    assert!(last.ends_with("leaktrace report /tmp/leaktrace.42.ltrace\n"));
+}
+
+#[test]
+fn no_leak_and_why() {
+    for (steps, words) in [
+        (200, "No leak found over 200 steps."),
+        (5, "Not judged: 5 steps were seen; at least 14 are needed."),
+        (0, "Not judged: no training step was seen"),
+    ] {
+        let report = report(&ledger(steps, false), End::Clean, None).expect("no step asked for");
+        let text = text::render(&report);
+        fits(&text);
+        assert!(text.contains(words), "{text}");
+        assert!(!summary::render(&report, "x").contains("This is a leak"));
+    }
+}
+
+#[test]
+fn a_step_asked_for_is_shown_as_it_ended() {
+    let ledger = ledger(200, true);
+    let then = report(&ledger, End::Clean, Some(50)).expect("step 50 is there");
+    assert_eq!(then.devices[0].live_bytes, (4 << 20) + 50 * 512);
+    assert_eq!(then.devices[0].peak_bytes, (4 << 20) + 50 * 512 + 2048);
+    assert_eq!((then.retained[1].live_bytes, then.retained[1].live_blocks), (50 * 512, 50));
+    assert_eq!((then.step, then.findings.len()), (Some(50), 1));
+    assert!(text::render(&then).contains("Retained at step 50\n"));
+    for step in [0, 201] {
+        let said = report(&ledger, End::Clean, Some(step)).err().map(|e| e.to_string());
+        assert_eq!(said, Some(format!("step {step} is not there: the steps are 1 to 200")));
+    }
+}
+
+#[test]
+fn out_of_memory_ranks_what_was_alive() {
+    let mut ledger = ledger(20, true);
+    let seq = ledger.next_seq();
+    let oom = Event {
+        seq,
+        address: 9 << 20,
+        size: 64 << 30,
+        device: 0,
+        stack: LOSS,
+        ..Event::new(Kind::OutOfMemory)
+    };
+    ledger.apply(&oom);
+    let report = report(&ledger, End::Running, None).expect("no step asked for");
+    let text = text::out_of_memory(&report).expect("it ran out");
+    fits(&text);
+    assert!(
+        text.contains("Out of memory on device 0 in step 21: train.py:37 cross_entropy_loss asked for"),
+        "{text}"
+    );
+    assert!(text.contains("64.0 GiB"), "{text}");
+    let (big, small) = (text.find("4.0 MiB         1"), text.find("10.0 KiB        20"));
+    assert!(big.is_some() && big < small, "{text}");
+}
+
+#[test]
+fn sizes_are_for_people() {
+    let sizes = [0.0, 512.0, 1023.0, 73_728.0, 1.5 * 1024.0 * 1024.0, 80.0 * f64::from(1 << 30)];
+    assert_eq!(sizes.map(explain::size), ["0 B", "512 B", "1023 B", "72.0 KiB", "1.5 MiB", "80.0 GiB"]);
+    assert_eq!([0, 999, 1000, 1_234_567].map(explain::grouped), ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!(explain::exact(282_112.0), "275.5 KiB (282,112 B)");
+}

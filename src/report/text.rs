@@ -10,6 +10,10 @@ const WIDTH: usize = 100;
 const TOP: usize = 10;
 const OOM_TOP: usize = 20;
 const STACK: usize = 8;
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
+const UNIT_ENDS: [char; 5] = [',', ';', '.', ':', ')'];
+/// Beyond so many steps nobody waits for a device to be full.
+const FAR: u64 = 10_000_000;
 
 /// The whole report.
 pub fn render(report: &Report) -> String {
@@ -47,7 +51,13 @@ pub(super) fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
     out.push_str(first);
     let mut column = first.chars().count();
     let mut fresh = true;
-    for word in text.split_whitespace() {
+    let mut words = text.split_whitespace().peekable();
+    while let Some(first) = words.next() {
+        // A number stays with its unit.
+        let word = match words.next_if(|next| UNITS.contains(&next.trim_end_matches(UNIT_ENDS))) {
+            Some(unit) => format!("{first} {unit}"),
+            None => first.to_owned(),
+        };
         let length = word.chars().count();
         if !fresh && column + 1 + length > WIDTH {
             out.push('\n');
@@ -58,7 +68,7 @@ pub(super) fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
             out.push(' ');
             column += 1;
         }
-        out.push_str(word);
+        out.push_str(&word);
         (column, fresh) = (column + length, false);
     }
     out.push('\n');
@@ -101,9 +111,13 @@ fn findings(out: &mut String, report: &Report) {
     let steps = report.steps.count;
     if report.findings.is_empty() {
         let text = if steps == 0 {
-            "Not judged: no training step was seen, and without steps nothing can be called a leak.".to_owned()
+            "Not judged: no training step was seen, and without steps nothing can be called a leak."
+                .to_owned()
         } else if steps < MIN_STEPS {
-            format!("Not judged: {} were seen; at least {MIN_STEPS} are needed.", count(f64::from(steps), "step"))
+            format!(
+                "Not judged: {} were seen; at least {MIN_STEPS} are needed.",
+                count(f64::from(steps), "step")
+            )
         } else {
             format!("No leak found over {}.", count(f64::from(steps), "step"))
         };
@@ -127,17 +141,21 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
     let indent = mark.len();
     wrap(out, &mark, indent, &format!("leak ({sure}): {}", clean(&f.explanation)));
     let on = f.device.map_or_else(String::new, |d| format!(" on device {d}"));
+    let pace = if f.adding_share >= 0.995 {
+        format!("{} per step", exact(f.bytes_per_step))
+    } else {
+        let mean = size(f.growth_bytes_per_step.round());
+        format!("{} per step that adds, {mean} per step on average", exact(f.bytes_per_step))
+    };
     let per = format!(
-        "{} per adding step, {} per step on average; alive{on}: {} in {} from {}, since step {}",
-        exact(f.bytes_per_step),
-        size(f.growth_bytes_per_step.round()),
+        "{pace}; alive{on}: {} in {} from {}, since step {}",
         exact(f.live_bytes as f64),
-        count(f.live_blocks as f64, "block"),
+        count(f.live_blocks as f64, if f.layer == "block" { "block" } else { "allocation" }),
         count(f64::from(f.cohorts), "step"),
         grouped(u64::from(f.oldest_step)),
     );
     wrap(out, "   ", indent, &per);
-    if let Some(steps) = f.steps_to_oom {
+    if let Some(steps) = f.steps_to_oom.filter(|&steps| steps < FAR) {
         line!(out, "   the device is full in about {} more steps", grouped(steps));
     }
     for (i, site) in f.sites.iter().enumerate().take(STACK) {
@@ -198,8 +216,29 @@ fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top:
     }
     line!(out, "{title}");
     line!(out, "  {:>10}  {:>8}  where", "bytes", "blocks");
-    for r in held.iter().take(top) {
-        let head = format!("  {:>10}  {:>8}  ", size(r.live_bytes as f64), grouped(r.live_blocks));
+    let rows = rows(report, held);
+    for (at, bytes, blocks) in rows.iter().take(top) {
+        let head = format!("  {:>10}  {:>8}  ", size(*bytes as f64), grouped(*blocks));
+        let indent = head.chars().count();
+        wrap(out, &head, indent, at);
+    }
+    if rows.len() > top {
+        let rest: u64 = rows.iter().skip(top).fold(0, |sum, (_, bytes, _)| sum.wrapping_add(*bytes));
+        line!(
+            out,
+            "  {:>10}  {:>8}  {}",
+            size(rest as f64),
+            "",
+            count((rows.len() - top) as f64, "more place")
+        );
+    }
+    out.push('\n');
+}
+
+/// What reads the same is one row (several stacks may lead through the same lines), largest first.
+fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
+    let mut rows: Vec<(String, u64, u64)> = Vec::new();
+    for r in held {
         let mut at = clean(&where_of(r, &report.program.cwd));
         if r.layer != "block" {
             let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
@@ -210,14 +249,15 @@ fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top:
         {
             at.push_str(&format!(" (device {device})"));
         }
-        let indent = head.chars().count();
-        wrap(out, &head, indent, &at);
+        match rows.iter_mut().find(|row| row.0 == at) {
+            Some(row) => {
+                (row.1, row.2) = (row.1.wrapping_add(r.live_bytes), row.2.wrapping_add(r.live_blocks))
+            }
+            None => rows.push((at, r.live_bytes, r.live_blocks)),
+        }
     }
-    if held.len() > top {
-        let rest: u64 = held.iter().skip(top).fold(0, |sum, r| sum.wrapping_add(r.live_bytes));
-        line!(out, "  {:>10}  {:>8}  {}", size(rest as f64), "", count((held.len() - top) as f64, "more place"));
-    }
-    out.push('\n');
+    rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    rows
 }
 
 fn where_of(r: &Retained, cwd: &str) -> String {
@@ -248,7 +288,10 @@ fn devices(out: &mut String, report: &Report) {
             text.push_str(&format!(", total {}", size(d.total_bytes as f64)));
         }
         if report.program.end == End::Clean && report.step.is_none() {
-            text.push_str(&format!(", still held from the driver at the very end {}", size(d.driver_live_bytes as f64)));
+            text.push_str(&format!(
+                ", still held from the driver at the very end {}",
+                size(d.driver_live_bytes as f64)
+            ));
         }
         wrap(out, "", 2, &text);
     }

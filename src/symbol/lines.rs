@@ -113,3 +113,71 @@ fn signed(rest: &mut &[u8]) -> Option<i64> {
     let size = (value >> 1) as i64;
     Some(if value & 1 == 1 { -size } else { size })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lnotab_counts_back_too_and_its_last_line_holds() {
+        // 0..6 line 10, 6..8 line 12, from 8 line 9.
+        let table = [6, 2, 2, 0xfd];
+        let at = |offset| line(LineTable::Lnotab, 10, &table, offset);
+        assert_eq!([at(0), at(5), at(6), at(8), at(4000)], [Some(10), Some(10), Some(12), Some(9), Some(9)]);
+    }
+
+    #[test]
+    fn pairs_have_holes_and_an_end() {
+        let table = [4, 1, 2, 0x80, 2, 3];
+        let at = |offset| line(LineTable::Pairs, 10, &table, offset);
+        assert_eq!([at(0), at(4), at(6), at(8)], [Some(11), None, Some(14), None]);
+    }
+
+    #[test]
+    fn locations_of_every_form() {
+        // One line on (2 units), line step −3 (varint 7), none, long form with +70 (varint 140 = 12, 2), same line.
+        let table = [
+            0x80 | 11 << 3 | 1,
+            0,
+            0,
+            0x80 | 13 << 3,
+            7,
+            0x80 | 15 << 3,
+            0x80 | 14 << 3,
+            0x40 | 12,
+            2,
+            0,
+            1,
+            1,
+            0x80,
+            5,
+        ];
+        let at = |offset| line(LineTable::Locations, 10, &table, offset);
+        assert_eq!(
+            [at(0), at(3), at(4), at(6), at(8), at(10)],
+            [Some(11), Some(11), Some(8), None, Some(78), Some(78)]
+        );
+        assert_eq!(at(12), None);
+    }
+
+    #[test]
+    fn an_empty_table_gives_the_first_line() {
+        assert_eq!(line(LineTable::Locations, 7, &[], 400), Some(7));
+        assert_eq!(line(LineTable::Pairs, -1, &[], 0), None);
+    }
+
+    #[test]
+    fn garbage_is_survived() {
+        let mut seed = 1u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) as u32
+        };
+        for _ in 0..20_000 {
+            let table: Vec<u8> = (0..next() % 40).map(|_| next() as u8).collect();
+            for encoding in [LineTable::Lnotab, LineTable::Pairs, LineTable::Locations] {
+                line(encoding, next() as i32, &table, next() >> (next() % 32));
+            }
+        }
+    }
+}

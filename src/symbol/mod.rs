@@ -92,7 +92,8 @@ impl<'a> Names<'a> {
         if stack.native.is_empty() || stack.python.is_empty() {
             return self.python(&stack.python).chain(self.native(&stack.native)).collect();
         }
-        self.merged(stack).unwrap_or_else(|| self.python(&stack.python).chain(self.native(&stack.native)).collect())
+        self.merged(stack)
+            .unwrap_or_else(|| self.python(&stack.python).chain(self.native(&stack.native)).collect())
     }
 
     /// Both lists as one: each native frame of the interpreter's loop stands for Python frames, innermost first, up to

@@ -4,12 +4,30 @@ use super::{FrameKind, NamedFrame};
 
 /// Object files that never are the user's: how their names begin.
 const RUNTIME: [&str; 19] = [
-    "libleaktrace", "libcu", "libnv", "libnccl", "libc10", "libtorch", "libshm.", "_C.", "libpython", "python3", "libc.so",
-    "libc-", "libpthread", "libdl.", "libm.", "libstdc++", "libgcc_s", "libgomp", "ld-linux",
+    "libleaktrace",
+    "libcu",
+    "libnv",
+    "libnccl",
+    "libc10",
+    "libtorch",
+    "libshm.",
+    "_C.",
+    "libpython",
+    "python3",
+    "libc.so",
+    "libc-",
+    "libpthread",
+    "libdl.",
+    "libm.",
+    "libstdc++",
+    "libgcc_s",
+    "libgomp",
+    "ld-linux",
 ];
 
 /// The innermost frame in the user's own code; else the innermost Python frame outside torch; else the innermost
-/// Python frame; of a native stack the innermost frame outside the runtime's libraries, else the innermost.
+/// Python frame; of a native stack the innermost frame outside the runtime's libraries, else the innermost that
+/// has a name, else the innermost.
 pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Option<&'f NamedFrame> {
     let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
     python()
@@ -17,6 +35,8 @@ pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Optio
         .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
         .or_else(|| python().find(|f| !is_internal(&f.file)))
         .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
+        // All of it is the runtime's: at least a place with a name.
+        .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !f.function.contains("+0x")))
         .or_else(|| frames.first())
 }
 

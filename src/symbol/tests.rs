@@ -4,7 +4,8 @@ use crate::trace::entry::{Entry, LineTable};
 fn tables(frames: &[Frame], python: u32) -> Tables {
     let mut tables = Tables::default();
     // 3.10 pairs: one line for everything.
-    for (id, file, name) in [(1, "train.py", "inner"), (2, "train.py", "outer"), (3, "train.py", "<module>")] {
+    for (id, file, name) in [(1, "train.py", "inner"), (2, "train.py", "outer"), (3, "train.py", "<module>")]
+    {
         let lines = [254, 0];
         tables.add(Entry::Code {
             id,
@@ -71,7 +72,10 @@ fn interpreter_frames_stand_for_python_frames_up_to_one_entered_from_c() {
 #[test]
 fn lists_that_do_not_fit_are_not_forced_together() {
     let frames = [py(1, true), py(2, true), at(2, 0x11), at(1, 0x100), at(1, 0x31)];
-    assert_eq!(shown(&tables(&frames, 2), true), ["inner", "outer", "f10", "_PyEval_EvalFrameDefault", "f30"]);
+    assert_eq!(
+        shown(&tables(&frames, 2), true),
+        ["inner", "outer", "f10", "_PyEval_EvalFrameDefault", "f30"]
+    );
     // Too few Python frames.
     let frames = [py(1, true), at(1, 0x100), at(1, 0x100)];
     assert_eq!(shown(&tables(&frames, 1), true)[0], "inner");

@@ -17,6 +17,7 @@
 pub mod entry;
 mod file;
 pub mod layout;
+pub mod lock;
 pub mod reader;
 pub mod record;
 pub mod recording;

@@ -4,11 +4,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
-use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, RawMutex};
+use parking_lot::Mutex;
 
 use super::entry::Entry;
 use super::file;
+use super::lock;
 use super::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
 use super::record::{Event, RECORD};
 
@@ -371,11 +371,6 @@ impl Drain {
     }
 }
 
-/// Bytes of events that no checkpoint covers yet (a measure, not exact).
-pub fn event_bytes() -> usize {
-    SPACE.lock().events.len() * SEGMENT
-}
-
 /// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the event
 /// segments it covers unless `keep_events`. `false`: no room; the older checkpoint stays and no segment is recycled.
 pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
@@ -409,11 +404,11 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
     space.generation = generation;
     let old = std::mem::replace(&mut space.checkpoint, taken);
     old.into_iter().for_each(|i| space.give_back(i));
+    // Kept or not, what is drained to its end need not be looked at again.
+    let (gone, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut space.events).into_iter().partition(|s| s.sealed == Some(s.drained) && s.last < next);
+    space.events = rest;
     if !keep_events {
-        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut space.events)
-            .into_iter()
-            .partition(|s| s.sealed == Some(s.drained) && s.last < next);
-        space.events = kept;
         gone.into_iter().for_each(|s| space.give_back(s.index));
     }
     true
@@ -439,20 +434,19 @@ pub fn mark_clean(ended_ns: u64) {
 
 /// Before fork: nobody may hold the lock while the process is copied.
 pub fn before_fork() {
-    std::mem::forget(SPACE.lock());
+    lock::hold(&SPACE);
 }
 
 /// After fork, in the parent.
 pub fn after_fork_parent() {
-    // SAFETY: `before_fork` locked it on this very thread and forgot the guard.
-    unsafe { SPACE.force_unlock() };
+    // SAFETY: `before_fork` took it on this very thread.
+    unsafe { lock::release(&SPACE) };
 }
 
 /// After fork, in the child: the recording is the parent's. Forget it.
 pub fn after_fork_child() {
-    // Not unlocked but made anew: threads that waited for it do not exist here and must not be woken.
-    // SAFETY: the child has one thread, and it holds no reference into the lock; the raw mutex is an atomic byte.
-    unsafe { std::ptr::from_ref(SPACE.raw()).cast_mut().write(RawMutex::INIT) };
+    // SAFETY: a child begins with one thread, and this function holds no reference into the lock.
+    unsafe { lock::renew(&SPACE) };
     RECORDING.store(0, Release);
     file::forget();
 }
