@@ -1,0 +1,360 @@
+//! Stream capture: work becomes nodes of a graph.
+
+use crate::abi::{Addr, Handle, In, Out, Stream};
+use crate::error::*;
+use crate::graph::Graph;
+use crate::node::Op;
+use crate::params::EdgeData;
+use crate::state::{CAPTURE_MODE, Core, Here, with};
+
+pub struct Capture {
+    graph: Handle,
+    /// The stream it began in, which must end it.
+    origin: Handle,
+    mode: i32,
+    thread: i32,
+    valid: bool,
+    /// It goes into a graph that the program had already.
+    into_existing: bool,
+}
+
+const GLOBAL: i32 = 0;
+const THREAD_LOCAL: i32 = 1;
+const RELAXED: i32 = 2;
+
+fn thread() -> i32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+impl Core {
+    /// The key of the stream if it is capturing.
+    pub fn capture_of(&mut self, stream: Stream) -> Res<Option<Handle>> {
+        if self.captures.is_empty() {
+            return Ok(None);
+        }
+        let Some(key) = self.stream_key(stream)? else { return Ok(None) };
+        let Some(capture) = self.streams.get(&key).and_then(|s| s.capture) else { return Ok(None) };
+        match self.captures.get(&capture) {
+            Some(capture) if capture.valid => Ok(Some(key)),
+            Some(_) => Err(CAPTURE_INVALIDATED),
+            None => Ok(None),
+        }
+    }
+
+    /// Turns work into a node if the stream is capturing; says whether it did.
+    pub fn record(&mut self, stream: Stream, op: Op) -> Res<bool> {
+        match self.capture_of(stream)? {
+            Some(key) => self.append(key, op).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn append(&mut self, key: Handle, op: Op) -> Res {
+        let stream = self.streams.get(&key).ok_or(INVALID_HANDLE)?;
+        let (capture, tail) = (stream.capture.unwrap_or(0), stream.tail.clone());
+        let graph = self.captures.get(&capture).ok_or(ILLEGAL_STATE)?.graph;
+        let node = self.add_node(graph, op, &tail)?;
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.tail = vec![node];
+        }
+        Ok(())
+    }
+
+    pub fn capture_allocation(&mut self, key: Handle, bytes: u64, at: Here) -> Res<Addr> {
+        let address = self.reserve_graph_memory(bytes, at)?;
+        self.append(key, Op::Alloc(address))?;
+        Ok(address)
+    }
+
+    pub fn capture_free(&mut self, key: Handle, address: Addr) -> Res {
+        if !self.graph_memory.contains_key(&address) && !self.blocks.contains_key(&address) {
+            return Err(INVALID_VALUE);
+        }
+        self.append(key, Op::Free(address))
+    }
+
+    pub fn invalidate(&mut self, capture: u64) {
+        if let Some(capture) = self.captures.get_mut(&capture) {
+            capture.valid = false;
+        }
+    }
+
+    /// For calls that no capture can hold: asking a capturing stream spoils its capture.
+    pub fn refuse_captured(&mut self, stream: Stream) -> Res {
+        self.stream_place(stream)?;
+        let Some(key) = self.capture_of(stream)? else { return Ok(()) };
+        if let Some(capture) = self.streams.get(&key).and_then(|s| s.capture) {
+            self.invalidate(capture);
+        }
+        Err(CAPTURE_UNSUPPORTED)
+    }
+
+    /// For calls on a whole device: any capture that this thread must respect forbids them.
+    pub fn refuse_in_capture(&mut self) -> Res {
+        if self.captures.is_empty() || CAPTURE_MODE.get() == RELAXED {
+            return Ok(());
+        }
+        let mine = thread();
+        let hit = |c: &Capture| c.mode == GLOBAL || c.thread == mine && c.mode == THREAD_LOCAL;
+        let mut refused = false;
+        for capture in self.captures.values_mut().filter(|c| hit(c)) {
+            capture.valid = false;
+            refused = true;
+        }
+        if refused { Err(CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    }
+
+    /// A stream waits for an event of a capture: it takes part from now on.
+    pub fn join_capture(&mut self, stream: Stream, capture: u64, nodes: Vec<Handle>) -> Res {
+        let key = self.stream_key(stream)?.ok_or(CAPTURE_IMPLICIT)?;
+        let Some(state) = self.streams.get_mut(&key) else { return Err(INVALID_HANDLE) };
+        match state.capture {
+            Some(own) if own != capture => {
+                self.invalidate(own);
+                self.invalidate(capture);
+                return Err(CAPTURE_MERGE);
+            }
+            Some(_) => {}
+            None => {
+                state.capture = Some(capture);
+                state.tail.clear();
+            }
+        }
+        for node in nodes {
+            if !state.tail.contains(&node) {
+                state.tail.push(node);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_capture(&mut self, stream: Stream, mode: i32, existing: Option<(Handle, Vec<Handle>)>) -> Res {
+        if !(GLOBAL..=RELAXED).contains(&mode) {
+            return Err(INVALID_VALUE);
+        }
+        let key = self.stream_key(stream)?.ok_or(CAPTURE_UNSUPPORTED)?;
+        if self.streams.get(&key).ok_or(INVALID_HANDLE)?.capture.is_some() {
+            return Err(ILLEGAL_STATE);
+        }
+        let into_existing = existing.is_some();
+        let (graph, tail) = existing.unwrap_or_else(|| {
+            let graph = self.handle();
+            self.graphs.insert(graph, Graph::default());
+            (graph, Vec::new())
+        });
+        let id = self.handle() as u64 >> 4;
+        let capture = Capture { graph, origin: key, mode, thread: thread(), valid: true, into_existing };
+        self.captures.insert(id, capture);
+        if let Some(state) = self.streams.get_mut(&key) {
+            (state.capture, state.tail) = (Some(id), tail);
+        }
+        Ok(())
+    }
+
+    fn end_capture(&mut self, stream: Stream) -> Res<Handle> {
+        let key = self.stream_key(stream)?.ok_or(ILLEGAL_STATE)?;
+        let id = self.streams.get(&key).and_then(|s| s.capture).ok_or(ILLEGAL_STATE)?;
+        let capture = self.captures.get(&id).ok_or(ILLEGAL_STATE)?;
+        if capture.origin != key {
+            return Err(CAPTURE_UNMATCHED);
+        }
+        if capture.mode != RELAXED && capture.thread != thread() {
+            return Err(CAPTURE_WRONG_THREAD);
+        }
+        let joined = self.streams.get(&key).map(|s| s.tail.clone()).unwrap_or_default();
+        let graph = self.graphs.get(&capture.graph).ok_or(ILLEGAL_STATE)?;
+        let loose = |node: &Handle| !joined.contains(node) && !graph.edges.iter().any(|e| e.0 == *node);
+        let unjoined = self
+            .streams
+            .iter()
+            .any(|(&other, s)| other != key && s.capture == Some(id) && s.tail.iter().any(loose));
+        for state in self.streams.values_mut().filter(|s| s.capture == Some(id)) {
+            state.capture = None;
+            state.tail.clear();
+        }
+        let Some(capture) = self.captures.remove(&id) else { return Err(ILLEGAL_STATE) };
+        if capture.valid && !unjoined {
+            return Ok(capture.graph);
+        }
+        if !capture.into_existing {
+            self.end_graph(capture.graph);
+        }
+        Err(if capture.valid { CAPTURE_UNJOINED } else { CAPTURE_INVALIDATED })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamBeginCapture_v2(stream: Stream, mode: i32) -> Status {
+    distinct!(cuStreamBeginCapture_v2);
+    with(|core| core.begin_capture(stream, mode, None))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamBeginCapture(stream: Stream) -> Status {
+    distinct!(cuStreamBeginCapture);
+    with(|core| core.begin_capture(stream, GLOBAL, None))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamBeginCaptureToGraph(
+    stream: Stream,
+    graph: Handle,
+    nodes: In<Handle>,
+    _edges: In<EdgeData>,
+    count: usize,
+    mode: i32,
+) -> Status {
+    distinct!(cuStreamBeginCaptureToGraph);
+    with(|core| {
+        if !core.graphs.contains_key(&graph) {
+            return Err(INVALID_VALUE);
+        }
+        core.begin_capture(stream, mode, Some((graph, nodes.list(count)?)))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamEndCapture(stream: Stream, out: Out<Handle>) -> Status {
+    distinct!(cuStreamEndCapture);
+    with(|core| {
+        out.put_opt(0);
+        let graph = core.end_capture(stream)?;
+        out.put(graph)
+    })
+}
+
+/// 0 none, 1 active, 2 invalidated; the capture's number and graph; what the next node would depend on.
+fn info(
+    stream: Stream,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    nodes: Out<*const Handle>,
+    edges: Out<*const EdgeData>,
+    count: Out<usize>,
+) -> Status {
+    with(|core| {
+        core.stream_place(stream)?;
+        let key = if core.captures.is_empty() { None } else { core.stream_key(stream)? };
+        let state = key.and_then(|k| core.streams.get(&k));
+        let found = state.and_then(|s| Some((s, s.capture?, core.captures.get(&s.capture?)?)));
+        let Some((state, number, capture)) = found else { return status.put(0) };
+        status.put(if capture.valid { 1 } else { 2 })?;
+        if capture.valid {
+            id.put_opt(number);
+            graph.put_opt(capture.graph);
+            nodes.put_opt(state.tail.as_ptr());
+            edges.put_opt(std::ptr::null());
+            count.put_opt(state.tail.len());
+        }
+        Ok(())
+    })
+}
+
+fn unwanted<T>() -> Out<T> {
+    Out::NONE
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamIsCapturing(stream: Stream, status: Out<i32>) -> Status {
+    distinct!(cuStreamIsCapturing);
+    info(stream, status, unwanted(), unwanted(), unwanted(), unwanted(), unwanted())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamGetCaptureInfo(stream: Stream, status: Out<i32>, id: Out<u64>) -> Status {
+    distinct!(cuStreamGetCaptureInfo);
+    info(stream, status, id, unwanted(), unwanted(), unwanted(), unwanted())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamGetCaptureInfo_v2(
+    stream: Stream,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    nodes: Out<*const Handle>,
+    count: Out<usize>,
+) -> Status {
+    distinct!(cuStreamGetCaptureInfo_v2);
+    info(stream, status, id, graph, nodes, unwanted(), count)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamGetCaptureInfo_v3(
+    stream: Stream,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    nodes: Out<*const Handle>,
+    edges: Out<*const EdgeData>,
+    count: Out<usize>,
+) -> Status {
+    distinct!(cuStreamGetCaptureInfo_v3);
+    info(stream, status, id, graph, nodes, edges, count)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamUpdateCaptureDependencies_v2(
+    stream: Stream,
+    nodes: In<Handle>,
+    _edges: In<EdgeData>,
+    count: usize,
+    flags: u32,
+) -> Status {
+    distinct!(cuStreamUpdateCaptureDependencies_v2);
+    with(|core| {
+        let key = core.capture_of(stream)?.ok_or(ILLEGAL_STATE)?;
+        let nodes = nodes.list(count)?;
+        let state = core.streams.get_mut(&key).ok_or(INVALID_HANDLE)?;
+        match flags {
+            0 => state.tail.extend(nodes),
+            1 => state.tail = nodes,
+            _ => return Err(INVALID_VALUE),
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamUpdateCaptureDependencies(
+    stream: Stream,
+    nodes: In<Handle>,
+    count: usize,
+    flags: u32,
+) -> Status {
+    distinct!(cuStreamUpdateCaptureDependencies);
+    cuStreamUpdateCaptureDependencies_v2(stream, nodes, In::NONE, count, flags)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Out<i32>) -> Status {
+    distinct!(cuThreadExchangeStreamCaptureMode);
+    with(|_| {
+        let wanted = mode.get()?;
+        if !(GLOBAL..=RELAXED).contains(&wanted) {
+            return Err(INVALID_VALUE);
+        }
+        mode.put(CAPTURE_MODE.replace(wanted))
+    })
+}
+
+per_thread! {
+    cuStreamBeginCapture_ptsz = cuStreamBeginCapture(stream: Stream);
+    cuStreamBeginCapture_v2_ptsz = cuStreamBeginCapture_v2(stream: Stream, mode: i32);
+    cuStreamBeginCaptureToGraph_ptsz = cuStreamBeginCaptureToGraph(
+        stream: Stream, graph: Handle, nodes: In<Handle>, edges: In<EdgeData>, count: usize, mode: i32);
+    cuStreamEndCapture_ptsz = cuStreamEndCapture(stream: Stream, out: Out<Handle>);
+    cuStreamIsCapturing_ptsz = cuStreamIsCapturing(stream: Stream, status: Out<i32>);
+    cuStreamGetCaptureInfo_ptsz = cuStreamGetCaptureInfo(stream: Stream, status: Out<i32>, id: Out<u64>);
+    cuStreamGetCaptureInfo_v2_ptsz = cuStreamGetCaptureInfo_v2(
+        stream: Stream, status: Out<i32>, id: Out<u64>, graph: Out<Handle>, nodes: Out<*const Handle>, n: Out<usize>);
+    cuStreamGetCaptureInfo_v3_ptsz = cuStreamGetCaptureInfo_v3(
+        stream: Stream, status: Out<i32>, id: Out<u64>, graph: Out<Handle>, nodes: Out<*const Handle>,
+        edges: Out<*const EdgeData>, n: Out<usize>);
+    cuStreamUpdateCaptureDependencies_ptsz =
+        cuStreamUpdateCaptureDependencies(stream: Stream, nodes: In<Handle>, count: usize, flags: u32);
+    cuStreamUpdateCaptureDependencies_v2_ptsz = cuStreamUpdateCaptureDependencies_v2(
+        stream: Stream, nodes: In<Handle>, edges: In<EdgeData>, count: usize, flags: u32);
+}

@@ -1,0 +1,8 @@
+//! The simulated driver as a program meets it: the built library, opened by `dlopen`, in a process of its own per test.
+
+mod doors;
+mod graphs;
+mod memory;
+mod sharing;
+mod support;
+mod truth;

@@ -1,0 +1,121 @@
+//! The truth log: every allocation's beginning and end, as asked for, whatever happens to the process.
+
+use std::path::PathBuf;
+
+use crate::memory::props;
+use crate::support::*;
+
+/// A log of this test's own; `%p` is in its name.
+fn log(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("simgpu-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// The lines without time and thread: sign, api, what, bytes, device.
+fn lines(dir: &PathBuf) -> Vec<String> {
+    let files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|f| f.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "one process wrote: {files:?}");
+    let name = files[0].file_name().unwrap().to_string_lossy().into_owned();
+    assert!(name.strip_prefix("log-").unwrap().parse::<u32>().is_ok(), "{name}: %p is the pid");
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    let mut last = 0;
+    let cut = |line: &str| {
+        let (time, rest) = line.split_once(' ').unwrap();
+        let time: u64 = time.parse().unwrap();
+        assert!(time >= last, "in order");
+        last = time;
+        rest.split_once(' ').unwrap().1.to_owned()
+    };
+    let lines = text.lines().map(cut).collect();
+    let _ = std::fs::remove_dir_all(dir);
+    lines
+}
+
+#[test]
+fn every_family_is_written() {
+    let dir = log("families");
+    let file = dir.join("log-%p");
+    alone("truth::every_family_is_written", &[("SIMGPU_LOG", file.to_str().unwrap())], || {
+        let device = context();
+        let linear = result("cuMemAlloc_v2", &[1000]);
+        let mut pitched = [0u64; 2];
+        let pitch = at(&mut pitched[1]);
+        ok("cuMemAllocPitch_v2", &[at(&mut pitched[0]), pitch, 100, 3, 4]);
+        let host = result("cuMemHostAlloc", &[77, 0]);
+        let block = result("cuMemAllocAsync", &[33, 0]);
+        let mut props = props();
+        let range = result("cuMemAddressReserve", &[2 * MIB, 0, 0, 0]);
+        let handle = result("cuMemCreate", &[2 * MIB, at(&mut props), 0]);
+        ok("cuMemMap", &[range, 2 * MIB, 0, handle, 0]);
+        ok("cuMemRelease", &[handle]);
+        ok("cuMemUnmap", &[range, 2 * MIB]);
+        ok("cuMemFree_v2", &[block]);
+        ok("cuMemFreeHost", &[host]);
+        call("cuMemFree_v2", &[linear + 1]);
+        ok("cuMemFree_v2", &[linear]);
+        ok("cuCtxDestroy_v2", &[device]);
+        println!("addresses {linear:#x} {:#x} {host:#x} {block:#x} {handle:#x}", pitched[0]);
+    });
+    if std::env::var_os("SIMGPU_LOG").is_some() {
+        return; // the child
+    }
+    let lines = lines(&dir);
+    let shape: Vec<String> = lines
+        .iter()
+        .map(|l| l.split(' ').filter(|w| !w.starts_with("0x")).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        shape,
+        [
+            "+ cuMemAlloc_v2 1000 0",
+            "+ cuMemAllocPitch_v2 1536 0",
+            "+ cuMemHostAlloc 77 -1",
+            "+ cuMemAllocAsync 33 0",
+            "+ cuMemCreate 2097152 0",
+            "- cuMemUnmap 2097152 0",
+            "- cuMemFree_v2 33 0",
+            "- cuMemFreeHost 77 -1",
+            "- cuMemFree_v2 1000 0",
+            "- implicit 1536 0",
+        ]
+    );
+    let address = |line: &String| line.split(' ').nth(2).unwrap().to_owned();
+    for (begin, end) in [(0, 8), (1, 9), (2, 7), (3, 6), (4, 5)] {
+        assert_eq!(address(&lines[begin]), address(&lines[end]));
+    }
+}
+
+#[test]
+fn it_survives_a_kill() {
+    let dir = log("kill");
+    if std::env::var_os("SIMGPU_LOG").is_some() {
+        context();
+        result("cuMemAlloc_v2", &[4242]);
+        // SAFETY: kills this process, as meant.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    let mut killed = child("truth::it_survives_a_kill");
+    let status = killed.env("SIMGPU_LOG", dir.join("log-%p")).output().unwrap().status;
+    assert!(!status.success());
+    let lines = lines(&dir);
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].starts_with("+ cuMemAlloc_v2 0x") && lines[0].ends_with(" 4242 0"), "{}", lines[0]);
+}
+
+#[test]
+fn failures_are_not_allocations() {
+    let dir = log("failures");
+    let file = dir.join("log-%p");
+    let settings = [("SIMGPU_LOG", file.to_str().unwrap()), ("SIMGPU_MEM", "1M")];
+    alone("truth::failures_are_not_allocations", &settings, || {
+        context();
+        let mut word = 0u64;
+        assert_eq!(call("cuMemAlloc_v2", &[at(&mut word), GIB]), OUT_OF_MEMORY);
+        assert_eq!(call("cuMemFree_v2", &[0x1000]), INVALID_VALUE);
+    });
+    if std::env::var_os("SIMGPU_LOG").is_none() {
+        assert!(lines(&dir).is_empty());
+    }
+}
