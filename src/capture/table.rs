@@ -16,7 +16,7 @@ use crate::trace::recording::append_entry;
 
 const SHARDS: usize = 16;
 /// Hashes a shard remembers; beyond, it forgets them all and they are found again by content.
-const SHARD_LIMIT: usize = 1 << 17;
+const SHARD_LIMIT: usize = 28_000;
 const MAX_STACKS: u32 = 1_000_000;
 const MAX_BYTES: usize = 128 << 20;
 
@@ -84,7 +84,7 @@ pub(super) fn intern(python: u32, frames: &[u8]) -> u32 {
     if let Some(&id) = stacks.ids.get(&key) {
         return id;
     }
-    if stacks.last >= MAX_STACKS || !count(frames.len()) {
+    if stacks.no_room != 0 || stacks.last >= MAX_STACKS || !count(frames.len()) {
         return say_no_room(&mut stacks);
     }
     let id = stacks.last + 1;

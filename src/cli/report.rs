@@ -15,7 +15,8 @@ use crate::trace::reader::{self, Ended, Recording};
 pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     for (i, file) in arguments.files.iter().enumerate() {
-        let report = read(file, arguments.step).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        let report =
+            read(file, arguments.step).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
         match arguments.format {
             Format::Json => {
                 text += &report::json::render(&report);
@@ -32,7 +33,9 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(path) => fs::write(path, text).map_err(|e| Failure(format!("{}: {e}", path.display())))?,
         None => match io::stdout().write_all(text.as_bytes()) {
             // `leaktrace report … | head`
-            Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(Failure(format!("standard output: {e}"))),
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+                return Err(Failure(format!("standard output: {e}")));
+            }
             _ => {}
         },
     }
@@ -61,8 +64,9 @@ fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
 /// The checkpoint, and what was committed after it: the same code that ran in the process.
 fn replay(recording: &Recording) -> Result<Ledger, String> {
     let mut ledger: Ledger = match &recording.checkpoint {
-        Some(state) => postcard::from_bytes(state)
-            .map_err(|_| "holds a checkpoint of another version of leaktrace; read it with that one".to_owned())?,
+        Some(state) => postcard::from_bytes(state).map_err(|_| {
+            "holds a checkpoint of another version of leaktrace; read it with that one".to_owned()
+        })?,
         None => Ledger::default(),
     };
     // Those that the checkpoint covers are passed over by the ledger itself.
@@ -73,9 +77,21 @@ fn replay(recording: &Recording) -> Result<Ledger, String> {
 /// True if the process that wrote it is alive on this machine, and the same one (a pid comes round again).
 fn is_running(recording: &Recording) -> bool {
     let same_host = recording.tables.meta.get("host").is_some_and(|h| Some(h.as_str()) == host().as_deref());
-    let stat = fs::metadata(format!("/proc/{}", recording.pid)).and_then(|m| m.modified());
-    let began = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(recording.began_ns);
-    same_host && stat.is_ok_and(|started| started <= began)
+    same_host && started(recording.pid).is_some_and(|at| at <= recording.began_ns / 1_000_000_000 + 1)
+}
+
+/// When a process started, in seconds since 1970; `None` if there is none, or it is dead and only waits to be reaped.
+fn started(pid: u32) -> Option<u64> {
+    /// Clock ticks per second in /proc: `USER_HZ`, 100 on every Linux this runs on.
+    const TICKS: u64 = 100;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; fields are counted from behind it, the state being the third.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let alive = !matches!(fields.next()?, "Z" | "X");
+    let since_boot: u64 = fields.nth(18)?.parse().ok()?;
+    let system = fs::read_to_string("/proc/stat").ok()?;
+    let boot: u64 = system.lines().find_map(|l| l.strip_prefix("btime "))?.trim().parse().ok()?;
+    alive.then_some(boot + since_boot / TICKS)
 }
 
 fn host() -> Option<String> {

@@ -34,7 +34,8 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
 /// libleaktrace.so: `LEAKTRACE_LIBRARY`, beside this program, or in the `lib` beside its folder.
 fn library() -> Result<PathBuf, Failure> {
     const NAME: &str = "libleaktrace.so";
-    let beside = env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.to_path_buf()));
+    let beside =
+        env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.to_path_buf()));
     let mut places: Vec<PathBuf> = env::var_os("LEAKTRACE_LIBRARY").map(PathBuf::from).into_iter().collect();
     if let Some(folder) = beside {
         places.extend([folder.join(NAME), folder.join("../lib").join(NAME)]);

@@ -45,11 +45,11 @@ pub struct EntryPoint {
 macro_rules! entry_points {
     ($($id:ident = $library:ident $name:literal $symbol:literal $since:literal $thread:literal
         $room:ident::$hook:ident [$($end:literal)*];)+) => {
-        /// The rows by name; 0 is none.
+        /// The rows by name; a row's number is its place + 1, so that 0 is none.
         #[allow(non_camel_case_types, reason = "the names of the CUDA API")]
         #[allow(clippy::enum_variant_names, reason = "the names of the CUDA API")]
         #[repr(u16)]
-        pub enum Row { None, $($id,)+ }
+        pub enum Row { $($id,)+ }
 
         /// All rows; a row's number is its place + 1.
         pub static ENTRY_POINTS: &[EntryPoint] = &[$(
@@ -61,10 +61,10 @@ macro_rules! entry_points {
                 per_thread: $thread,
                 ended_by: &[$($end),*],
                 hooks: Hooks([
-                    $room::$hook::<{ Row::$id as usize }, 0> as *const c_void,
-                    $room::$hook::<{ Row::$id as usize }, 1> as *const c_void,
-                    $room::$hook::<{ Row::$id as usize }, 2> as *const c_void,
-                    $room::$hook::<{ Row::$id as usize }, 3> as *const c_void,
+                    $room::$hook::<{ Row::$id as usize + 1 }, 0> as *const c_void,
+                    $room::$hook::<{ Row::$id as usize + 1 }, 1> as *const c_void,
+                    $room::$hook::<{ Row::$id as usize + 1 }, 2> as *const c_void,
+                    $room::$hook::<{ Row::$id as usize + 1 }, 3> as *const c_void,
                 ]),
             },
         )+];
@@ -128,6 +128,35 @@ entry_points! {
     cudaFreeAsync = Runtime "cudaFreeAsync" c"cudaFreeAsync" 0 false runtime::free_async [];
     cudaFreeAsync_ptsz = Runtime "cudaFreeAsync" c"cudaFreeAsync_ptsz" 0 true runtime::free_async [];
     cudaFreeHost = Runtime "cudaFreeHost" c"cudaFreeHost" 0 false runtime::free_host [];
+}
+
+/// What ends memory must be in the list itself, or its end would not be seen.
+const _: () = {
+    let mut row = 0;
+    while row < ENTRY_POINTS.len() {
+        let mut end = 0;
+        while end < ENTRY_POINTS[row].ended_by.len() {
+            assert!(is_listed(ENTRY_POINTS[row].ended_by[end]));
+            end += 1;
+        }
+        row += 1;
+    }
+};
+
+const fn is_listed(name: &str) -> bool {
+    let mut row = 0;
+    while row < ENTRY_POINTS.len() {
+        let (listed, name) = (ENTRY_POINTS[row].name.as_bytes(), name.as_bytes());
+        let mut same = 0;
+        while same < listed.len() && same < name.len() && listed[same] == name[same] {
+            same += 1;
+        }
+        if same == listed.len() && same == name.len() {
+            return true;
+        }
+        row += 1;
+    }
+    false
 }
 
 const ROWS: usize = ENTRY_POINTS.len() + 1;

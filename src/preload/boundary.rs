@@ -44,7 +44,8 @@ struct Totals {
 }
 
 static TOTALS: [Totals; 64] =
-    [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } }; 64];
+    [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } };
+        64];
 
 /// True while steps end by the clock.
 static TICKING: AtomicBool = AtomicBool::new(false);
@@ -147,7 +148,8 @@ fn accounts(with_driver: bool) {
                 ..Event::new(Kind::AllocatorTotals)
             });
         }
-        if ask && note::pools_seen(device)
+        if ask
+            && note::pools_seen(device)
             && let Some((reserved, used)) = note::deeper(|| driver::pool_totals(device))
         {
             note::mark(&Event { address: used, size: reserved, device, ..Event::new(Kind::PoolTotals) });

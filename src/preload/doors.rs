@@ -19,7 +19,7 @@ pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void
 pub static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 #[used]
-#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+#[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = {
     // Nothing else: a process that never touches CUDA pays for one look-up.
     extern "C" fn constructor() {
@@ -51,7 +51,7 @@ pub fn real_dlsym() -> Option<Dlsym> {
 /// # Safety
 /// As the C library's.
 #[unsafe(naked)]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _symbol: *const c_char) -> *mut c_void {
     std::arch::naked_asm!(
         "push rdi",
@@ -102,11 +102,35 @@ fn provider(row: usize, real: *mut c_void) -> *const c_void {
     })
 }
 
+/// `dlclose`, so that stacks never name a library that is gone for what now lies at its addresses. Unlike `dlopen` and
+/// `dlsym` it does not ask who calls, so it may simply be called.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> i32 {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let mut real = REAL.load(Acquire);
+    if real.is_null() {
+        // SAFETY: asked for by name; RTLD_NEXT is seen from this library.
+        real = real_dlsym().map_or(real, |dlsym| unsafe { dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) });
+        REAL.store(real, Release);
+    }
+    if real.is_null() {
+        return -1;
+    }
+    // SAFETY: the C library's `dlclose`, the caller's own handle.
+    let status =
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> i32>(real)(handle) };
+    life::unloaded();
+    status
+}
+
 /// Makes the exported symbol of a row: finds the hook for this caller, then jumps there with everything as it came.
 macro_rules! export {
     ($id:ident) => {
         #[unsafe(naked)]
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(no_mangle)]
         unsafe extern "C" fn $id() {
             std::arch::naked_asm!(
                 "push rdi",
@@ -128,7 +152,7 @@ macro_rules! export {
                 "pop rsi",
                 "pop rdi",
                 "jmp r11",
-                row = const super::Row::$id as usize,
+                row = const super::Row::$id as usize + 1,
                 route = sym super::super::doors::route,
             )
         }

@@ -150,7 +150,8 @@ pub fn primary_context_number(device: i32) -> u8 {
 /// True while a device's primary context is alive.
 pub fn primary_context_active(device: i32) -> bool {
     let (mut flags, mut active) = (0u32, 0i32);
-    ask!(PRIMARY_STATE, (device, &mut flags, &mut active) as (i32, *mut u32, *mut i32)) == Some(0) && active != 0
+    ask!(PRIMARY_STATE, (device, &mut flags, &mut active) as (i32, *mut u32, *mut i32)) == Some(0)
+        && active != 0
 }
 
 /// Name and total bytes of a device.
@@ -160,13 +161,15 @@ pub fn describe(device: u8) -> Option<(String, u64)> {
     let asked = ask!(DEVICE_NAME, (name.as_mut_ptr(), 127, i32::from(device)) as (*mut c_char, i32, i32));
     let _ = ask!(DEVICE_TOTAL, (&mut total, i32::from(device)) as (*mut usize, i32));
     // SAFETY: NUL-terminated: the last byte was never offered to the driver.
-    (asked == Some(0)).then(|| (unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(), total as u64))
+    (asked == Some(0))
+        .then(|| (unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(), total as u64))
 }
 
 /// Free and total bytes of the current device, as the driver counts them.
 pub fn memory_info() -> Option<(u64, u64)> {
     let (mut free, mut total) = (0usize, 0usize);
-    (ask!(MEM_INFO, (&mut free, &mut total) as (*mut usize, *mut usize)) == Some(0)).then_some((free as u64, total as u64))
+    (ask!(MEM_INFO, (&mut free, &mut total) as (*mut usize, *mut usize)) == Some(0))
+        .then_some((free as u64, total as u64))
 }
 
 /// Bytes reserved and used by a device's current stream-ordered pool.
@@ -180,7 +183,8 @@ pub fn pool_totals(device: u8) -> Option<(u64, u64)> {
     }
     let attribute = |which: u32| {
         let mut value = 0u64;
-        let asked = ask!(POOL_ATTRIBUTE, (pool, which, (&raw mut value).cast()) as (*mut c_void, u32, *mut c_void));
+        let asked =
+            ask!(POOL_ATTRIBUTE, (pool, which, (&raw mut value).cast()) as (*mut c_void, u32, *mut c_void));
         (asked == Some(0)).then_some(value)
     };
     Some((attribute(RESERVED)?, attribute(USED)?))

@@ -59,7 +59,10 @@ pub fn arm(real_dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut 
         // A handle is the object's link map (dlinfo's RTLD_DI_LINKMAP says the same).
         CHAIN.store(program.cast(), Release);
     }
-    SELF.store(object_of(arm as *const c_void).map_or(std::ptr::null_mut(), |m| std::ptr::from_ref(m).cast_mut()), Release);
+    SELF.store(
+        object_of(arm as *const c_void).map_or(std::ptr::null_mut(), |m| std::ptr::from_ref(m).cast_mut()),
+        Release,
+    );
 }
 
 /// The object whose code or data `address` lies in.
@@ -206,7 +209,9 @@ impl LinkMap {
             loop {
                 let link = *chains.add((index - first) as usize);
                 let entry = &*symbols.add(index as usize);
-                if link | 1 == hash | 1 && entry.section != 0 && entry.info & 0xf == STT_FUNC
+                if link | 1 == hash | 1
+                    && entry.section != 0
+                    && entry.info & 0xf == STT_FUNC
                     && self.string(entry.name as usize) == Some(symbol)
                 {
                     return Some(self.bias.wrapping_add(entry.value) as *mut c_void);

@@ -211,6 +211,13 @@ pub fn off(why: &str) {
     }
 }
 
+/// A library may have been unloaded.
+pub fn unloaded() {
+    if matches!(STATE.load(Acquire), ARMED | LIVE) {
+        capture::modules_changed();
+    }
+}
+
 /// More providers of one entry point than can be told apart: calls to the last of them are not seen.
 pub fn too_many_providers(row: usize) {
     let name = api::entry_point(row).name;
@@ -259,7 +266,7 @@ extern "C" fn after_fork_child() {
 
 /// The end of the process, as far as it comes here: `exit` and a return from `main` do, signals and `_exit` do not.
 #[used]
-#[cfg_attr(not(test), unsafe(link_section = ".fini_array"))]
+#[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
         if is_live() {

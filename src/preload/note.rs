@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{api, boundary, driver, guard, life};
-use crate::capture::thread::{self, Thread};
 use crate::capture;
+use crate::capture::thread::{self, Thread};
 use crate::preload::hooks::Status;
 use crate::trace::record::{Class, Event, Kind, NO_DEVICE};
 use crate::trace::recording::{self, Appended};
@@ -42,7 +42,12 @@ pub fn mark(event: &Event) {
 
 /// An allocation of the driver on the current device: `real` is called, `given` says what came of it (address, bytes).
 #[inline]
-pub fn driver_alloc(row: usize, class: Class, real: impl FnOnce() -> Status, given: impl FnOnce() -> (u64, u64)) -> Status {
+pub fn driver_alloc(
+    row: usize,
+    class: Class,
+    real: impl FnOnce() -> Status,
+    given: impl FnOnce() -> (u64, u64),
+) -> Status {
     driver_alloc_on(row, class, None, real, given)
 }
 
@@ -115,7 +120,8 @@ pub fn runtime_alloc(
         guard::fenced(|| {
             let (address, size) = given();
             if address != 0 && life::enter() {
-                let device = if class == Class::Host { NO_DEVICE } else { deeper(|| runtime_device(row, slot)) };
+                let device =
+                    if class == Class::Host { NO_DEVICE } else { deeper(|| runtime_device(row, slot)) };
                 allocated(row as u16, class, device, 0, address, size);
             }
         });
@@ -195,7 +201,11 @@ pub fn after_pair(real: impl FnOnce() -> Status, events: impl FnOnce() -> (Event
 
 /// Noted before the call; `undone` follows if it fails.
 #[inline]
-pub fn before(event: impl FnOnce() -> Event, real: impl FnOnce() -> Status, undone: impl FnOnce() -> Event) -> Status {
+pub fn before(
+    event: impl FnOnce() -> Event,
+    real: impl FnOnce() -> Status,
+    undone: impl FnOnce() -> Event,
+) -> Status {
     if !outermost() || !life::is_live() {
         return real();
     }

@@ -8,7 +8,7 @@ use super::boundary;
 ///
 /// # Safety
 /// `label` is null or a C string.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
     // SAFETY: the caller's promise.
     boundary::call(unsafe { text(label) }.as_deref());
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
 ///
 /// # Safety
 /// `label` is null or a C string.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn leaktrace_mark(label: *const c_char) {
     // SAFETY: the caller's promise.
     if let Some(label) = unsafe { text(label) } {
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn leaktrace_mark(label: *const c_char) {
 }
 
 /// Writes the report so far.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub extern "C" fn leaktrace_dump() {
     boundary::dump();
 }

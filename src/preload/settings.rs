@@ -36,15 +36,25 @@ impl Settings {
             out: std::env::var_os("LEAKTRACE_OUT")
                 .filter(|v| !v.is_empty())
                 .unwrap_or_else(|| "leaktrace.%p.ltrace".into()),
-            step: choice("LEAKTRACE_STEP", "auto, optimizer, backward, call or every:SECONDS", Setting::Auto, step),
-            stacks: choice("LEAKTRACE_STACKS", "auto, python, native, mixed or off", Stacks::Auto, |v| match v {
-                "auto" => Some(Stacks::Auto),
-                "python" => Some(Stacks::Python),
-                "native" => Some(Stacks::Native),
-                "mixed" => Some(Stacks::Mixed),
-                "off" => Some(Stacks::Off),
-                _ => None,
-            }),
+            step: choice(
+                "LEAKTRACE_STEP",
+                "auto, optimizer, backward, call or every:SECONDS",
+                Setting::Auto,
+                step,
+            ),
+            stacks: choice(
+                "LEAKTRACE_STACKS",
+                "auto, python, native, mixed or off",
+                Stacks::Auto,
+                |v| match v {
+                    "auto" => Some(Stacks::Auto),
+                    "python" => Some(Stacks::Python),
+                    "native" => Some(Stacks::Native),
+                    "mixed" => Some(Stacks::Mixed),
+                    "off" => Some(Stacks::Off),
+                    _ => None,
+                },
+            ),
             dump_every: choice("LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", 100, |v| {
                 v.parse().ok().filter(|n| *n > 0)
             }),
@@ -83,7 +93,10 @@ impl Settings {
 fn choice<T>(variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
     let Some(value) = std::env::var_os(variable).filter(|v| !v.is_empty()) else { return default };
     value.to_str().and_then(parse).unwrap_or_else(|| {
-        say(&format!("{variable}={} is not understood: it takes {takes}; the default is used", value.to_string_lossy()));
+        say(&format!(
+            "{variable}={} is not understood: it takes {takes}; the default is used",
+            value.to_string_lossy()
+        ));
         default
     })
 }
@@ -96,14 +109,19 @@ fn step(value: &str) -> Option<Setting> {
         "call" => Setting::Call,
         _ => {
             let seconds: f64 = value.strip_prefix("every:")?.parse().ok()?;
-            Setting::Every(Duration::try_from_secs_f64(seconds).ok().filter(|d| *d >= Duration::from_millis(1))?)
+            Setting::Every(
+                Duration::try_from_secs_f64(seconds).ok().filter(|d| *d >= Duration::from_millis(1))?,
+            )
         }
     })
 }
 
 /// The program's file name.
 fn program() -> OsString {
-    std::env::current_exe().ok().and_then(|p| p.file_name().map(Into::into)).unwrap_or_else(|| "unknown".into())
+    std::env::current_exe()
+        .ok()
+        .and_then(|p| p.file_name().map(Into::into))
+        .unwrap_or_else(|| "unknown".into())
 }
 
 /// This machine's name.
@@ -116,7 +134,8 @@ pub fn host() -> String {
 
 /// The rank that a launcher gave this process.
 pub fn rank() -> Option<String> {
-    ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"].iter().find_map(|v| std::env::var(v).ok()).filter(|v| {
-        !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit())
-    })
+    ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"]
+        .iter()
+        .find_map(|v| std::env::var(v).ok())
+        .filter(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()))
 }

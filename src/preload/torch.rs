@@ -57,21 +57,40 @@ static EXECUTE: Original = Original::new(
 
 type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, u64, u64, Device);
 
-#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"))]
-unsafe extern "C-unwind" fn report_block(block: *mut c_void, size: i64, allocated: u64, reserved: u64, device: Device) {
+#[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")]
+unsafe extern "C-unwind" fn report_block(
+    block: *mut c_void,
+    size: i64,
+    allocated: u64,
+    reserved: u64,
+    device: Device,
+) {
     // SAFETY: handed through.
     unsafe { block_event(&BLOCK, block, size, allocated, reserved, device) }
 }
 
-#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"))]
-unsafe extern "C-unwind" fn report_block_1(block: *mut c_void, size: i64, allocated: u64, reserved: u64, device: Device) {
+#[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")]
+unsafe extern "C-unwind" fn report_block_1(
+    block: *mut c_void,
+    size: i64,
+    allocated: u64,
+    reserved: u64,
+    device: Device,
+) {
     // SAFETY: handed through.
     unsafe { block_event(&BLOCK_1, block, size, allocated, reserved, device) }
 }
 
 /// One block handed out (`size` > 0) or taken back (`size` < 0), then PyTorch's own function.
 #[inline(always)]
-unsafe fn block_event(original: &Original, block: *mut c_void, size: i64, allocated: u64, reserved: u64, device: Device) {
+unsafe fn block_event(
+    original: &Original,
+    block: *mut c_void,
+    size: i64,
+    allocated: u64,
+    reserved: u64,
+    device: Device,
+) {
     if device.kind == CUDA {
         guard::fenced(|| {
             let index = device.index as u8;
@@ -88,11 +107,13 @@ unsafe fn block_event(original: &Original, block: *mut c_void, size: i64, alloca
     let original = original.get();
     if !original.is_null() {
         // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
-        unsafe { std::mem::transmute::<*mut c_void, Report>(original)(block, size, allocated, reserved, device) };
+        unsafe {
+            std::mem::transmute::<*mut c_void, Report>(original)(block, size, allocated, reserved, device)
+        };
     }
 }
 
-#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
+#[unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")]
 unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, reserved: u64, device: Device) {
     if device.kind == CUDA && life::is_live() {
         guard::fenced(|| {
@@ -104,19 +125,16 @@ unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, re
     if !original.is_null() {
         type ReportOut = unsafe extern "C-unwind" fn(i64, u64, u64, Device);
         // SAFETY: as above.
-        unsafe { std::mem::transmute::<*mut c_void, ReportOut>(original)(requested, allocated, reserved, device) };
+        unsafe {
+            std::mem::transmute::<*mut c_void, ReportOut>(original)(requested, allocated, reserved, device)
+        };
     }
 }
 
 /// `Engine::execute`: tells, then jumps to the real one with every argument as it came. What it returns, and how, is
 /// none of our business.
 #[unsafe(naked)]
-#[cfg_attr(
-    not(test),
-    unsafe(
-        export_name = "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_"
-    )
-)]
+#[unsafe(export_name = "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_")]
 unsafe extern "C" fn execute() {
     std::arch::naked_asm!(
         "push rdi",
@@ -190,8 +208,14 @@ fn ask_for_ranges() {
     NAME.store(name, Release);
     let mut scopes = [0; 10];
     scopes[USER_SCOPE] = 1;
-    let callback =
-        Callback { start: range_starts, end: range_ends, probability: 1.0, scopes, needs: [0; 3], padding: [0; 3] };
+    let callback = Callback {
+        start: range_starts,
+        end: range_ends,
+        probability: 1.0,
+        scopes,
+        needs: [0; 3],
+        padding: [0; 3],
+    };
     // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as C passes it.
     unsafe {
         let add: unsafe extern "C" fn(Callback) -> u64 = std::mem::transmute(add);
@@ -212,7 +236,8 @@ unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_voi
 
 unsafe extern "C" fn range_ends(range: *const c_void, _context: *mut c_void) {
     // SAFETY: this thread's own block.
-    let hooked = is_optimizer(range).then(|| unsafe { std::mem::take(&mut (*thread::thread()).optimizer_hooked) });
+    let hooked =
+        is_optimizer(range).then(|| unsafe { std::mem::take(&mut (*thread::thread()).optimizer_hooked) });
     // Python's post hook knows which optimizer it was; where it ran, it has told already.
     if hooked == Some(false) {
         boundary::optimizer(None);
@@ -232,4 +257,3 @@ fn is_optimizer(range: *const c_void) -> bool {
     // SAFETY: null or a C string that lives as long as the range.
     !text.is_null() && unsafe { CStr::from_ptr(text) }.to_bytes().starts_with(b"Optimizer.step#")
 }
-

@@ -71,7 +71,8 @@ impl Report {
             return Err(StepUnknown { step, count: ledger.step_count(), next });
         }
         let mut b = Builder { ledger, tables, names, stacks: HashMap::new() };
-        let (devices, host_bytes) = b.devices(step);
+        let devices = b.devices(step);
+        let (host_bytes, host_live_bytes) = b.host(step);
         let verdict = judge(ledger);
         let program = b.program(run);
         let mut report = Report {
@@ -87,6 +88,7 @@ impl Report {
             program,
             devices,
             host_bytes,
+            host_live_bytes,
             step,
         };
         report.add_notes(ledger);
@@ -140,10 +142,21 @@ impl Builder<'_> {
     }
 
     /// The devices at the reported moment, and all pinned host memory.
-    fn devices(&self, step: Option<u32>) -> (Vec<Device>, u64) {
+    /// The devices at a step, or at the judged moment.
+    fn at(&self, step: Option<u32>) -> Vec<ledger::DeviceAt> {
         let record = step.and_then(|s| self.ledger.step(s));
-        let at = record.map_or_else(|| self.ledger.judged_devices(), |r| r.devices.clone());
-        let host_bytes = at.iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes));
+        record.map_or_else(|| self.ledger.judged_devices(), |r| r.devices.clone())
+    }
+
+    /// Pinned host memory: at that moment, and (without a step) at the very end.
+    fn host(&self, step: Option<u32>) -> (u64, u64) {
+        let then = self.at(step).iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes));
+        let last = self.ledger.devices().iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes));
+        (then, if step.is_some() { then } else { last })
+    }
+
+    fn devices(&self, step: Option<u32>) -> Vec<Device> {
+        let at = self.at(step);
         let upto = |d: &ledger::DeviceAt| match step {
             Some(step) => {
                 let records = self.ledger.steps().iter().take_while(|r| r.step <= step);
@@ -178,7 +191,7 @@ impl Builder<'_> {
             })
             .collect();
         devices.sort_by_key(|d| d.index);
-        (devices, host_bytes)
+        devices
     }
 
     fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {

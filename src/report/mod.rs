@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::ledger::verdict::{Confidence, Kind};
 use crate::symbol::{FrameKind, NamedFrame};
 
-pub use build::{Run, StepUnknown};
+pub use build::Run;
 
 /// The schema's name; fields may be added under it, never renamed.
 pub const SCHEMA: &str = "leaktrace.report/1";
@@ -37,6 +37,8 @@ pub struct Report {
     pub devices: Vec<Device>,
     /// Pinned host memory alive, of all devices.
     pub host_bytes: u64,
+    /// The same at the very end of a finished run, after the teardown.
+    pub host_live_bytes: u64,
     pub steps: Steps,
     pub findings: Vec<Finding>,
     pub benign: Vec<Finding>,

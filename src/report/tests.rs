@@ -1,5 +1,6 @@
 //! What people and machines get to read.
 
+use super::build::StepUnknown;
 use super::*;
 use crate::ledger::Ledger;
 use crate::symbol::Names;

@@ -39,7 +39,9 @@ pub fn create(path: &CStr) -> Result<(), i32> {
     // Emptied only once it is known to be a plain file that no living process records into (the lock says so, for as
     // long as that process lives).
     // SAFETY: `fd` is open.
-    if !regular || unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) != 0 || libc::ftruncate(fd, 0) != 0 } {
+    let emptied = regular
+        && unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) == 0 && libc::ftruncate(fd, 0) == 0 };
+    if !emptied {
         let error = if regular { errno() } else { libc::EINVAL };
         // SAFETY: `fd` is ours and not used again.
         unsafe { libc::close(fd) };

@@ -54,7 +54,9 @@ impl fmt::Display for ReadError {
             ReadError::Io(e) => write!(f, "{e}"),
             ReadError::Directory => write!(f, "is a directory, not a recording"),
             ReadError::Empty => write!(f, "is empty"),
-            ReadError::NotARecording => write!(f, "is not a leaktrace recording (no LTRACE header at byte 0)"),
+            ReadError::NotARecording => {
+                write!(f, "is not a leaktrace recording (no LTRACE header at byte 0)")
+            }
             ReadError::Version(v) => {
                 write!(f, "was written in format {v}; this leaktrace reads format {VERSION}")
             }

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::entry::Entry;
 use super::file;
-use super::lock;
 use super::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
+use super::lock;
 use super::record::{Event, RECORD};
 
 /// Events that fit in a segment.
@@ -93,7 +93,14 @@ fn set(segment: u32, offset: usize, value: u64) {
 pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64) -> Result<(), i32> {
     let mut space = SPACE.lock();
     file::create(path)?;
-    *space = Space { free: Vec::new(), orphans: Vec::new(), events: Vec::new(), checkpoint: Vec::new(), fresh: 1, ..*space };
+    *space = Space {
+        free: Vec::new(),
+        orphans: Vec::new(),
+        events: Vec::new(),
+        checkpoint: Vec::new(),
+        fresh: 1,
+        ..*space
+    };
     (space.tables, space.tables_used, space.generation) = (0, 0, 0);
     SEQUENCE.0.store(1, Relaxed);
     set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
@@ -139,9 +146,7 @@ pub fn append(cursor: &mut Cursor, event: &Event) -> Appended {
 /// Appends two events with neighbouring sequence numbers (the second explains the first).
 pub fn append_pair(cursor: &mut Cursor, first: &Event, second: &Event) -> Appended {
     // Both in one segment, so that no other event of this thread and no failure can come between.
-    let fits = |c: &Cursor| {
-        c.recording == RECORDING.load(Relaxed) && c.end - c.next >= 2 * RECORD as u64
-    };
+    let fits = |c: &Cursor| c.recording == RECORDING.load(Relaxed) && c.end - c.next >= 2 * RECORD as u64;
     while !fits(cursor) {
         if !roll(cursor) {
             return Appended::No;
@@ -288,7 +293,9 @@ impl Space {
         let Some(base) = file::base(self.tables) else { return false };
         let Some(room) = (ROOM - self.tables_used).checked_sub(ENTRY_HEAD) else { return false };
         // SAFETY: the rest of the payload of a segment that only the holder of this lock writes.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(base.add(PAYLOAD + self.tables_used), room + ENTRY_HEAD) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(base.add(PAYLOAD + self.tables_used), room + ENTRY_HEAD)
+        };
         let (head, body) = bytes.split_at_mut(ENTRY_HEAD);
         let Ok(written) = postcard::to_slice(entry, body) else { return false };
         let (length, crc) = (written.len(), crc32fast::hash(written));
@@ -405,8 +412,9 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
     let old = std::mem::replace(&mut space.checkpoint, taken);
     old.into_iter().for_each(|i| space.give_back(i));
     // Kept or not, what is drained to its end need not be looked at again.
-    let (gone, rest): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut space.events).into_iter().partition(|s| s.sealed == Some(s.drained) && s.last < next);
+    let (gone, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut space.events)
+        .into_iter()
+        .partition(|s| s.sealed == Some(s.drained) && s.last < next);
     space.events = rest;
     if !keep_events {
         gone.into_iter().for_each(|s| space.give_back(s.index));

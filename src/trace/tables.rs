@@ -62,7 +62,8 @@ impl Tables {
                 self.entry_points.insert(id, name.into());
             }
             Entry::Code { id, file, name, first_line, encoding, lines } => {
-                let code = Code { file: file.into(), name: name.into(), first_line, encoding, lines: lines.into() };
+                let code =
+                    Code { file: file.into(), name: name.into(), first_line, encoding, lines: lines.into() };
                 self.codes.insert(id, code);
             }
             Entry::Module { id, start, end, bias, build_id, path } => {
@@ -72,7 +73,9 @@ impl Tables {
             Entry::Stack { id, python, frames } => {
                 let all: Vec<Frame> = frames
                     .chunks_exact(8)
-                    .map(|b| Frame::unpack(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])))
+                    .map(|b| {
+                        Frame::unpack(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+                    })
                     .collect();
                 let (python, native) = all.split_at((python as usize).min(all.len()));
                 self.stacks.insert(id, Stack { python: python.into(), native: native.into() });

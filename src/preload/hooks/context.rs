@@ -38,7 +38,10 @@ fn ended(device: u8, context: u8) -> Event {
 }
 
 /// `cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)`
-pub unsafe extern "C" fn begin_capture<const ROW: usize, const SLOT: usize>(stream: CUstream, mode: u32) -> Status {
+pub unsafe extern "C" fn begin_capture<const ROW: usize, const SLOT: usize>(
+    stream: CUstream,
+    mode: u32,
+) -> Status {
     let real = real!(ROW, SLOT, fn(CUstream, u32));
     driver::capture_begins();
     // SAFETY: the caller's own arguments.

@@ -6,10 +6,18 @@ use crate::trace::record::Class;
 use cudarc::driver::sys::CUdeviceptr;
 
 /// `cuMemAlloc(CUdeviceptr *p, size_t bytes)`
-pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(p: *mut CUdeviceptr, bytes: usize) -> Status {
+pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
+    p: *mut CUdeviceptr,
+    bytes: usize,
+) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(ROW, Class::Linear, || unsafe { real(p, bytes) }, || (unsafe { stored(p) }, bytes as u64))
+    note::driver_alloc(
+        ROW,
+        Class::Linear,
+        || unsafe { real(p, bytes) },
+        || (unsafe { stored(p) }, bytes as u64),
+    )
 }
 
 /// `cuMemAllocPitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t height, unsigned element)`
@@ -39,7 +47,12 @@ pub unsafe extern "C" fn alloc_managed<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, u32));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(ROW, Class::Managed, || unsafe { real(p, bytes, flags) }, || (unsafe { stored(p) }, bytes as u64))
+    note::driver_alloc(
+        ROW,
+        Class::Managed,
+        || unsafe { real(p, bytes, flags) },
+        || (unsafe { stored(p) }, bytes as u64),
+    )
 }
 
 /// `cuMemFree(CUdeviceptr p)`

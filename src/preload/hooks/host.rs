@@ -14,18 +14,27 @@ pub unsafe extern "C" fn host_alloc<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut *mut c_void, usize, u32));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(ROW, Class::Host, || unsafe { real(p, bytes, flags) }, || {
-        (unsafe { stored(p.cast::<u64>()) }, bytes as u64)
-    })
+    note::driver_alloc(
+        ROW,
+        Class::Host,
+        || unsafe { real(p, bytes, flags) },
+        || (unsafe { stored(p.cast::<u64>()) }, bytes as u64),
+    )
 }
 
 /// `cuMemAllocHost(void **p, size_t bytes)`
-pub unsafe extern "C" fn alloc_host<const ROW: usize, const SLOT: usize>(p: *mut *mut c_void, bytes: usize) -> Status {
+pub unsafe extern "C" fn alloc_host<const ROW: usize, const SLOT: usize>(
+    p: *mut *mut c_void,
+    bytes: usize,
+) -> Status {
     let real = real!(ROW, SLOT, fn(*mut *mut c_void, usize));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(ROW, Class::Host, || unsafe { real(p, bytes) }, || {
-        (unsafe { stored(p.cast::<u64>()) }, bytes as u64)
-    })
+    note::driver_alloc(
+        ROW,
+        Class::Host,
+        || unsafe { real(p, bytes) },
+        || (unsafe { stored(p.cast::<u64>()) }, bytes as u64),
+    )
 }
 
 /// `cuMemFreeHost(void *p)`

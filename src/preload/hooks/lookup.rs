@@ -38,7 +38,13 @@ pub unsafe extern "C" fn get_proc_address_v2<const ROW: usize, const SLOT: usize
 
 /// # Safety
 /// `symbol` is null or a C string, `function` null or what the real function wrote to.
-unsafe fn put_hook(status: Status, symbol: *const c_char, function: *mut *mut c_void, version: i32, flags: u64) {
+unsafe fn put_hook(
+    status: Status,
+    symbol: *const c_char,
+    function: *mut *mut c_void,
+    version: i32,
+    flags: u64,
+) {
     if status != 0 || symbol.is_null() || function.is_null() {
         return;
     }

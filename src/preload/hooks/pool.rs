@@ -13,7 +13,12 @@ pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, CUstream));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(ROW, Class::Async, || unsafe { real(p, bytes, stream) }, || (unsafe { stored(p) }, bytes as u64))
+    note::driver_alloc(
+        ROW,
+        Class::Async,
+        || unsafe { real(p, bytes, stream) },
+        || (unsafe { stored(p) }, bytes as u64),
+    )
 }
 
 /// `cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream stream)`
@@ -25,13 +30,19 @@ pub unsafe extern "C" fn alloc_from_pool<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, CUmemoryPool, CUstream));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(ROW, Class::Async, || unsafe { real(p, bytes, pool, stream) }, || {
-        (unsafe { stored(p) }, bytes as u64)
-    })
+    note::driver_alloc(
+        ROW,
+        Class::Async,
+        || unsafe { real(p, bytes, pool, stream) },
+        || (unsafe { stored(p) }, bytes as u64),
+    )
 }
 
 /// `cuMemFreeAsync(CUdeviceptr p, CUstream stream)`
-pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(p: CUdeviceptr, stream: CUstream) -> Status {
+pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(
+    p: CUdeviceptr,
+    stream: CUstream,
+) -> Status {
     let real = real!(ROW, SLOT, fn(CUdeviceptr, CUstream));
     // SAFETY: the caller's own arguments.
     note::driver_free(ROW, Class::Async, p, || unsafe { real(p, stream) })

@@ -32,7 +32,13 @@ type Pointer = *mut u64;
 pub unsafe extern "C" fn malloc<const ROW: usize, const SLOT: usize>(p: Pointer, bytes: usize) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize));
     // SAFETY: here and below: the caller's own arguments; on success the out-parameters were written.
-    note::runtime_alloc(ROW, SLOT, Class::Linear, || unsafe { real(p, bytes) }, || unsafe { (stored(p), bytes as u64) })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Linear,
+        || unsafe { real(p, bytes) },
+        || unsafe { (stored(p), bytes as u64) },
+    )
 }
 
 /// `cudaMallocManaged(void **p, size_t bytes, unsigned flags)`
@@ -43,9 +49,13 @@ pub unsafe extern "C" fn malloc_managed<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, u32));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Managed, || unsafe { real(p, bytes, flags) }, || unsafe {
-        (stored(p), bytes as u64)
-    })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Managed,
+        || unsafe { real(p, bytes, flags) },
+        || unsafe { (stored(p), bytes as u64) },
+    )
 }
 
 /// `cudaMallocPitch(void **p, size_t *pitch, size_t width, size_t height)`
@@ -57,21 +67,34 @@ pub unsafe extern "C" fn malloc_pitch<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, *mut usize, usize, usize));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Pitched, || unsafe { real(p, pitch, width, height) }, || unsafe {
-        (stored(p), (stored(pitch) as u64).saturating_mul(height as u64))
-    })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Pitched,
+        || unsafe { real(p, pitch, width, height) },
+        || unsafe { (stored(p), (stored(pitch) as u64).saturating_mul(height as u64)) },
+    )
 }
 
 /// `cudaMalloc3D(cudaPitchedPtr *p, cudaExtent extent)`
-pub unsafe extern "C" fn malloc_3d<const ROW: usize, const SLOT: usize>(p: *mut PitchedPtr, extent: Extent) -> Status {
+pub unsafe extern "C" fn malloc_3d<const ROW: usize, const SLOT: usize>(
+    p: *mut PitchedPtr,
+    extent: Extent,
+) -> Status {
     let real = real!(ROW, SLOT, fn(*mut PitchedPtr, Extent));
     let rows = (extent.height as u64).saturating_mul(extent.depth as u64);
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Pitched, || unsafe { real(p, extent) }, || {
-        // SAFETY: see `malloc`.
-        let given = unsafe { stored(p) };
-        (given.p, (given.pitch as u64).saturating_mul(rows))
-    })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Pitched,
+        || unsafe { real(p, extent) },
+        || {
+            // SAFETY: see `malloc`.
+            let given = unsafe { stored(p) };
+            (given.p, (given.pitch as u64).saturating_mul(rows))
+        },
+    )
 }
 
 /// `cudaMallocAsync(void **p, size_t bytes, cudaStream_t stream)`
@@ -82,9 +105,13 @@ pub unsafe extern "C" fn malloc_async<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, *mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Async, || unsafe { real(p, bytes, stream) }, || unsafe {
-        (stored(p), bytes as u64)
-    })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Async,
+        || unsafe { real(p, bytes, stream) },
+        || unsafe { (stored(p), bytes as u64) },
+    )
 }
 
 /// `cudaMallocFromPoolAsync(void **p, size_t bytes, cudaMemPool_t pool, cudaStream_t stream)`
@@ -96,25 +123,46 @@ pub unsafe extern "C" fn malloc_from_pool<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, *mut c_void, *mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Async, || unsafe { real(p, bytes, pool, stream) }, || unsafe {
-        (stored(p), bytes as u64)
-    })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Async,
+        || unsafe { real(p, bytes, pool, stream) },
+        || unsafe { (stored(p), bytes as u64) },
+    )
 }
 
 /// `cudaMallocHost(void **p, size_t bytes)`
-pub unsafe extern "C" fn malloc_host<const ROW: usize, const SLOT: usize>(p: Pointer, bytes: usize) -> Status {
+pub unsafe extern "C" fn malloc_host<const ROW: usize, const SLOT: usize>(
+    p: Pointer,
+    bytes: usize,
+) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Host, || unsafe { real(p, bytes) }, || unsafe { (stored(p), bytes as u64) })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Host,
+        || unsafe { real(p, bytes) },
+        || unsafe { (stored(p), bytes as u64) },
+    )
 }
 
 /// `cudaHostAlloc(void **p, size_t bytes, unsigned flags)`
-pub unsafe extern "C" fn host_alloc<const ROW: usize, const SLOT: usize>(p: Pointer, bytes: usize, flags: u32) -> Status {
+pub unsafe extern "C" fn host_alloc<const ROW: usize, const SLOT: usize>(
+    p: Pointer,
+    bytes: usize,
+    flags: u32,
+) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, u32));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(ROW, SLOT, Class::Host, || unsafe { real(p, bytes, flags) }, || unsafe {
-        (stored(p), bytes as u64)
-    })
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Host,
+        || unsafe { real(p, bytes, flags) },
+        || unsafe { (stored(p), bytes as u64) },
+    )
 }
 
 /// `cudaFree(void *p)`
@@ -125,7 +173,10 @@ pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(p: *mut c_voi
 }
 
 /// `cudaFreeAsync(void *p, cudaStream_t stream)`
-pub unsafe extern "C" fn free_async<const ROW: usize, const SLOT: usize>(p: *mut c_void, stream: *mut c_void) -> Status {
+pub unsafe extern "C" fn free_async<const ROW: usize, const SLOT: usize>(
+    p: *mut c_void,
+    stream: *mut c_void,
+) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void, *mut c_void));
     // SAFETY: see `malloc`.
     note::runtime_free(ROW, Class::Async, p as u64, || unsafe { real(p, stream) })

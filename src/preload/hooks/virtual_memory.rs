@@ -18,13 +18,18 @@ pub unsafe extern "C" fn reserve<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, usize, CUdeviceptr, u64));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::after(|| unsafe { real(p, bytes, alignment, hint, flags) }, || {
-        Event { address: unsafe { stored(p) }, size: bytes as u64, ..Event::new(Kind::Reserve) }
-    })
+    note::after(
+        || unsafe { real(p, bytes, alignment, hint, flags) },
+        // SAFETY: as above.
+        || Event { address: unsafe { stored(p) }, size: bytes as u64, ..Event::new(Kind::Reserve) },
+    )
 }
 
 /// `cuMemAddressFree(CUdeviceptr p, size_t bytes)`
-pub unsafe extern "C" fn unreserve<const ROW: usize, const SLOT: usize>(p: CUdeviceptr, bytes: usize) -> Status {
+pub unsafe extern "C" fn unreserve<const ROW: usize, const SLOT: usize>(
+    p: CUdeviceptr,
+    bytes: usize,
+) -> Status {
     let real = real!(ROW, SLOT, fn(CUdeviceptr, usize));
     let given_back = || Event { address: p, size: bytes as u64, ..Event::new(Kind::Unreserve) };
     let restored = || Event { address: p, size: bytes as u64, ..Event::new(Kind::Reserve) };
@@ -78,11 +83,15 @@ pub unsafe extern "C" fn retain<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut Handle, *mut std::ffi::c_void));
     // SAFETY: the caller's own arguments; on success `handle` was written.
-    note::after(|| unsafe { real(handle, address) }, || Event {
-        address: unsafe { stored(handle) },
-        class: Class::Physical as u8,
-        ..Event::new(Kind::Retain)
-    })
+    note::after(
+        || unsafe { real(handle, address) },
+        || Event {
+            // SAFETY: as above.
+            address: unsafe { stored(handle) },
+            class: Class::Physical as u8,
+            ..Event::new(Kind::Retain)
+        },
+    )
 }
 
 /// `cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)`
@@ -110,7 +119,8 @@ pub unsafe extern "C" fn unmap<const ROW: usize, const SLOT: usize>(p: CUdevicep
     // After, not before: the range belongs to the caller's reservation, so nobody else can be given it meanwhile, and
     // a failed unmap has no undo.
     // SAFETY: the caller's own arguments.
-    note::ending(|| unsafe { real(p, bytes) }, || {
-        Some(Event { address: p, size: bytes as u64, ..Event::new(Kind::Unmap) })
-    })
+    note::ending(
+        || unsafe { real(p, bytes) },
+        || Some(Event { address: p, size: bytes as u64, ..Event::new(Kind::Unmap) }),
+    )
 }

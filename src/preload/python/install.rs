@@ -14,8 +14,12 @@ use crate::preload::boundary;
 /// `METH_VARARGS`
 const VARARGS: c_int = 1;
 
-static OPTIMIZER_STEPPED: Method =
-    Method { name: c"leaktrace_optimizer_stepped".as_ptr(), function: optimizer_stepped, flags: VARARGS, doc: std::ptr::null() };
+static OPTIMIZER_STEPPED: Method = Method {
+    name: c"leaktrace_optimizer_stepped".as_ptr(),
+    function: optimizer_stepped,
+    flags: VARARGS,
+    doc: std::ptr::null(),
+};
 static EXITING: Method =
     Method { name: c"leaktrace_exiting".as_ptr(), function: exiting, flags: VARARGS, doc: std::ptr::null() };
 
@@ -27,7 +31,8 @@ pub fn schedule() -> bool {
     let Some(python) = api::get() else { return false };
     // SAFETY: callable from any thread, with or without the GIL.
     let asked = unsafe {
-        (python.Py_IsInitialized)() != 0 && (python.Py_AddPendingCall)(on_main_thread, std::ptr::null_mut()) == 0
+        (python.Py_IsInitialized)() != 0
+            && (python.Py_AddPendingCall)(on_main_thread, std::ptr::null_mut()) == 0
     };
     if asked && !HELPER.swap(true, AcqRel) {
         start_helper();
@@ -56,7 +61,8 @@ fn attempt(python: &Api) {
 unsafe fn install(python: &Api) -> bool {
     // SAFETY: the GIL is held; every reference made here is given up here, but for those the interpreter takes.
     unsafe {
-        let (mut kind, mut value, mut trace) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut kind, mut value, mut trace) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
         (python.PyErr_Fetch)(&mut kind, &mut value, &mut trace);
         let modules = (python.PyImport_GetModuleDict)();
         if !EXIT_HANDLER.load(Acquire) {
@@ -79,7 +85,12 @@ unsafe fn install(python: &Api) -> bool {
 }
 
 /// Calls `module.name(our function)`.
-unsafe fn register(python: &Api, module: Object, name: *const std::ffi::c_char, method: &'static Method) -> bool {
+unsafe fn register(
+    python: &Api,
+    module: Object,
+    name: *const std::ffi::c_char,
+    method: &'static Method,
+) -> bool {
     if module.is_null() {
         return false;
     }
