@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIBRARY = ROOT / "target/release/libleaktrace.so"
+LIBRARY = pathlib.Path(os.environ.get("LIBRARY", ROOT / "target/release/libleaktrace.so"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 
 LOOP = """

@@ -1,0 +1,167 @@
+//! Devices: which there are, which one a thread uses, limits, versions, the profiler switch.
+
+use crate::driver::D;
+use crate::error::Code;
+use crate::state;
+use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
+
+export! {
+    plain fn cudaDriverGetVersion(out: *mut i32) {
+        if out.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // Without a driver the version is 0, and that is no error.
+        if D.driver_version(out).is_err() {
+            *out = 0;
+        }
+        Ok(())
+    }
+
+    plain fn cudaRuntimeGetVersion(out: *mut i32) {
+        if out.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        *out = state::toolkit_version();
+        Ok(())
+    }
+
+    plain fn cudaGetDeviceCount(out: *mut i32) {
+        if out.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // Where there is no driver there are 0 devices, whatever the error.
+        *out = 0;
+        state::init()?;
+        D.device_count(out)?;
+        if *out == 0 { Err(Code::NO_DEVICE) } else { Ok(()) }
+    }
+
+    init fn cudaSetDevice(device: i32) {
+        state::valid(device)?;
+        state::choose(device);
+        state::make_current(device)
+    }
+
+    init fn cudaInitDevice(device: i32, _device_flags: u32, _flags: u32) {
+        state::valid(device)?;
+        state::primary(device).map(|_| ())
+    }
+
+    init fn cudaGetDevice(out: *mut i32) {
+        if out.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        *out = state::current_device();
+        Ok(())
+    }
+
+    init fn cudaSetValidDevices(devices: *const i32, count: i32) {
+        for at in 0..usize::try_from(count).map_err(|_| Code::INVALID_VALUE)? {
+            state::valid(*devices.add(at))?;
+        }
+        Ok(())
+    }
+
+    init fn cudaChooseDevice(out: *mut i32, _wanted: *const c_void) {
+        if out.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        *out = 0;
+        Ok(())
+    }
+
+    init fn cudaDeviceGetAttribute(out: *mut i32, attribute: i32, device: i32) {
+        state::valid(device)?;
+        D.device_attribute(out, attribute, device)
+    }
+
+    init fn cudaDeviceGetByPCIBusId(out: *mut i32, text: *const c_char) {
+        D.device_by_pci(out, text)
+    }
+
+    init fn cudaDeviceGetPCIBusId(text: *mut c_char, room: i32, device: i32) {
+        state::valid(device)?;
+        D.device_pci(text, room, device)
+    }
+
+    device fn cudaDeviceGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) {
+        let (mut low, mut high) = (0, 0);
+        D.ctx_priorities(&mut low, &mut high)?;
+        if !least.is_null() {
+            *least = low;
+        }
+        if !greatest.is_null() {
+            *greatest = high;
+        }
+        Ok(())
+    }
+
+    device fn cudaDeviceSynchronize() {
+        D.ctx_synchronize()
+    }
+
+    /// The old name.
+    device fn cudaThreadSynchronize() {
+        D.ctx_synchronize()
+    }
+
+    init fn cudaDeviceReset() {
+        let device = state::current_device();
+        D.primary_reset(device)?;
+        state::forget(device);
+        state::choose(device);
+        D.ctx_set(null_mut())
+    }
+
+    init fn cudaSetDeviceFlags(flags: u32) {
+        D.primary_flags(state::current_device(), flags)
+    }
+
+    init fn cudaGetDeviceFlags(flags: *mut u32) {
+        let mut active = 0;
+        D.primary_state(state::current_device(), flags, &mut active)
+    }
+
+    device fn cudaDeviceSetLimit(limit: i32, value: usize) {
+        D.ctx_set_limit(limit, value)
+    }
+
+    device fn cudaDeviceGetLimit(value: *mut usize, limit: i32) {
+        D.ctx_limit(value, limit)
+    }
+
+    device fn cudaDeviceSetCacheConfig(config: i32) {
+        D.ctx_set_cache(config)
+    }
+
+    device fn cudaDeviceGetCacheConfig(config: *mut i32) {
+        D.ctx_cache(config)
+    }
+
+    /// Without effect since the hardware lost the choice.
+    device fn cudaDeviceSetSharedMemConfig(_config: i32) {
+        Ok(())
+    }
+
+    device fn cudaDeviceGetSharedMemConfig(config: *mut i32) {
+        if config.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        *config = 0;
+        Ok(())
+    }
+
+    /// All streams complete at once: there is nothing in flight to flush.
+    device fn cudaDeviceFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) {
+        Ok(())
+    }
+
+    device fn cudaProfilerStart() {
+        D.profiler_start()
+    }
+
+    device fn cudaProfilerStop() {
+        D.profiler_stop()
+    }
+}

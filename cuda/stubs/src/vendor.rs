@@ -1,0 +1,71 @@
+//! Which libraries are the vendor's, and whose an import is when its version does not say.
+
+pub const DRIVER: &str = "libcuda.so.1";
+
+/// The libraries by the beginning of their SONAME, and the file of hand-written bodies that goes into each.
+const LIBRARIES: [(&str, Option<&str>); 17] = [
+    ("libcublas.so", Some(include_str!("../bodies/cublas.c"))),
+    ("libcublasLt.so", Some(include_str!("../bodies/cublasLt.c"))),
+    ("libcudnn.so", Some(include_str!("../bodies/cudnn.c"))),
+    ("libcufft.so", None),
+    ("libcufftw.so", None),
+    ("libcurand.so", None),
+    ("libcusolver.so", None),
+    ("libcusolverMg.so", None),
+    ("libcusparse.so", None),
+    ("libcusparseLt.so", None),
+    ("libnccl.so", Some(include_str!("../bodies/nccl.c"))),
+    ("libnvrtc.so", Some(include_str!("../bodies/nvrtc.c"))),
+    ("libnvToolsExt.so", None),
+    ("libcupti.so", Some(include_str!("../bodies/cupti.c"))),
+    ("libcufile.so", Some(include_str!("../bodies/cufile.c"))),
+    ("libnvJitLink.so", None),
+    ("libnvshmem_host.so", None),
+];
+
+/// Unversioned imports, by the beginning of their name. The first that fits.
+const OWNERS: [(&str, &str); 8] = [
+    ("cusparseLt", "libcusparseLt.so"),
+    ("cuFile", "libcufile.so"),
+    ("nccl", "libnccl.so"),
+    ("curand", "libcurand.so"),
+    ("cufft", "libcufft.so"),
+    ("nvshmem", "libnvshmem_host.so"),
+    ("nvtx", "libnvToolsExt.so"),
+    ("nvJitLink", "libnvJitLink.so"),
+];
+
+fn entry(soname: &str) -> Option<&'static (&'static str, Option<&'static str>)> {
+    LIBRARIES.iter().find(|(stem, _)| stem_is(soname, stem))
+}
+
+fn stem_is(soname: &str, stem: &str) -> bool {
+    soname.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+pub fn is_stub(soname: &str) -> bool {
+    entry(soname).is_some()
+}
+
+pub fn is_vendor(soname: &str) -> bool {
+    is_stub(soname) || stem_is(soname, "libcudart.so") || soname == DRIVER
+}
+
+pub fn body(soname: &str) -> &'static str {
+    entry(soname).and_then(|(_, body)| *body).unwrap_or_default()
+}
+
+/// The number at the end of a SONAME.
+pub fn major(soname: &str) -> u32 {
+    soname.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The needed library that an unversioned import belongs to.
+pub fn owner<'a>(symbol: &str, mut needed: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if let Some((_, stem)) = OWNERS.iter().find(|(start, _)| symbol.starts_with(start)) {
+        return needed.find(|soname| stem_is(soname, stem));
+    }
+    let of_driver =
+        symbol.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+    of_driver.then_some(DRIVER)
+}
