@@ -15,6 +15,7 @@ pub struct Device {
     /// The part of `object_bytes` that came out of a stream-ordered pool.
     pub(super) async_bytes: u64,
     pool_reserved: u64,
+    pool_used: u64,
     peak_bytes: u64,
     step_peak: u64,
     pub(super) last_block_seq: u64,
@@ -37,6 +38,8 @@ pub struct DeviceAt {
     /// All that the driver gave and has not got back: segments and objects.
     pub driver_bytes: u64,
     pub host_bytes: u64,
+    /// In use of the current stream-ordered pool as the driver counts it, its own rounding included.
+    pub pool_used_bytes: u64,
     /// Most blocks and objects since the boundary before (in a moment outside the steps: since the beginning).
     pub peak_bytes: u64,
     pub unattributed_bytes: Option<u64>,
@@ -113,8 +116,8 @@ impl Device {
         }
     }
 
-    pub(super) fn pools_said(&mut self, reserved: u64) {
-        self.pool_reserved = reserved;
+    pub(super) fn pools_said(&mut self, reserved: u64, used: u64) {
+        (self.pool_reserved, self.pool_used) = (reserved, used);
     }
 
     pub(super) fn driver_said(&mut self, free: u64, total: u64) {
@@ -133,6 +136,7 @@ impl Device {
             reserved_bytes: self.reserved_bytes(),
             driver_bytes: self.driver_bytes(),
             host_bytes: self.host_bytes,
+            pool_used_bytes: self.pool_used,
             peak_bytes,
             unattributed_bytes: self.unattributed_bytes,
         }

@@ -21,7 +21,6 @@ pub struct Given {
     pub bytes: u64,
     pub site: u32,
     pub birth: u32,
-    device: u8,
     context: u8,
     class: u8,
     pub segment: bool,
@@ -116,7 +115,6 @@ impl Ledger {
             bytes: e.size,
             site,
             birth: self.birth(),
-            device: e.device,
             context: e.context,
             class: e.class,
             segment: false,
@@ -255,7 +253,10 @@ impl Ledger {
     }
 
     pub(super) fn context_end(&mut self, e: &Event) {
-        let of_it = |g: &Given| g.device == e.device && g.context == e.context;
+        // Physical memory belongs to no context; pools belong to the device. A context whose number was not to be had
+        // could be any: nothing is guessed.
+        let owned = |g: &Given| !matches!(Class::from_code(g.class), Some(Class::Physical | Class::Async));
+        let of_it = |g: &Given| e.context != 0 && g.context == e.context && owned(g);
         for handle in [false, true] {
             let of_it = self.driver.space(handle).iter().filter(|(_, g)| of_it(g));
             let mut ended: Vec<u64> = of_it.map(|(&address, _)| address).collect();

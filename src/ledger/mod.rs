@@ -137,7 +137,7 @@ impl Ledger {
             Kind::ContextEnd => self.context_end(e),
             Kind::PoolTotals => {
                 let slot = self.slot(e.device);
-                self.devices[slot].pools_said(e.size);
+                self.devices[slot].pools_said(e.size, e.address);
             }
             Kind::MemInfo => {
                 let slot = self.slot(e.device);

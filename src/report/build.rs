@@ -182,6 +182,7 @@ impl Builder<'_> {
                     unattributed_bytes: d.unattributed_bytes,
                     block_bytes: d.block_bytes,
                     object_bytes: d.object_bytes,
+                    pool_used_bytes: d.pool_used_bytes,
                     host_bytes: d.host_bytes,
                     driver_live_bytes: match step {
                         Some(_) => d.driver_bytes,

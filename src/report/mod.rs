@@ -80,6 +80,8 @@ pub struct Device {
     pub unattributed_bytes: Option<u64>,
     pub block_bytes: u64,
     pub object_bytes: u64,
+    /// In use of the stream-ordered pool, as the driver counts it (what was asked for is part of `object_bytes`).
+    pub pool_used_bytes: u64,
     pub host_bytes: u64,
     /// What the driver had given and not got back; of a finished run at the very end, after the teardown.
     pub driver_live_bytes: u64,

@@ -25,9 +25,12 @@ const RUNTIME: [&str; 19] = [
     "ld-linux",
 ];
 
+/// Those among them that only carry out what somebody else asked for.
+const CARRIERS: [&str; 3] = ["libleaktrace", "libcuda.", "libcudart"];
+
 /// The innermost frame in the user's own code; else the innermost Python frame outside torch; else the innermost
 /// Python frame; of a native stack the innermost frame outside the runtime's libraries, else the innermost that
-/// has a name, else the innermost.
+/// asked the driver or its runtime, else the innermost.
 pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Option<&'f NamedFrame> {
     let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
     python()
@@ -35,8 +38,8 @@ pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Optio
         .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
         .or_else(|| python().find(|f| !is_internal(&f.file)))
         .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
-        // All of it is the runtime's: at least a place with a name.
-        .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !f.function.contains("+0x")))
+        // All of it is the runtime's: at least whoever asked for it.
+        .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_of(f, &CARRIERS)))
         .or_else(|| frames.first())
 }
 
@@ -70,9 +73,13 @@ fn in_python_dir(file: &str) -> bool {
 }
 
 fn is_runtime(frame: &NamedFrame) -> bool {
+    is_of(frame, &RUNTIME)
+}
+
+fn is_of(frame: &NamedFrame, libraries: &[&str]) -> bool {
     let Some(path) = &frame.module else { return true };
     let base = path.rsplit('/').next().unwrap_or(path);
-    RUNTIME.iter().any(|start| base.starts_with(start)) || base.starts_with('[')
+    libraries.iter().any(|start| base.starts_with(start)) || base.starts_with('[')
 }
 
 #[cfg(test)]
