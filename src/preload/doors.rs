@@ -163,6 +163,7 @@ pub(super) use export;
 /// Where a call of an exported symbol goes: the hook in front of the function that the caller's own scope holds.
 pub unsafe extern "C" fn route(return_address: *const c_void, row: usize) -> *const c_void {
     life::arm();
+    life::wait_until_armed();
     let caller = elf::object_of(return_address);
     if let Some(hook) = routes::known(caller, row) {
         return hook;

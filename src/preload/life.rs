@@ -14,7 +14,7 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::race::OnceBox;
@@ -40,6 +40,8 @@ static STATE: AtomicU8 = AtomicU8::new(DORMANT);
 static SETTINGS: OnceBox<Settings> = OnceBox::new();
 /// Monotonic nanoseconds when the recording began.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
+/// The process in which a thread is arming.
+static ARMING_PID: AtomicU32 = AtomicU32::new(0);
 /// Held while a recording is being opened.
 static OPENING: Mutex<()> = Mutex::new(());
 /// The recording's path; empty without one.
@@ -52,35 +54,61 @@ pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| Box::new(Settings::read()))
 }
 
-/// Dormant → Armed: looks up what hooks will need. Called where the loader may be asked.
+/// Dormant → Armed: looks up what hooks will need. Called where the loader may be asked. Another thread may be at it: this
+/// does not wait, for the caller may hold the loader's lock.
 pub fn arm() {
-    if STATE.load(Acquire) != DORMANT || STATE.compare_exchange(DORMANT, ARMING, AcqRel, Acquire).is_err() {
+    if STATE.load(Acquire) != DORMANT {
+        return;
+    }
+    ARMING_PID.store(std::process::id(), Release);
+    if STATE.compare_exchange(DORMANT, ARMING, AcqRel, Acquire).is_err() {
         return;
     }
     // A panic of ours is caught; it must not write on the program's stderr either.
     std::panic::set_hook(Box::new(|_| {}));
-    super::guard::fenced(|| {
-        if let Some(dlsym) = doors::real_dlsym() {
-            elf::arm(dlsym);
-        }
-        if !settings().on {
-            STATE.store(OFF, Release);
+    // What arming itself calls is no event.
+    super::note::deeper(|| {
+        super::guard::fenced(|| {
+            register_handlers();
+            if let Some(dlsym) = doors::real_dlsym() {
+                elf::arm(dlsym);
+            }
+            if !settings().on {
+                STATE.store(OFF, Release);
+                return;
+            }
+            boundary::arm(settings().step);
+            capture::arm(settings().stacks);
+            python::arm();
+            STATE.store(ARMED, Release);
+        });
+    });
+}
+
+/// Waits until the thread that is arming is done, for a second at most. A forked child may have been copied in the middle
+/// of it, without the thread that was at it: then it begins anew.
+pub fn wait_until_armed() {
+    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    for _ in 0..20_000 {
+        if STATE.load(Acquire) != ARMING {
             return;
         }
-        boundary::arm(settings().step);
-        capture::arm(settings().stacks);
-        python::arm();
-        register_handlers();
-        STATE.store(ARMED, Release);
-    });
+        if ARMING_PID.load(Acquire) != std::process::id() {
+            let _ = STATE.compare_exchange(ARMING, DORMANT, AcqRel, Acquire);
+            return arm();
+        }
+        // SAFETY: a constant duration.
+        unsafe { libc::nanosleep(&PAUSE, std::ptr::null_mut()) };
+    }
 }
 
 /// The handlers are inherited, so a process and all its forked children register them once.
 fn register_handlers() {
     static ONCE: AtomicU8 = AtomicU8::new(0);
-    if ONCE.swap(1, AcqRel) == 0 {
+    if ONCE.load(Acquire) == 0 {
         // SAFETY: handlers of this library, which is never unloaded.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child)) };
+        ONCE.store(1, Release);
     }
 }
 
@@ -101,6 +129,7 @@ pub fn enter() -> bool {
 fn open() -> bool {
     // A block may be the first thing ever seen (the allocator was reached without the driver's doors).
     arm();
+    wait_until_armed();
     if STATE.load(Acquire) != ARMED {
         return is_live();
     }
