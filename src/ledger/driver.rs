@@ -253,9 +253,8 @@ impl Ledger {
     }
 
     pub(super) fn context_end(&mut self, e: &Event) {
-        // Physical memory belongs to no context; pools belong to the device. A context whose number was not to be had
-        // could be any: nothing is guessed.
-        let owned = |g: &Given| !matches!(Class::from_code(g.class), Some(Class::Physical | Class::Async));
+        // Physical memory belongs to no context. One whose number was not to be had could be any: nothing is guessed.
+        let owned = |g: &Given| Class::from_code(g.class) != Some(Class::Physical);
         let of_it = |g: &Given| e.context != 0 && g.context == e.context && owned(g);
         for handle in [false, true] {
             let of_it = self.driver.space(handle).iter().filter(|(_, g)| of_it(g));

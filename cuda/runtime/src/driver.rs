@@ -64,7 +64,8 @@ pub extern "C" fn open() {
             }
             let legacy = find(row.name, row.since, Via::Legacy as u64, null_mut()).unwrap_or(null_mut());
             let own = if row.streams {
-                find(row.name, row.since.max(PER_THREAD_SINCE), Via::PerThread as u64, null_mut()).unwrap_or(null_mut())
+                find(row.name, row.since.max(PER_THREAD_SINCE), Via::PerThread as u64, null_mut())
+                    .unwrap_or(null_mut())
             } else {
                 legacy
             };

@@ -1,0 +1,187 @@
+//! Training programs with a known truth: the program unchanged, every step's figures PyTorch's own, the leak found at
+//! its line. A few of the cases; `scripts/matrix` runs all of them in every combination.
+
+mod common;
+
+use common::programs::{script, torch, torch_at};
+use common::report::Report;
+use common::{Ran, Run, root};
+use serde_json::Value;
+
+const EXPANDABLE: &str = "expandable_segments:True";
+const ASYNC: &str = "backend:cudaMallocAsync";
+
+/// Runs a program without and with the preload, compares what it printed, and every step's figures with PyTorch's.
+#[track_caller]
+fn figures_agree(run: impl Fn() -> Run, allocator: &str) -> (Ran, Report) {
+    let run = |traced: bool| {
+        let run = run().steps_by_print().env("LEAKTRACE_QUIET", "1");
+        let run = if allocator.is_empty() { run } else { run.env("PYTORCH_CUDA_ALLOC_CONF", allocator) };
+        let lengths = run.folder().with_file_name("lengths");
+        run.env("STEPS_LOG", lengths).traced_if(traced).run()
+    };
+    let (plain, traced) = (run(false), run(true));
+    assert_eq!(traced.status, plain.status, "{}", traced.told());
+    assert_eq!(traced.text(), plain.text());
+    assert_eq!(plain.files(), Vec::<String>::new());
+
+    let recording = traced.recording();
+    let report = Report::of(&recording);
+    let truth = traced.truth();
+    let lengths = std::fs::read_to_string(traced.folder().with_file_name("lengths")).unwrap();
+    let mut steps = 0;
+    let printed = traced.text();
+    let prints: Vec<&str> = printed.lines().filter(|l| l.starts_with("step ")).collect();
+    // Every step of a short run, some 40 of a long one (`scripts/matrix` looks at all).
+    let stride = prints.len() / 40 + 1;
+    for (line, length) in prints.iter().zip(lengths.lines()) {
+        steps += 1;
+        if steps > 3 && steps < prints.len() && steps % stride != 0 {
+            continue;
+        }
+        let steps = steps as u64;
+        let at = Report::at(&recording, steps);
+        let figure = match allocator {
+            // There PyTorch reports the pool's own figure, with the pool's rounding.
+            ASYNC => "pool_used_bytes",
+            _ => "block_bytes",
+        };
+        let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+        assert!(words.len() >= 4, "{line}");
+        for (device, figures) in (0u64..).zip(words.chunks(4)) {
+            let ["alloc", allocated, "reserved", reserved] = figures else { panic!("{line}") };
+            assert_eq!(at.device(device, figure).to_string(), *allocated, "{figure} at {line}");
+            assert_eq!(at.device(device, "reserved_bytes").to_string(), *reserved, "reserved at {line}");
+        }
+        let length = length.split(' ').next().and_then(|n| n.parse().ok()).unwrap();
+        assert_eq!(at.driver_live(), truth.live_at(length), "driver memory at {line}");
+    }
+    assert!(steps > 0, "{}", traced.told());
+    assert_eq!((report.steps(), report.source()), (steps as u64, "call"));
+    assert_eq!(report.driver_live(), truth.live(), "at the very end");
+    report.assert_whole();
+    (traced, report)
+}
+
+/// As above, for `train.py` of our own.
+#[track_caller]
+fn trained(args: &[&str], devices: &str, allocator: &str) -> Report {
+    figures_agree(|| torch("train.py").args(args).env("SIMGPU_DEVICES", devices), allocator).1
+}
+
+#[test]
+fn the_native_allocator() {
+    trained(&["--churn", "--steps", "30"], "1", "");
+}
+
+#[test]
+fn expandable_segments() {
+    trained(&["--churn", "--steps", "30"], "1", EXPANDABLE);
+}
+
+#[test]
+fn the_drivers_own_pools() {
+    trained(&["--churn", "--steps", "30"], "1", ASYNC);
+}
+
+#[test]
+fn two_devices() {
+    let report = trained(&["--churn", "--devices", "2", "--steps", "20"], "2", "");
+    assert!(report.device(0, "live_bytes") > 0 && report.device(1, "live_bytes") > 0);
+}
+
+#[test]
+fn workers_that_fork() {
+    trained(&["--workers", "fork", "--steps", "12"], "1", "");
+}
+
+#[test]
+fn workers_that_are_spawned() {
+    trained(&["--workers", "spawn", "--steps", "12"], "1", "");
+}
+
+/// The line of `train.py` with this text.
+fn line_of(text: &str) -> u64 {
+    let source = std::fs::read_to_string(script("train.py")).unwrap();
+    1 + source.lines().position(|l| l.contains(text)).unwrap() as u64
+}
+
+#[test]
+fn leaks_are_found_at_their_line() {
+    for (leak, text, function, bytes) in [
+        ("losses", "return prediction.square().mean()", "loss_of", 512.0),
+        ("outputs", "y = torch.relu(self.inner(x))", "Net.forward", 3072.0),
+    ] {
+        let report = trained(&["--leak", leak, "--steps", "60"], "1", "");
+        let [finding] = report.findings() else { panic!("one leak expected: {:#?}", report.findings()) };
+        assert_eq!((&finding["kind"], &finding["layer"]), (&"leak".into(), &"block".into()));
+        assert_eq!(
+            (&finding["bytes_per_step"], &finding["adding_share"]),
+            (&bytes.into(), &1.0.into()),
+            "{leak}"
+        );
+        let place = &finding["sites"][0]["allocated_at"];
+        assert_eq!((&place["line"], &place["function"]), (&line_of(text).into(), &function.into()), "{leak}");
+        assert!(place["file"].as_str().unwrap().ends_with("train.py"));
+        assert!(finding["explanation"].as_str().unwrap().contains("leak"));
+    }
+}
+
+#[test]
+fn what_does_not_leak_is_not_called_a_leak() {
+    let report = trained(&["--leak", "none", "--steps", "60"], "1", "");
+    assert_eq!(report.findings(), Vec::<Value>::new());
+}
+
+/// The first reported leak, and what `expected.json` says of this run.
+#[track_caller]
+fn shared_case(case: &str, args: &[&str]) {
+    let folder = root().join("../shared/cases").join(case);
+    if !folder.exists() {
+        println!("skipped: {} is not here", folder.display());
+        return;
+    }
+    let program = folder.join("train.py");
+    let run = || torch_at(&program).args(args).args(["--device", "cuda"]);
+    let (_, report) = figures_agree(run, "");
+    let expected: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+    let runs = expected["runs"].as_array().unwrap();
+    let this = runs.iter().find(|r| r["args"] == Value::from(args.to_vec())).expect("this run is expected");
+    let leaks: Vec<&Value> = report.findings().iter().filter(|f| f["kind"] == "leak").collect();
+    let wanted = this["findings"].as_array().unwrap().iter().filter(|f| f["kind"] == "leak");
+    let mut count = 0;
+    for wanted in wanted {
+        count += 1;
+        let places: Vec<&str> =
+            wanted["allocated_at"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+        let at = |f: &Value| {
+            let place = &f["sites"][0]["allocated_at"];
+            let file =
+                place["file"].as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default().to_owned();
+            places.contains(&format!("{file}:{}", place["line"]).as_str())
+        };
+        assert!(leaks.iter().any(|f| at(f)), "{case} {args:?}: no leak at {places:?} in {leaks:#?}");
+    }
+    assert!(count > 0 || leaks.is_empty(), "{case} {args:?}: no leak here, but {leaks:#?}");
+}
+
+#[test]
+fn one_loss_kept_each_step() {
+    shared_case("torchtitan_losses", &[]);
+}
+
+#[test]
+fn a_fixed_program() {
+    shared_case("torchtitan_losses", &["--fixed"]);
+}
+
+#[test]
+fn a_spike_at_the_end() {
+    shared_case("not_leak_eval_spike", &[]);
+}
+
+#[test]
+fn an_error_in_the_second_step() {
+    shared_case("leaky_layer", &["--variant", "midnet"]);
+}

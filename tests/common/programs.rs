@@ -1,0 +1,129 @@
+//! The programs that are traced: C ones are compiled once per source and flags, Python ones find their interpreters.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Run, root, simulated_libraries};
+
+fn sources() -> PathBuf {
+    root().join("cuda/programs")
+}
+
+/// Compiles `cuda/programs/SOURCE` with `flags` to a file called `name`; returns where it is.
+pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let mut hash = DefaultHasher::new();
+    let mut files: Vec<PathBuf> = fs::read_dir(sources()).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    for file in files.iter().filter(|f| f.ends_with(source) || f.extension().is_some_and(|e| e != "c")) {
+        fs::read(file).unwrap().hash(&mut hash);
+    }
+    (name, flags).hash(&mut hash);
+    let folder = root().join("target/programs").join(format!("{:016x}", hash.finish()));
+    let made = folder.join(name);
+    if made.exists() {
+        return made;
+    }
+    fs::create_dir_all(&folder).unwrap();
+    // Tests run beside each other: the one that is ready last replaces the file with its equal.
+    let draft = folder.join(format!("{name}.{}", std::process::id()));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O1", "-g", "-pthread"])
+        .arg(sources().join(source))
+        .args(flags)
+        .arg("-o")
+        .arg(&draft);
+    let out = cc.output().expect("a C compiler");
+    assert!(out.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&out.stderr));
+    fs::rename(&draft, &made).unwrap();
+    made
+}
+
+/// A stand-in for the runtime that calls no driver, with versioned symbols as the real one has.
+pub fn bare_cudart() -> PathBuf {
+    let map = format!("-Wl,--version-script,{}", sources().join("bare_cudart.map").display());
+    compile("bare_cudart.c", "libcudart.so.12", &["-shared", "-fPIC", "-Wl,-soname,libcudart.so.12", &map])
+}
+
+/// A program of `cuda/programs` linked to a library at this very path.
+pub fn linked(source: &str, name: &str, library: &Path, flags: &[&str]) -> PathBuf {
+    let library_folder = format!("-Wl,-rpath,{}", library.parent().unwrap().display());
+    // Something between the program and the driver may need more of the simulated libraries.
+    let mut all = vec![library.to_str().unwrap(), &library_folder, "-Wl,--allow-shlib-undefined"];
+    all.extend(flags);
+    compile(source, name, &all)
+}
+
+/// `driver_calls` in one of its flavours: `link`, `dlsym` or `proc`.
+pub fn driver_calls(flavour: &str) -> PathBuf {
+    let name = format!("driver_calls_{flavour}");
+    match flavour {
+        "link" => {
+            linked("driver_calls.c", &name, &simulated_libraries().join("libcuda.so.1"), &["-DBY_LINK"])
+        }
+        "dlsym" => compile("driver_calls.c", &name, &["-DBY_DLSYM"]),
+        _ => compile("driver_calls.c", &name, &["-DBY_PROC"]),
+    }
+}
+
+/// A Python test program.
+pub fn script(name: &str) -> PathBuf {
+    root().join("tests/programs").join(name)
+}
+
+/// The Python that has PyTorch.
+pub fn torch_python() -> PathBuf {
+    let python = root().join("target/pyenv/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/python-env first", python.display());
+    python
+}
+
+/// PyTorch on the simulated GPU, running a test program.
+pub fn torch(program: &str) -> Run {
+    torch_at(&script(program))
+}
+
+/// PyTorch on the simulated GPU, running a program from anywhere.
+pub fn torch_at(program: &Path) -> Run {
+    Run::new(torch_python()).simulated().arg(program)
+}
+
+impl Run {
+    /// Every `print` of a line that starts with "step " ends a step (`tests/programs/steps/sitecustomize.py`).
+    pub fn steps_by_print(self) -> Run {
+        self.env("PYTHONPATH", script("steps")).env("LEAKTRACE_STEP", "call").env("SEEDS_STEPS", "1")
+    }
+}
+
+/// Every CPython 3.8 to 3.13 on this machine: version and interpreter, each version once.
+pub fn pythons() -> Vec<(String, PathBuf)> {
+    let mut candidates = Vec::new();
+    for minor in 8..=13 {
+        let name = format!("python3.{minor}");
+        let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+        for entry in versions.iter().filter_map(|v| fs::read_dir(v).ok()).flatten().flatten() {
+            candidates.push((minor, entry.path().join("bin").join(&name)));
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        candidates.extend(std::env::split_paths(&path).map(|folder| (minor, folder.join(&name))));
+    }
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    for (minor, python) in candidates {
+        let version = format!("3.{minor}");
+        if !python.exists() || found.iter().any(|(v, _)| *v == version) {
+            continue;
+        }
+        // A version manager's shim may stand there without the version behind it; and where it is one, take what it runs.
+        let ask = "import sys, ctypes; print('%d.%d' % sys.version_info[:2]); print(sys.executable)";
+        let Ok(out) = Command::new(&python).args(["-c", ask]).output() else { continue };
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        if let [v, executable] = said.lines().collect::<Vec<_>>()[..]
+            && v == version
+        {
+            found.push((version, executable.into()));
+        }
+    }
+    found
+}

@@ -1,0 +1,113 @@
+//! `leaktrace report`, read as JSON.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::truth::Live;
+
+/// The program under test.
+pub fn leaktrace() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leaktrace"));
+    command.env_remove("LD_PRELOAD");
+    command
+}
+
+/// `leaktrace report ARGS…`.
+pub fn call<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    leaktrace().arg("report").args(args).output().unwrap()
+}
+
+/// A report.
+pub struct Report(pub Value);
+
+impl Report {
+    /// Of the end of the recording.
+    #[track_caller]
+    pub fn of(recording: &Path) -> Report {
+        Report::read(recording, None)
+    }
+
+    /// Of the end of a step.
+    #[track_caller]
+    pub fn at(recording: &Path, step: u64) -> Report {
+        Report::read(recording, Some(step))
+    }
+
+    #[track_caller]
+    fn read(recording: &Path, step: Option<u64>) -> Report {
+        let mut args = vec![recording.as_os_str().to_owned(), "--format".into(), "json".into()];
+        if let Some(step) = step {
+            args.extend(["--step".into(), step.to_string().into()]);
+        }
+        let out = call(&args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "leaktrace report {args:?}: {:?} {said}", out.status);
+        let value: Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+        assert_eq!(value["schema"], "leaktrace.report/1");
+        Report(value)
+    }
+
+    pub fn steps(&self) -> u64 {
+        self.0["steps"]["count"].as_u64().expect("steps.count")
+    }
+
+    /// What told of the steps; empty if there were none.
+    pub fn source(&self) -> &str {
+        self.0["steps"]["source"].as_str().unwrap_or_default()
+    }
+
+    pub fn end(&self) -> &str {
+        self.0["program"]["end"].as_str().expect("program.end")
+    }
+
+    /// A figure of a device; 0 for a device that is not there.
+    pub fn device(&self, index: u64, figure: &str) -> u64 {
+        let devices = self.0["devices"].as_array().expect("devices");
+        let Some(device) = devices.iter().find(|d| d["index"] == index) else { return 0 };
+        device[figure].as_u64().unwrap_or_else(|| panic!("devices[].{figure}"))
+    }
+
+    /// Driver memory alive, as the truth log counts it.
+    pub fn driver_live(&self) -> Live {
+        let devices = self.0["devices"].as_array().expect("devices").iter();
+        let figure = |d: &Value, f: &str| d[f].as_u64().unwrap_or_else(|| panic!("devices[].{f}"));
+        let mut live: Live =
+            devices.map(|d| (figure(d, "index") as i64, figure(d, "driver_live_bytes"))).collect();
+        // `host_bytes` is of the last boundary, as all that is judged; this is of the very end.
+        let host = self.0.get("host_live_bytes").unwrap_or(&self.0["host_bytes"]);
+        live.insert(-1, host.as_u64().expect("host_live_bytes"));
+        live.retain(|_, bytes| *bytes > 0);
+        live
+    }
+
+    pub fn retained(&self) -> &[Value] {
+        self.0["retained"].as_array().expect("retained")
+    }
+
+    pub fn findings(&self) -> &[Value] {
+        self.0["findings"].as_array().expect("findings")
+    }
+
+    pub fn coverage(&self, figure: &str) -> &Value {
+        &self.0["coverage"][figure]
+    }
+
+    /// Nothing was lost, nothing contradicts itself.
+    #[track_caller]
+    pub fn assert_whole(&self) {
+        for figure in ["unknown_frees", "dropped_events", "missed_frees"] {
+            assert_eq!(self.coverage(figure), 0, "coverage.{figure} in {:#}", self.0["coverage"]);
+        }
+        assert_eq!(self.coverage("holes"), &Value::Array(Vec::new()));
+        assert_ne!(self.coverage("ledger_matches_allocator"), &Value::Bool(false), "{:#}", self.0["notes"]);
+    }
+}
+
+/// A stack as (file, line, function), innermost first; only frames of that kind.
+pub fn frames(stack: &Value, kind: &str) -> Vec<(String, u64, String)> {
+    let frames = stack.as_array().expect("stack").iter().filter(|f| f["kind"] == kind);
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    frames.map(|f| (text(&f["file"]), f["line"].as_u64().unwrap_or(0), text(&f["function"]))).collect()
+}

@@ -1,0 +1,141 @@
+//! Every way of a call of the program's to the driver and the runtime, against the simulated GPU's own log.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::programs::{bare_cudart, compile, driver_calls, linked};
+use common::report::Report;
+use common::{Ran, Run, simulated_libraries};
+
+/// Random calls over every family; the report is compared with the log at each of 20 instants and at the end.
+#[track_caller]
+fn compare(flavour: &str, seed: u64, threads: u32, context: &str, end: &str) {
+    let args = [&seed.to_string(), "1500", "20", &threads.to_string(), context, end];
+    let ran = Run::new(driver_calls(flavour)).simulated().traced().args(args).run().success();
+    let (truth, recording) = (ran.truth(), ran.recording());
+    let mut instants = 0;
+    for line in ran.text().lines() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["instant", step, length] => {
+                let report = Report::at(&recording, step.parse().unwrap());
+                let told = truth.live_at(length.parse().unwrap());
+                assert_eq!(report.driver_live(), told, "at instant {step} of {flavour} {args:?}");
+                assert!(!told.is_empty(), "nothing alive: nothing tested");
+                instants += 1;
+            }
+            ["end", _] => {}
+            _ => panic!("{line}"),
+        }
+    }
+    assert_eq!(instants, 20);
+    let report = Report::of(&recording);
+    assert_eq!(report.driver_live(), truth.live(), "at the end of {flavour} {args:?}");
+    assert_eq!((report.steps(), report.source(), report.end()), (20, "call", "clean"));
+    report.assert_whole();
+}
+
+#[test]
+fn driver_by_linking() {
+    compare("link", 1, 1, "primary", "keep");
+    compare("link", 2, 3, "own", "keep");
+}
+
+#[test]
+fn driver_by_dlsym() {
+    compare("dlsym", 3, 1, "own", "keep");
+    compare("dlsym", 4, 3, "primary", "keep");
+}
+
+#[test]
+fn driver_by_get_proc_address() {
+    compare("proc", 5, 1, "primary", "keep");
+    compare("proc", 6, 3, "own", "keep");
+}
+
+#[test]
+fn a_context_takes_its_memory_along() {
+    compare("proc", 7, 1, "own", "destroy");
+    compare("link", 8, 2, "primary", "destroy");
+    compare("dlsym", 9, 1, "primary", "reset");
+}
+
+/// What the program says that it holds: bytes and number per allocator.
+fn held(ran: &Ran) -> BTreeMap<String, (u64, u64)> {
+    let mut alive: Vec<(String, u64)> = Vec::new();
+    for line in ran.text().lines() {
+        let [sign, name, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let bytes = bytes.parse().unwrap();
+        match sign {
+            "+" => alive.push((name.to_owned(), bytes)),
+            _ => alive.retain(|(_, b)| *b != bytes),
+        }
+    }
+    let mut sums = BTreeMap::new();
+    for (name, bytes) in alive {
+        let sum: &mut (u64, u64) = sums.entry(name).or_default();
+        *sum = (sum.0 + bytes, sum.1 + 1);
+    }
+    sums
+}
+
+/// The same as the report has it.
+fn reported(report: &Report) -> BTreeMap<String, (u64, u64)> {
+    let mut sums = BTreeMap::new();
+    for site in report.retained() {
+        let name = site["entry_point"].as_str().expect("entry_point").to_owned();
+        let sum: &mut (u64, u64) = sums.entry(name).or_default();
+        *sum = (sum.0 + site["live_bytes"].as_u64().unwrap(), sum.1 + site["live_blocks"].as_u64().unwrap());
+    }
+    sums
+}
+
+/// A program that reaches `runtime` in each of three ways: everything in the report once, by the runtime's names.
+#[track_caller]
+fn runtime(runtime: &std::path::Path, with_driver: bool) {
+    let version = runtime.file_name().unwrap().to_str().unwrap();
+    let program = linked("runtime_calls.c", &format!("runtime_linked_{version}"), runtime, &["-DBY_LINK"]);
+    let loader = compile("runtime_calls.c", "runtime_loading", &["-DBY_DLOPEN"]);
+    let library = ["-DPLUGIN", "-shared", "-fPIC"];
+    let plugin = linked("runtime_calls.c", &format!("runtime_plugin_{version}.so"), runtime, &library);
+    let host = compile("plugin_host.c", "plugin_host", &[]);
+    for (program, arg) in [(&program, None), (&loader, Some(runtime)), (&host, Some(plugin.as_path()))] {
+        let run = Run::new(program).args(arg).env("LEAKTRACE_QUIET", "1");
+        let run = if with_driver { run.simulated() } else { run };
+        let ran = run.traced().run().success();
+        assert_eq!(ran.stderr, "");
+        let report = Report::of(&ran.recording());
+        assert_eq!(reported(&report), held(&ran), "{} {arg:?}", program.display());
+        assert_eq!(held(&ran).len(), 7);
+        report.assert_whole();
+        if with_driver {
+            assert_eq!(report.driver_live(), ran.truth().live());
+        }
+    }
+}
+
+#[test]
+fn a_runtime_without_a_driver() {
+    runtime(&bare_cudart(), false);
+}
+
+#[test]
+fn a_runtime_over_the_driver() {
+    for version in ["libcudart.so.12", "libcudart.so.13"] {
+        let library = simulated_libraries().join(version);
+        if library.exists() {
+            runtime(&library, true);
+        }
+    }
+}
+
+#[test]
+fn a_program_without_the_runtime_it_could_use() {
+    // A weak reference that nothing answers stays an error of the program's own, not a crash in a hook.
+    let source = compile("weak.c", "weak", &[]);
+    let plain = Run::new(&source).run();
+    let traced = Run::new(&source).traced().run();
+    assert_eq!(plain.code(), 0, "{}", plain.told());
+    assert_eq!(traced.code(), 0, "{}", traced.told());
+    assert_eq!(traced.files(), Vec::<String>::new());
+}

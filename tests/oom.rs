@@ -1,0 +1,63 @@
+//! Memory runs out: what was alive at that moment stays on record, and the program meets its error as ever.
+
+mod common;
+
+use common::programs::{script, torch};
+use common::report::Report;
+use common::{Ran, Run};
+
+fn out_of_memory(how: &str, traced: bool) -> Ran {
+    let run = torch("memory_out.py").arg(how).env("SIMGPU_MEM", "512M").env("LEAKTRACE_QUIET", "1");
+    Run::traced_if(run, traced).run()
+}
+
+/// The line of `memory_out.py` that holds this text.
+fn line_of(text: &str) -> u64 {
+    let source = std::fs::read_to_string(script("memory_out.py")).unwrap();
+    1 + source.lines().position(|l| l.contains(text)).unwrap() as u64
+}
+
+#[test]
+fn a_dump_ranks_what_was_alive() {
+    let (plain, traced) = (out_of_memory("caught", false).success(), out_of_memory("caught", true).success());
+    assert_eq!(traced.text(), plain.text());
+    assert_eq!(traced.stderr, plain.stderr);
+    let held: u64 = plain.text().split(", ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+
+    let recording = traced.recording();
+    let report = Report::of(&recording);
+    assert_eq!(report.0["out_of_memory_count"], 1);
+    let moment = &report.0["out_of_memory"][0];
+    assert_eq!(moment["requested_bytes"], 24 << 20);
+    assert_eq!(moment["allocated_bytes"], held);
+    let ranked = moment["retained"].as_array().unwrap();
+    let figures = |f: &str| ranked.iter().map(|r| r[f].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(figures("live_bytes").iter().sum::<u64>(), held);
+    assert!(figures("live_bytes").is_sorted_by(|a, b| a >= b));
+    let hoard = line_of("kept.append");
+    for place in [&moment["allocated_at"], &ranked[0]["allocated_at"]] {
+        assert_eq!((&place["line"], &place["function"]), (&hoard.into(), &"hoard".into()), "{place}");
+        assert!(place["file"].as_str().unwrap().ends_with("memory_out.py"));
+    }
+    assert_eq!(ranked[1]["allocated_at"]["line"], line_of("torch.empty(1000 + i"));
+    assert_eq!(ranked[1]["live_blocks"], 10);
+
+    let text =
+        std::fs::read_to_string(recording.with_extension("oom.txt")).expect("a dump beside the recording");
+    let place = format!("memory_out.py:{hoard}");
+    assert!(text.contains(&place), "{text}");
+    report.assert_whole();
+}
+
+#[test]
+fn an_error_that_ends_the_program() {
+    let (plain, traced) = (out_of_memory("uncaught", false), out_of_memory("uncaught", true));
+    assert_eq!((traced.code(), traced.text()), (1, plain.text()));
+    // Process numbers and addresses in PyTorch's message aside.
+    let tail = |ran: &Ran| {
+        ran.stderr.lines().filter(|l| l.starts_with("  File")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(tail(&traced), tail(&plain), "{}", traced.stderr);
+    assert!(traced.stderr.contains("OutOfMemoryError"));
+    assert!(traced.recording().with_extension("oom.txt").exists());
+}
