@@ -14,9 +14,10 @@ use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
 use crate::symbol::Names;
+use crate::trace::drain::Drain;
 use crate::trace::entry::Entry;
 use crate::trace::record::{Event, Kind, RECORD};
-use crate::trace::recording::{self, Drain};
+use crate::trace::recording;
 use crate::trace::{lock, reader, tables::Tables};
 
 /// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.

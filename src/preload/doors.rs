@@ -126,34 +126,45 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> i32 {
     status
 }
 
-/// Makes the exported symbol of a row: finds the hook for this caller, then jumps there with everything as it came.
+/// The body of a naked function that asks `$target` where to go and goes there, with every argument as it came. `$setup`
+/// loads what the target is to be told; the return address stands at `rsp + 56`.
+macro_rules! tail_jump {
+    ($target:path $(, $setup:literal)* $(; row = $row:expr)?) => {
+        std::arch::naked_asm!(
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "push rcx",
+            "push r8",
+            "push r9",
+            "push rax",
+            $($setup,)*
+            "call {target}",
+            "mov r11, rax",
+            "pop rax",
+            "pop r9",
+            "pop r8",
+            "pop rcx",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "jmp r11",
+            target = sym $target,
+            $(row = const $row,)?
+        )
+    };
+}
+pub(super) use tail_jump;
+
+/// Makes the exported symbol of a row: finds the hook for this caller, then jumps there.
 macro_rules! export {
     ($id:ident) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $id() {
-            std::arch::naked_asm!(
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                "mov rdi, qword ptr [rsp + 56]",
-                "mov esi, {row}",
-                "call {route}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                "jmp r11",
-                row = const super::Row::$id as usize + 1,
-                route = sym super::super::doors::route,
+            $crate::preload::doors::tail_jump!(
+                $crate::preload::doors::route, "mov rdi, qword ptr [rsp + 56]", "mov esi, {row}";
+                row = super::Row::$id as usize + 1
             )
         }
     };

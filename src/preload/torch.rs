@@ -136,26 +136,7 @@ unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, re
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_")]
 unsafe extern "C" fn execute() {
-    std::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rax",
-        "call {begins}",
-        "mov r11, rax",
-        "pop rax",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp r11",
-        begins = sym backward_begins,
-    )
+    super::doors::tail_jump!(backward_begins)
 }
 
 unsafe extern "C" fn backward_begins() -> *mut c_void {

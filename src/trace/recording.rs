@@ -4,16 +4,15 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
-use parking_lot::Mutex;
-
 use super::entry::Entry;
 use super::file;
 use super::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
 use super::lock;
 use super::record::{Event, RECORD};
+use super::space::{EventSegment, SPACE, Space, set};
 
 /// Events that fit in a segment.
-const PER_SEGMENT: usize = ROOM / RECORD;
+pub(super) const PER_SEGMENT: usize = ROOM / RECORD;
 
 /// A thread's place in its event segment. All zero = none yet; plain words, because it lives in thread-local storage
 /// without a destructor.
@@ -42,39 +41,6 @@ pub enum Appended {
     No,
 }
 
-struct EventSegment {
-    index: u32,
-    /// Records already handed to the drain.
-    drained: usize,
-    /// How many records it will ever hold, once no thread writes here any more.
-    sealed: Option<usize>,
-    /// Sequence number of the last record handed to the drain.
-    last: u64,
-}
-
-struct Space {
-    free: Vec<u32>,
-    /// Segments whose thread ended, with the next free record.
-    orphans: Vec<(u32, usize)>,
-    events: Vec<EventSegment>,
-    tables: u32,
-    tables_used: usize,
-    checkpoint: Vec<u32>,
-    generation: u64,
-    /// First segment that was never handed out.
-    fresh: u32,
-}
-
-static SPACE: Mutex<Space> = Mutex::new(Space {
-    free: Vec::new(),
-    orphans: Vec::new(),
-    events: Vec::new(),
-    tables: 0,
-    tables_used: 0,
-    checkpoint: Vec::new(),
-    generation: 0,
-    fresh: 1,
-});
 /// Counts recordings of this process image; 0 = none open.
 static RECORDING: AtomicU32 = AtomicU32::new(0);
 static OPENED: AtomicU32 = AtomicU32::new(0);
@@ -82,12 +48,6 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 #[repr(align(128))]
 struct Sequence(AtomicU64);
 static SEQUENCE: Sequence = Sequence(AtomicU64::new(1));
-
-fn set(segment: u32, offset: usize, value: u64) {
-    if let Some(word) = file::word(segment, offset) {
-        word.store(value, Release);
-    }
-}
 
 /// Opens the recording of this process. `Err` is the errno.
 pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64) -> Result<(), i32> {
@@ -237,37 +197,6 @@ fn count_dropped() {
     }
 }
 
-impl Space {
-    /// A segment for `usage`, zeroed where old bytes could be taken for new ones; grows the file when it must.
-    fn take(&mut self, usage: u64, first: u64) -> Option<u32> {
-        let index = match self.free.pop() {
-            Some(index) => {
-                let base = file::base(index)?;
-                // SAFETY: a free segment: mapped, and nobody else writes it.
-                unsafe { std::ptr::write_bytes(base, 0, SEGMENT) };
-                index
-            }
-            None => {
-                if self.fresh >= file::segments() {
-                    file::grow().ok()?;
-                }
-                let index = self.fresh;
-                self.fresh += 1;
-                index
-            }
-        };
-        set(index, segment::FIRST, first);
-        set(index, segment::USE, usage);
-        set(0, header::SEGMENTS, u64::from(self.fresh));
-        Some(index)
-    }
-
-    fn give_back(&mut self, index: u32) {
-        set(index, segment::USE, usage::FREE);
-        self.free.push(index);
-    }
-}
-
 /// Writes a table entry. `false`: no recording, no room, or the entry is larger than a segment.
 pub fn append_entry(entry: &Entry<'_>) -> bool {
     if !is_open() {
@@ -323,59 +252,6 @@ pub fn table_bytes() -> Vec<Vec<u8>> {
         all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());
     }
     all
-}
-
-/// Collects the events of all threads in sequence order. One per process, used under the ledger's lock.
-#[derive(Debug, Default)]
-pub struct Drain {
-    pending: Vec<[u64; 4]>,
-    stalled: bool,
-}
-
-impl Drain {
-    /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
-    /// Returns the next sequence number.
-    pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) -> u64 {
-        self.collect();
-        if !self.pending.is_sorted_by_key(|r| r[0]) {
-            self.pending.sort_unstable_by_key(|r| r[0]);
-        }
-        let mut done = 0;
-        for record in &self.pending {
-            if record[0] > next && !self.stalled {
-                break;
-            }
-            apply(&Event::unpack(*record));
-            next = next.max(record[0] + 1);
-            done += 1;
-        }
-        self.pending.drain(..done);
-        // A thread that died between taking its number and storing it leaves a hole that would stop us for good: after
-        // a whole drain of standing still with much waiting, step over it once.
-        self.stalled = done == 0 && self.pending.len() > PER_SEGMENT;
-        next
-    }
-
-    fn collect(&mut self) {
-        let mut space = SPACE.lock();
-        for s in &mut space.events {
-            let Some(base) = file::base(s.index) else { continue };
-            while s.drained < PER_SEGMENT {
-                // SAFETY: inside the segment's payload; word 0 with acquire, then the rest, as `append` stored them.
-                let record = unsafe {
-                    let at = base.add(PAYLOAD + s.drained * RECORD).cast::<u64>();
-                    let seq = (*at.cast::<AtomicU64>()).load(Acquire);
-                    if seq <= s.last {
-                        break;
-                    }
-                    [seq, at.add(1).read(), at.add(2).read(), at.add(3).read()]
-                };
-                s.last = record[0];
-                s.drained += 1;
-                self.pending.push(record);
-            }
-        }
-    }
 }
 
 /// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the event

@@ -1,0 +1,78 @@
+//! Who has which segment: hands them out, takes them back, grows the file. Knows no event and no entry.
+
+use std::sync::atomic::Ordering::Release;
+
+use parking_lot::Mutex;
+
+use super::file;
+use super::layout::{SEGMENT, header, segment, usage};
+
+pub(super) struct EventSegment {
+    pub(super) index: u32,
+    /// Records already handed to the drain.
+    pub(super) drained: usize,
+    /// How many records it will ever hold, once no thread writes here any more.
+    pub(super) sealed: Option<usize>,
+    /// Sequence number of the last record handed to the drain.
+    pub(super) last: u64,
+}
+
+pub(super) struct Space {
+    pub(super) free: Vec<u32>,
+    /// Segments whose thread ended, with the next free record.
+    pub(super) orphans: Vec<(u32, usize)>,
+    pub(super) events: Vec<EventSegment>,
+    pub(super) tables: u32,
+    pub(super) tables_used: usize,
+    pub(super) checkpoint: Vec<u32>,
+    pub(super) generation: u64,
+    /// First segment that was never handed out.
+    pub(super) fresh: u32,
+}
+
+pub(super) static SPACE: Mutex<Space> = Mutex::new(Space {
+    free: Vec::new(),
+    orphans: Vec::new(),
+    events: Vec::new(),
+    tables: 0,
+    tables_used: 0,
+    checkpoint: Vec::new(),
+    generation: 0,
+    fresh: 1,
+});
+/// Stores a word of a segment.
+pub(super) fn set(segment: u32, offset: usize, value: u64) {
+    if let Some(word) = file::word(segment, offset) {
+        word.store(value, Release);
+    }
+}
+impl Space {
+    /// A segment for `usage`, zeroed where old bytes could be taken for new ones; grows the file when it must.
+    pub(super) fn take(&mut self, usage: u64, first: u64) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => {
+                let base = file::base(index)?;
+                // SAFETY: a free segment: mapped, and nobody else writes it.
+                unsafe { std::ptr::write_bytes(base, 0, SEGMENT) };
+                index
+            }
+            None => {
+                if self.fresh >= file::segments() {
+                    file::grow().ok()?;
+                }
+                let index = self.fresh;
+                self.fresh += 1;
+                index
+            }
+        };
+        set(index, segment::FIRST, first);
+        set(index, segment::USE, usage);
+        set(0, header::SEGMENTS, u64::from(self.fresh));
+        Some(index)
+    }
+
+    pub(super) fn give_back(&mut self, index: u32) {
+        set(index, segment::USE, usage::FREE);
+        self.free.push(index);
+    }
+}
