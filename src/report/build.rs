@@ -14,6 +14,8 @@ use crate::trace::tables::Tables;
 /// Sites listed under `retained`, and under one finding.
 const RETAINED: usize = 50;
 const SITES: usize = 20;
+/// Steps listed one by one.
+pub const SERIES: usize = 10_000;
 
 /// What is known of a run beside its events.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +57,27 @@ impl fmt::Display for StepUnknown {
 
 impl std::error::Error for StepUnknown {}
 
+/// The totals of the latest steps.
+fn series(ledger: &Ledger) -> Vec<Step> {
+    let records = ledger.steps();
+    let latest = records.iter().skip(records.len().saturating_sub(SERIES));
+    let device = |d: &ledger::DeviceAt| StepDevice {
+        index: d.device,
+        live_bytes: d.live_bytes(),
+        block_bytes: d.block_bytes,
+        pool_used_bytes: d.pool_used_bytes,
+        reserved_bytes: d.reserved_bytes,
+        driver_live_bytes: d.driver_bytes,
+    };
+    let step = |r: &ledger::StepRecord| Step {
+        step: r.step,
+        at_s: r.at_ns as f64 / 1e9,
+        host_bytes: r.devices.iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes)),
+        devices: r.devices.iter().filter(|d| d.device != NO_DEVICE).map(device).collect(),
+    };
+    latest.map(step).collect()
+}
+
 impl Report {
     /// The report of a run; with `step`, of what was alive when that step ended.
     pub fn build(
@@ -77,7 +100,11 @@ impl Report {
         let program = b.program(run);
         let mut report = Report {
             schema: SCHEMA,
-            steps: Steps { count: ledger.step_count(), source: ledger.source().map(|s| s.name()) },
+            steps: Steps {
+                count: ledger.step_count(),
+                source: ledger.source().map(|s| s.name()),
+                series: series(ledger),
+            },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             retained: b.retained(&retained(ledger, step), RETAINED),

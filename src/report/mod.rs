@@ -92,6 +92,29 @@ pub struct Steps {
     pub count: u32,
     /// What told of most of them; `null` if there were none.
     pub source: Option<&'static str>,
+    /// The totals at the end of each step, the latest [`build::SERIES`] at most, oldest first.
+    pub series: Vec<Step>,
+}
+
+/// The totals at the end of one step.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Step {
+    pub step: u32,
+    /// Seconds since the recording began.
+    pub at_s: f64,
+    pub host_bytes: u64,
+    pub devices: Vec<StepDevice>,
+}
+
+/// One device at the end of a step; the fields mean what they mean in [`Device`].
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StepDevice {
+    pub index: u8,
+    pub live_bytes: u64,
+    pub block_bytes: u64,
+    pub pool_used_bytes: u64,
+    pub reserved_bytes: u64,
+    pub driver_live_bytes: u64,
 }
 
 /// A place in a program.
