@@ -13,7 +13,7 @@ const ASYNC: &str = "backend:cudaMallocAsync";
 
 /// Runs a program without and with the preload, compares what it printed, and every step's figures with PyTorch's.
 #[track_caller]
-fn figures_agree(run: impl Fn() -> Run, allocator: &str) -> (Ran, Report) {
+fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -> (Ran, Report) {
     let run = |traced: bool| {
         let run = run().steps_by_print().env("LEAKTRACE_QUIET", "1");
         let run = if allocator.is_empty() { run } else { run.env("PYTORCH_CUDA_ALLOC_CONF", allocator) };
@@ -54,7 +54,13 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str) -> (Ran, Report) {
             assert_eq!(at.device(device, "reserved_bytes").to_string(), *reserved, "reserved at {line}");
         }
         let length = length.split(' ').next().and_then(|n| n.parse().ok()).unwrap();
-        assert_eq!(at.driver_live(), truth.live_at(length), "driver memory at {line}");
+        let (mut told, mut logged) = (at.driver_live(), truth.live_at(length));
+        if pins_elsewhere {
+            // A thread of the loader pins memory while the log is measured and the step is ended.
+            told.remove(&-1);
+            logged.remove(&-1);
+        }
+        assert_eq!(told, logged, "driver memory at {line}");
     }
     assert!(steps > 0, "{}", traced.told());
     assert_eq!((report.steps(), report.source()), (steps as u64, "call"));
@@ -66,7 +72,12 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str) -> (Ran, Report) {
 /// As above, for `train.py` of our own.
 #[track_caller]
 fn trained(args: &[&str], devices: &str, allocator: &str) -> Report {
-    figures_agree(|| torch("train.py").args(args).env("SIMGPU_DEVICES", devices), allocator).1
+    figures_agree(
+        || torch("train.py").args(args).env("SIMGPU_DEVICES", devices),
+        allocator,
+        args.contains(&"--workers"),
+    )
+    .1
 }
 
 #[test]
@@ -143,7 +154,7 @@ fn shared_case(case: &str, args: &[&str]) {
     }
     let program = folder.join("train.py");
     let run = || torch_at(&program).args(args).args(["--device", "cuda"]);
-    let (_, report) = figures_agree(run, "");
+    let (_, report) = figures_agree(run, "", false);
     let expected: Value =
         serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
     let runs = expected["runs"].as_array().unwrap();

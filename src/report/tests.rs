@@ -80,7 +80,11 @@ fn a_leak_in_json() {
     assert_eq!(json["program"]["argv"][3], "200");
     assert_eq!(json["program"]["end"], "clean");
     assert_eq!(json["program"]["rank"], serde_json::Value::Null);
-    assert_eq!(json["steps"], serde_json::json!({"count": 200, "source": "optimizer"}));
+    assert_eq!((&json["steps"]["count"], &json["steps"]["source"]), (&200.into(), &"optimizer".into()));
+    let series = json["steps"]["series"].as_array().unwrap();
+    let last = &series[199];
+    assert_eq!((series.len(), &last["step"]), (200, &200.into()));
+    assert_eq!(last["devices"][0]["block_bytes"], json["devices"][0]["block_bytes"]);
     assert_eq!(json["devices"][0]["live_bytes"], (4 << 20) + 200 * 512);
     assert_eq!(json["devices"][0]["peak_bytes"], (4 << 20) + 200 * 512 + 2048);
     let f = &json["findings"][0];
