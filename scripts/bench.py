@@ -52,6 +52,7 @@ print(json.dumps(train() if depth < 0 else at(depth)))
 MODES = {
     "without": ("off", {}),
     "leaktrace": ("off", {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1"}),
+    "leaktrace, stacks=python": ("off", {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1", "LEAKTRACE_STACKS": "python"}),
     "leaktrace, stacks off": ("off", {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1", "LEAKTRACE_STACKS": "off"}),
     "recorder, stacks=python": ("python", {}),
     "recorder, stacks=all": ("all", {}),

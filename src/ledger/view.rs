@@ -102,13 +102,20 @@ impl Ledger {
         &self.devices
     }
 
-    /// The devices at the moment that is judged: the last boundary; without steps the exit, or the last event.
+    /// The devices at the moment that is judged: the last boundary; without steps the exit, or the last event. One met
+    /// only later held nothing then. The peaks are those of the whole run.
     pub fn judged_devices(&self) -> Vec<DeviceAt> {
-        match (self.steps.all().last(), &self.exit) {
-            (Some(record), _) => record.devices.clone(),
-            (None, Some(exit)) => exit.clone(),
-            (None, None) => self.devices.iter().map(Device::now).collect(),
-        }
+        let at = match (self.steps.all().last(), &self.exit) {
+            (Some(record), _) => &record.devices[..],
+            (None, Some(exit)) => exit,
+            (None, None) => return self.devices.iter().map(Device::now).collect(),
+        };
+        let then = |d: &Device| {
+            let held = at.iter().find(|a| a.device == d.device).cloned();
+            let held = held.unwrap_or(DeviceAt { device: d.device, ..DeviceAt::default() });
+            DeviceAt { peak_bytes: d.peak_bytes(), ..held }
+        };
+        self.devices.iter().map(then).collect()
     }
 
     /// The program said that it was ending.

@@ -168,7 +168,6 @@ impl Builder<'_> {
         }
     }
 
-    /// The devices at the reported moment, and all pinned host memory.
     /// The devices at a step, or at the judged moment.
     fn at(&self, step: Option<u32>) -> Vec<ledger::DeviceAt> {
         let record = step.and_then(|s| self.ledger.step(s));

@@ -167,3 +167,18 @@ fn the_drivers_account_is_compared_with_what_was_seen() {
     let d = &ledger.devices()[0];
     assert_eq!((d.unattributed_bytes, d.total_bytes, d.reserved_bytes()), (Some(CHUNK), total, CHUNK));
 }
+
+#[test]
+fn the_judged_moment_knows_every_device_and_the_peak_of_the_run() {
+    let mut p = Program::default();
+    p.driver(Kind::Alloc, Class::Linear, BASE, 4 * CHUNK);
+    p.driver(Kind::Free, Class::Linear, BASE, 0);
+    p.driver(Kind::Alloc, Class::Linear, BASE, CHUNK);
+    p.step();
+    p.step();
+    let late = Event { device: 1, class: Class::Linear as u8, ..Event::new(Kind::Alloc) };
+    p.push(Event { address: BASE + 8 * CHUNK, size: 2 * CHUNK, ..late });
+    let devices = p.replay().judged_devices();
+    let told: Vec<_> = devices.iter().map(|d| (d.device, d.driver_bytes, d.peak_bytes)).collect();
+    assert_eq!(told, [(0, CHUNK, 4 * CHUNK), (1, 0, 2 * CHUNK)]);
+}
