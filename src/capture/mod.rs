@@ -70,9 +70,8 @@ pub fn arm(stacks: Stacks) {
         Stacks::Auto => PYTHON | NATIVE,
         Stacks::Mixed => PYTHON | NATIVE | BOTH,
     };
-    if wanted != 0 {
-        thread::arm();
-    }
+    // Also without stacks: a thread's place in the recording is given back when it ends.
+    thread::arm();
     if wanted & NATIVE != 0 {
         native::arm();
     }

@@ -8,25 +8,24 @@
 //!                                                                            Off
 //! ```
 //!
-//! Dormant: one pointer was stored, nothing else; `sh`, `git` and the like never leave it. Armed: everything that needs
+//! Dormant: one pointer was stored, and whether there is a stderr, nothing else; `sh`, `git` and the like never leave it. Armed: everything that needs
 //! the loader was looked up, so that no hook has to. Live: there is a recording. Off: for good.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::race::OnceBox;
-use parking_lot::Mutex;
 
-use super::guard::say;
+use super::guard::{self, say};
 use super::settings::{self, Settings};
-use super::{api, boundary, doors, driver, elf, python};
+use super::{api, boundary, doors, driver, elf, opening, python};
 use crate::capture;
+use crate::trace::calm::calmly;
 use crate::trace::entry::Entry;
+use crate::trace::lock::{self, Mutex};
 use crate::trace::record::NO_DEVICE;
-use crate::trace::{lock, recording};
+use crate::trace::recording;
 
 const DORMANT: u8 = 0;
 const ARMING: u8 = 1;
@@ -68,7 +67,7 @@ pub fn arm() {
     std::panic::set_hook(Box::new(|_| {}));
     // What arming itself calls is no event.
     super::note::deeper(|| {
-        super::guard::fenced(|| {
+        guard::fenced(|| {
             register_handlers();
             if let Some(dlsym) = doors::real_dlsym() {
                 elf::arm(dlsym);
@@ -78,6 +77,7 @@ pub fn arm() {
                 return;
             }
             boundary::arm(settings().step);
+            recording::help(&recording::Help { relieve: boundary::make_room, full });
             capture::arm(settings().stacks);
             python::arm();
             STATE.store(ARMED, Release);
@@ -138,7 +138,7 @@ fn open() -> bool {
         return is_live();
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let opened = create(settings().path(), now.as_nanos() as u64);
+    let opened = calmly(|| opening::create(settings().path(), now.as_nanos() as u64));
     match opened {
         Ok(path) => {
             BEGAN.store(monotonic(), Release);
@@ -156,27 +156,12 @@ fn open() -> bool {
     }
 }
 
-/// Creates the recording; under another name if a living process writes that one already.
-fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
-    let pid = std::process::id();
-    let attempt = |path: &PathBuf| {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
-        recording::open(&name, pid, began_ns)
-    };
-    // The reports name it by this path, also after a chdir.
-    let path = std::path::absolute(&path).unwrap_or(path);
-    let error = match attempt(&path) {
-        Ok(()) => return Ok(path),
-        Err(libc::EWOULDBLOCK) => {
-            let own = path.with_extension(format!("{pid}.ltrace"));
-            match attempt(&own) {
-                Ok(()) => return Ok(own),
-                Err(error) => error,
-            }
-        }
-        Err(error) => error,
-    };
-    Err(format!("cannot create {}: {}", path.display(), std::io::Error::from_raw_os_error(error)))
+/// The file cannot grow, and no old events could make room.
+fn full(errno: i32) {
+    let why = std::io::Error::from_raw_os_error(errno);
+    let line = format!("the recording cannot grow: {why}; events are lost");
+    say(&line);
+    recording::append_entry(&Entry::Note { text: &line });
 }
 
 /// What the reader has to know about this process.
@@ -236,6 +221,7 @@ pub fn path() -> Option<PathBuf> {
 /// Ends the tracing for good, saying why where the reader will see it.
 pub fn off(why: &str) {
     if STATE.swap(OFF, AcqRel) == LIVE {
+        say(why);
         recording::append_entry(&Entry::Note { text: why });
     }
 }
@@ -298,9 +284,13 @@ extern "C" fn after_fork_child() {
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
-        if is_live() {
-            super::guard::fenced(|| {
-                boundary::exit();
+        // Also of a recording that was switched off on the way.
+        if recording::is_open() {
+            guard::fenced(|| {
+                // From a handler nothing can be done that the interrupted code may be in the middle of. All it noted stands.
+                if !guard::in_signal_handler() {
+                    boundary::exit();
+                }
                 recording::mark_clean(elapsed());
             });
         }
