@@ -206,6 +206,17 @@ fn of_training() {
 }
 
 #[test]
+fn of_training_with_threads_in_hooks() {
+    // Daemon threads of PyTorch allocate while the interpreter is torn down.
+    for _ in 0..3 {
+        let ran = torch("trained_end.py").arg("daemons").traced().env("LEAKTRACE_QUIET", "1").run().success();
+        assert_eq!((ran.text().as_str(), ran.stderr.as_str()), ("ending by daemons\n", ""));
+        let report = Report::of(&ran.recording());
+        assert_eq!((report.end(), report.steps() >= 12), ("clean", true));
+    }
+}
+
+#[test]
 fn while_it_runs() {
     let run =
         Run::new(driver_calls("dlsym")).simulated().traced().args(["21", "200", "0", "1", "own", "progress"]);

@@ -326,6 +326,16 @@ fn small_stacks() {
 }
 
 #[test]
+fn small_stacks_that_make_room() {
+    // So many events that some of these threads have to write checkpoints: on the stacks they have.
+    let ran = unchanged(|| hostile(&["threads", "8", "16384", "60000"]));
+    assert_eq!(ran.stderr, "");
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.device(0, "live_bytes"), report.end()), (80, "clean"));
+    report.assert_whole();
+}
+
+#[test]
 fn many_short_threads() {
     // A thread's place in the recording goes to the next one: 6000 of them need no more of the file than eight.
     for stacks in ["auto", "off"] {

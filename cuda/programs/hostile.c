@@ -1,6 +1,6 @@
 /* Allocates where that is hard for whoever records it. What it prints is the same whether it is recorded or not.
      churn PAIRS             so many allocations and frees; one block stays
-     threads COUNT STACK     COUNT short threads, eight at a time, with stacks of STACK bytes (0: the usual)
+     threads COUNT STACK [PAIRS]   COUNT short threads, eight at a time, with stacks of STACK bytes (0: the usual)
      descriptors FILE        writes to FILE which number the next descriptor gets, and which of 0, 1, 2 are open
      no descriptors          every descriptor is taken when the first block is allocated
      filled                  another file fills the disk for a while
@@ -35,10 +35,12 @@ static void churn(long pairs) {
     for (long i = 0; i < pairs; i++) cudaFree(allocate(1000 + i % 7));
 }
 
+static long brief_pairs = 3;
+
 static void *brief(void *unused) {
     (void)unused;
     allocate(10);
-    churn(3);
+    churn(brief_pairs);
     return NULL;
 }
 
@@ -116,6 +118,7 @@ int main(int argc, char **argv) {
     long number = argc > 2 ? atol(argv[2]) : 0;
     int status = 95;
     if (!strcmp(how, "churn")) { churn(number); allocate(1001); status = 0; }
+    if (argc > 4) brief_pairs = atol(argv[4]);
     if (!strcmp(how, "threads")) status = threads((int)number, (size_t)atol(argv[3]));
     if (!strcmp(how, "descriptors")) return descriptors(argv[2]);
     if (!strcmp(how, "no descriptors")) status = no_descriptors();

@@ -182,6 +182,7 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
 
 /// To be called after a `dlclose`: an address may now belong to another module.
 pub fn modules_changed() {
+    modules::changed();
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 

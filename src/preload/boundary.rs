@@ -191,10 +191,9 @@ pub fn relieve() {
 pub fn make_room() {
     if let Some(mut host) = HOST.try_lock()
         && let Some(host) = host.as_mut()
+        && host.take_in()
     {
-        if host.take_in() {
-            host.write_checkpoint();
-        }
+        host.write_checkpoint();
     }
 }
 

@@ -12,7 +12,7 @@
 //! the loader was looked up, so that no hook has to. Live: there is a recording. Off: for good.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::race::OnceBox;
@@ -34,6 +34,15 @@ const LIVE: u8 = 3;
 const OFF: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(DORMANT);
+/// What hooks look at: whether the recording is this process's to write. It lies in a page that the kernel gives to a child
+/// zeroed, however that was made: `_Fork` and a bare `clone` run no handlers of ours, and the file is mapped there too.
+static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
+static NOT_YET: AtomicU8 = AtomicU8::new(NOT_MINE);
+const NOT_MINE: u8 = 0;
+const TO_WRITE: u8 = 1;
+/// Switched off.
+const DONE: u8 = 2;
+
 /// Read once per process image: a forked child has the same environment until it changes it, and then it is told so
 /// too late anyway.
 static SETTINGS: OnceBox<Settings> = OnceBox::new();
@@ -45,6 +54,8 @@ static ARMING_PID: AtomicU32 = AtomicU32::new(0);
 static OPENING: Mutex<()> = Mutex::new(());
 /// The recording's path; empty without one.
 static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Events that could not wait until all was armed.
+static MISSED: AtomicU64 = AtomicU64::new(0);
 /// Devices already described in the recording, a bit each.
 static SIGHTED: AtomicU64 = AtomicU64::new(0);
 
@@ -85,12 +96,13 @@ pub fn arm() {
     });
 }
 
-/// Waits until the thread that is arming is done, for a second at most. A forked child may have been copied in the middle
+/// Waits until the thread that is arming is done; once for a second at most, for it may be waiting for us. A forked child may have been copied in the middle
 /// of it, without the thread that was at it: then it begins anew.
 pub fn wait_until_armed() {
     const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    static GAVE_UP: AtomicBool = AtomicBool::new(false);
     for _ in 0..20_000 {
-        if STATE.load(Acquire) != ARMING {
+        if STATE.load(Acquire) != ARMING || GAVE_UP.load(Relaxed) {
             return;
         }
         if ARMING_PID.load(Acquire) != std::process::id() {
@@ -100,6 +112,7 @@ pub fn wait_until_armed() {
         // SAFETY: a constant duration.
         unsafe { libc::nanosleep(&PAUSE, std::ptr::null_mut()) };
     }
+    GAVE_UP.store(true, Relaxed);
 }
 
 /// The handlers are inherited, so a process and all its forked children register them once.
@@ -115,7 +128,31 @@ fn register_handlers() {
 /// True while there is a recording.
 #[inline(always)]
 pub fn is_live() -> bool {
-    STATE.load(Relaxed) == LIVE
+    mine().load(Relaxed) == TO_WRITE
+}
+
+#[inline(always)]
+fn mine() -> &'static AtomicU8 {
+    // SAFETY: a static, or the page that is never unmapped.
+    unsafe { &*MINE.load(Relaxed) }
+}
+
+/// The word is set to "to write", in such a page if there can be one.
+fn take_over() {
+    const PAGE: usize = 4096;
+    if std::ptr::eq(mine(), &NOT_YET) {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh page of our own; a kernel that cannot wipe it says so, and then it is a page like any other.
+        unsafe {
+            let page = libc::mmap(std::ptr::null_mut(), PAGE, access, kind, -1, 0);
+            if page != libc::MAP_FAILED {
+                libc::madvise(page, PAGE, libc::MADV_WIPEONFORK);
+                MINE.store(page.cast(), Release);
+            }
+        }
+    }
+    mine().store(TO_WRITE, Release);
 }
 
 /// Armed → Live on the first event. `false`: nothing is to be noted.
@@ -130,6 +167,9 @@ fn open() -> bool {
     // A block may be the first thing ever seen (the allocator was reached without the driver's doors).
     arm();
     wait_until_armed();
+    if STATE.load(Acquire) == ARMING {
+        MISSED.fetch_add(1, Relaxed);
+    }
     if STATE.load(Acquire) != ARMED {
         return is_live();
     }
@@ -145,6 +185,9 @@ fn open() -> bool {
             *PATH.lock() = Some(path);
             introduce(now);
             boundary::begin();
+            recording::lost(MISSED.swap(0, Relaxed));
+            // In this order: who sees that it is no longer armed looks at the other word.
+            take_over();
             STATE.store(LIVE, Release);
             true
         }
@@ -220,7 +263,7 @@ pub fn path() -> Option<PathBuf> {
 
 /// Ends the tracing for good, saying why where the reader will see it.
 pub fn off(why: &str) {
-    if STATE.swap(OFF, AcqRel) == LIVE {
+    if STATE.swap(OFF, AcqRel) == LIVE && mine().swap(DONE, AcqRel) == TO_WRITE {
         say(why);
         recording::append_entry(&Entry::Note { text: why });
     }
@@ -235,6 +278,9 @@ pub fn unloaded() {
 
 /// More providers of one entry point than can be told apart: calls to the last of them are not seen.
 pub fn too_many_providers(row: usize) {
+    if !is_live() {
+        return;
+    }
     let name = api::entry_point(row).name;
     recording::append_entry(&Entry::Note {
         text: &format!("coverage hole: more than {} different {name} in this process", api::SLOTS),
@@ -271,6 +317,7 @@ extern "C" fn after_fork_child() {
     }
     // What was looked up holds in the child too; only the recording was the parent's.
     SIGHTED.store(0, Release);
+    mine().store(NOT_MINE, Release);
     match STATE.load(Acquire) {
         LIVE => STATE.store(ARMED, Release),
         // Another thread was at it; here there is none.
@@ -285,7 +332,7 @@ extern "C" fn after_fork_child() {
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
         // Also of a recording that was switched off on the way.
-        if recording::is_open() {
+        if mine().load(Acquire) != NOT_MINE {
             guard::fenced(|| {
                 // From a handler nothing can be done that the interrupted code may be in the middle of. All it noted stands.
                 if !guard::in_signal_handler() {

@@ -260,8 +260,13 @@ pub fn release(cursor: &mut Cursor) {
 }
 
 fn count_dropped() {
+    lost(1);
+}
+
+/// Counts events that are not in the recording.
+pub fn lost(events: u64) {
     if let Some(word) = file::word(0, header::DROPPED) {
-        word.fetch_add(1, Relaxed);
+        word.fetch_add(events, Relaxed);
     }
 }
 
