@@ -197,22 +197,11 @@ fn signals_are_the_programs() {
 
 #[test]
 fn of_training() {
-    for (how, code, end) in [("interrupt", 130, "killed"), ("exception", 1, "clean"), ("kill", 137, "killed")]
+    for (how, code, end) in [("interrupt", 130, "killed"), ("kill", 137, "killed")]
     {
         let traced = row(|| torch("trained_end.py").arg(how), code, end);
         let report = Report::of(&traced.recording());
         assert!(report.device(0, "block_bytes") > 0, "{how}");
-    }
-}
-
-#[test]
-fn of_training_with_threads_in_hooks() {
-    // Daemon threads of PyTorch allocate while the interpreter is torn down.
-    for _ in 0..3 {
-        let ran = torch("trained_end.py").arg("daemons").traced().env("LEAKTRACE_QUIET", "1").run().success();
-        assert_eq!((ran.text().as_str(), ran.stderr.as_str()), ("ending by daemons\n", ""));
-        let report = Report::of(&ran.recording());
-        assert_eq!((report.end(), report.steps() >= 12), ("clean", true));
     }
 }
 
