@@ -58,14 +58,16 @@ int main(int argc, char **argv) {
     /* what stands in errno afterwards shows whether a hook changes it */
     errno = 42;
     cudaMalloc(&p, 1001);
+    int first = errno;
     cudaMalloc(&gone, 5005);
     errno = 42;
     cudaMalloc(&p, 0);
     cudaFree(gone);
-    printf("errno %d\nending by %s\n", errno, how);
+    if (first != 42 || errno != 42) printf("errno became %d, %d\n", first, errno);
+    printf("ending by %s\n", how);
     fflush(stdout);
-    printf("not flushed\n");
     if (!strcmp(how, "return")) return 11;
+    printf("not flushed\n");
     if (!strcmp(how, "exit")) exit(12);
     if (!strcmp(how, "atexit")) { atexit(at_exit); exit(13); }
     if (!strcmp(how, "_exit")) _exit(14);
