@@ -13,7 +13,7 @@ use super::{Departed, Ledger};
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
 /// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
-const RECENT: usize = 64;
+const RECENT: usize = 256;
 
 /// One allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,12 @@ pub struct Given {
     /// Of a handle: references and mappings. It ends when both are gone.
     refs: u32,
     maps: u32,
+}
+
+impl Given {
+    fn is_pooled(&self) -> bool {
+        Class::from_code(self.class).is_some_and(Class::is_pooled)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +84,15 @@ impl Driver {
         self.pointers.values().chain(self.handles.values())
     }
 
+    /// True if a pointer is alive.
+    pub(super) fn is_alive(&self, address: u64) -> bool {
+        self.pointers.contains_key(&address)
+    }
+
+    fn has(&self, handle: bool, address: u64) -> bool {
+        if handle { self.handles.contains_key(&address) } else { self.pointers.contains_key(&address) }
+    }
+
     fn space(&mut self, handle: bool) -> &mut Map<Given> {
         if handle { &mut self.handles } else { &mut self.pointers }
     }
@@ -109,7 +124,19 @@ impl Ledger {
             return;
         }
         let host = class == Class::Host || e.device == NO_DEVICE;
-        let layer = if host { Layer::Host } else { Layer::Driver };
+        let layer = match class {
+            _ if class.is_borrowed() => Layer::Borrowed,
+            _ if host => Layer::Host,
+            _ => Layer::Driver,
+        };
+        let known = || class != Class::Registered && self.driver.has(handle, e.address);
+        if class.is_borrowed() && known() {
+            // Opened or imported once more: the same memory, one more reference.
+            if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
+                g.refs = g.refs.saturating_add(1);
+            }
+            return;
+        }
         let site = self.site_of(e.stack, layer, e.device, e.entry_point);
         let given = Given {
             bytes: e.size,
@@ -123,7 +150,7 @@ impl Ledger {
         };
         self.given(&given);
         self.note_birth(if handle { super::HANDLE } else { super::POINTER }, e.address);
-        if !handle && !host {
+        if !handle && layer == Layer::Driver {
             let end = e.address.saturating_add(e.size);
             self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
         }
@@ -186,7 +213,7 @@ impl Ledger {
                         None => s.frees = s.frees.saturating_sub(1),
                     }
                 }
-                if !handle && !g.segment && !self.is_host(g.site) {
+                if !handle && !g.segment && self.is_of_device(g.site) {
                     let end = e.address.saturating_add(g.bytes);
                     self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
                 }
@@ -289,8 +316,8 @@ impl Ledger {
 
     fn claim_given(&mut self, handle: bool, address: u64) {
         let Some(g) = self.driver.space(handle).get_mut(&address).filter(|g| !g.segment) else { return };
-        let (site, bytes, pooled) = (g.site, g.bytes, g.class == Class::Async as u8);
-        if self.is_host(site) {
+        let (site, bytes, pooled) = (g.site, g.bytes, g.is_pooled());
+        if !self.is_of_device(site) {
             return;
         }
         if let Some(g) = self.driver.space(handle).get_mut(&address) {
@@ -301,13 +328,13 @@ impl Ledger {
         if let Some(d) = self.devices.get_mut(usize::from(s.slot)) {
             d.claim(bytes);
             if pooled {
-                d.async_bytes = d.async_bytes.wrapping_sub(bytes);
+                d.pooled_bytes = d.pooled_bytes.wrapping_sub(bytes);
             }
         }
     }
 
-    fn is_host(&self, site: u32) -> bool {
-        self.sites.get(site).is_none_or(|s| s.layer == Layer::Host)
+    fn is_of_device(&self, site: u32) -> bool {
+        self.sites.get(site).is_some_and(|s| s.layer == Layer::Driver)
     }
 
     /// Books a living allocation.
@@ -319,10 +346,10 @@ impl Ledger {
             return;
         }
         self.born(g.site, g.bytes);
-        if g.class == Class::Async as u8
+        if g.is_pooled()
             && let Some(d) = self.device_of(g.site)
         {
-            d.async_bytes = d.async_bytes.wrapping_add(g.bytes);
+            d.pooled_bytes = d.pooled_bytes.wrapping_add(g.bytes);
         }
     }
 
@@ -345,10 +372,10 @@ impl Ledger {
             return;
         }
         self.died(g.site, g.birth, g.bytes, freed);
-        if g.class == Class::Async as u8
+        if g.is_pooled()
             && let Some(d) = self.device_of(g.site)
         {
-            d.async_bytes = d.async_bytes.wrapping_sub(g.bytes);
+            d.pooled_bytes = d.pooled_bytes.wrapping_sub(g.bytes);
         }
     }
 

@@ -216,6 +216,11 @@ pub fn sighted(device: u8) {
     }
 }
 
+/// The devices that appeared in events, a bit each.
+pub fn devices_sighted() -> u64 {
+    SIGHTED.load(Acquire)
+}
+
 /// Nanoseconds since the recording began.
 pub fn elapsed() -> u64 {
     monotonic().saturating_sub(BEGAN.load(Relaxed))

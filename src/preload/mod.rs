@@ -15,4 +15,5 @@ pub mod note;
 pub mod program;
 pub mod python;
 pub mod settings;
+pub mod table;
 pub mod torch;

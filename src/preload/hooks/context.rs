@@ -3,7 +3,8 @@
 use super::{Status, real};
 use crate::preload::{driver, note};
 use crate::trace::record::{Event, Kind, NO_DEVICE};
-use cudarc::driver::sys::{CUcontext, CUdevice, CUgraph, CUstream};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUgraph, CUgraphNode, CUstream};
+use std::ffi::c_void;
 
 /// `cuCtxDestroy(CUcontext context)`
 pub unsafe extern "C" fn destroy<const ROW: usize, const SLOT: usize>(context: CUcontext) -> Status {
@@ -33,6 +34,14 @@ pub unsafe extern "C" fn release_primary<const ROW: usize, const SLOT: usize>(de
     )
 }
 
+/// `cuGreenCtxDestroy(CUgreenCtx context)`: a part of a device under a context of its own.
+pub unsafe extern "C" fn destroy_green<const ROW: usize, const SLOT: usize>(green: *mut c_void) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void));
+    let number = driver::green_context_number(green);
+    // SAFETY: the caller's own argument.
+    note::ending(|| unsafe { real(green) }, || (number != 0).then(|| ended(NO_DEVICE, number)))
+}
+
 fn ended(device: u8, context: u8) -> Event {
     Event { device, context, ..Event::new(Kind::ContextEnd) }
 }
@@ -52,6 +61,38 @@ pub unsafe extern "C" fn begin_capture<const ROW: usize, const SLOT: usize>(
     status
 }
 
+/// `cuStreamBeginCapture(CUstream stream)`, before CUDA 10.1
+pub unsafe extern "C" fn begin_capture_v1<const ROW: usize, const SLOT: usize>(stream: CUstream) -> Status {
+    let real = real!(ROW, SLOT, fn(CUstream));
+    driver::capture_begins();
+    // SAFETY: the caller's own argument.
+    let status = unsafe { real(stream) };
+    if status != 0 {
+        driver::capture_ends();
+    }
+    status
+}
+
+/// `cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
+/// size_t count, CUstreamCaptureMode mode)`
+pub unsafe extern "C" fn begin_capture_to_graph<const ROW: usize, const SLOT: usize>(
+    stream: CUstream,
+    graph: CUgraph,
+    after: *const CUgraphNode,
+    edges: *const c_void,
+    count: usize,
+    mode: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(CUstream, CUgraph, *const CUgraphNode, *const c_void, usize, u32));
+    driver::capture_begins();
+    // SAFETY: the caller's own arguments.
+    let status = unsafe { real(stream, graph, after, edges, count, mode) };
+    if status != 0 {
+        driver::capture_ends();
+    }
+    status
+}
+
 /// `cuStreamEndCapture(CUstream stream, CUgraph *graph)`
 pub unsafe extern "C" fn end_capture<const ROW: usize, const SLOT: usize>(
     stream: CUstream,
@@ -60,6 +101,9 @@ pub unsafe extern "C" fn end_capture<const ROW: usize, const SLOT: usize>(
     let real = real!(ROW, SLOT, fn(CUstream, *mut CUgraph));
     // SAFETY: the caller's own arguments.
     let status = unsafe { real(stream, graph) };
-    driver::capture_ends();
+    // `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`, and what says that there was no capture: it goes on, or never was.
+    if !matches!(status, 1 | 400 | 401 | 908) {
+        driver::capture_ends();
+    }
     status
 }
