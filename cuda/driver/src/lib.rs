@@ -2,7 +2,8 @@
 //!
 //! Memory behaves as on a device (capacity, pools, virtual memory, pinned host), copies move bytes, everything
 //! else succeeds at once, and kernels do not run. `SIMGPU_MEM`, `SIMGPU_DEVICES`, `SIMGPU_CC` shape the device;
-//! `SIMGPU_LOG=FILE` writes the truth about every allocation, the tests' independent oracle.
+//! `SIMGPU_LOG=FILE` writes the truth about every allocation, the tests' independent oracle; `SIMGPU_FAIL` makes calls
+//! fail (`fail`).
 //!
 //! The entry points are plain `extern "C"`: what they take from the caller is typed in `abi`, which alone reads and
 //! writes through the caller's pointers; handles are numbers that are looked up, never followed.
@@ -24,6 +25,7 @@ mod device;
 mod error;
 mod event;
 mod exec;
+mod fail;
 mod fill;
 mod fresh;
 mod function;

@@ -24,9 +24,10 @@ pub fn alone(name: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
 pub fn child(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
     command.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
-    for setting in ["SIMGPU_MEM", "SIMGPU_DEVICES", "SIMGPU_CC", "SIMGPU_LOG", "CUDA_VISIBLE_DEVICES"] {
-        command.env_remove(setting);
+    for setting in ["MEM", "DEVICES", "CC", "LOG", "FAIL"] {
+        command.env_remove(format!("SIMGPU_{setting}"));
     }
+    command.env_remove("CUDA_VISIBLE_DEVICES");
     command
 }
 
