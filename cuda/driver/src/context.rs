@@ -126,10 +126,7 @@ impl Core {
         self.end_arrays_of(context);
         self.streams.retain(|_, s| s.context != context);
         self.events.retain(|_, e| e.context != context);
-        let modules: Vec<_> = self.modules.iter().filter(|m| m.1.context == context).map(|m| *m.0).collect();
-        for module in modules {
-            let _ = self.unload(module);
-        }
+        self.end_modules_of(context);
         self.peers.retain(|p| p.0 != context && p.1 != context);
         self.contexts.remove(&context);
     }

@@ -4,6 +4,7 @@ mod doors;
 mod faults;
 mod graphs;
 mod memory;
+mod modules;
 mod sharing;
 mod support;
 mod truth;

@@ -9,9 +9,9 @@ use crate::support::*;
 /// A `CUipcMemHandle`, which is passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Ipc([u64; 8]);
+pub struct Ipc(pub [u64; 8]);
 
-fn open(handle: Ipc) -> (i32, u64) {
+pub fn open(handle: Ipc) -> (i32, u64) {
     let mut address = 0u64;
     // SAFETY: the documented signature.
     let function: unsafe extern "C" fn(*mut u64, Ipc, u32) -> i32 =
