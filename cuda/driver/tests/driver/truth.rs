@@ -52,7 +52,7 @@ fn every_family_is_written() {
         ok("cuMemAllocPitch_v2", &[at(&mut pitched[0]), pitch, 100, 3, 4]);
         let host = result("cuMemHostAlloc", &[77, 0]);
         let managed = result("cuMemAllocManaged", &[444, 1]);
-        let mut pool_props = [1 | 0 << 32, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0u64];
+        let mut pool_props = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0u64];
         let pool = result("cuMemPoolCreate", &[at(&mut pool_props)]);
         let from_pool = result("cuMemAllocFromPoolAsync", &[55, pool, 0]);
         let mut shape = [10u64, 10, 0, 0x20 | 1 << 32, 0];
@@ -113,6 +113,40 @@ fn every_family_is_written() {
 }
 
 #[test]
+fn graph_memory_is_written_from_launch_to_free() {
+    let dir = log("graph");
+    let file = dir.join("log-%p");
+    let settings = [("SIMGPU_LOG", file.to_str().unwrap())];
+    alone("truth::graph_memory_is_written_from_launch_to_free", &settings, || {
+        context();
+        let stream = result("cuStreamCreate", &[1]);
+        ok("cuStreamBeginCapture_v2", &[stream, 2]);
+        let kept = result("cuMemAllocAsync", &[700, stream]);
+        let within = result("cuMemAllocAsync", &[800, stream]);
+        ok("cuMemFreeAsync", &[within, stream]);
+        let mut graph = 0u64;
+        ok("cuStreamEndCapture", &[stream, at(&mut graph)]);
+        let exec = result("cuGraphInstantiateWithFlags", &[graph, 1]);
+        ok("cuGraphLaunch", &[exec, stream]);
+        ok("cuGraphLaunch", &[exec, stream]);
+        ok("cuGraphExecDestroy", &[exec]);
+        ok("cuGraphDestroy", &[graph]);
+        ok("cuMemFreeAsync", &[kept, stream]);
+        ok("cuDeviceGraphMemTrim", &[0]);
+    });
+    if std::env::var_os("SIMGPU_LOG").is_none() {
+        let launch = ["+ cuGraphLaunch 700 0", "+ cuGraphLaunch 800 0", "- cuGraphLaunch 800 0"];
+        let expected: Vec<&str> = launch
+            .into_iter()
+            .chain(["- cuGraphLaunch 700 0"])
+            .chain(launch)
+            .chain(["- cuMemFreeAsync 700 0"])
+            .collect();
+        assert_eq!(shapes(&lines(&dir)), expected);
+    }
+}
+
+#[test]
 fn what_the_process_does_not_own_is_not_written() {
     let dir = log("foreign");
     let file = dir.join("log-%p");
@@ -135,6 +169,27 @@ fn what_the_process_does_not_own_is_not_written() {
         assert_eq!(code, 0);
         ok("cuIpcCloseMemHandle", &[opened]);
         ok("cuMemFree_v2", &[block]);
+        // Memory of another API's, a multicast object, and a block opened through its pool.
+        let mut import = [0u64; 13];
+        (import[0], import[1], import[3]) = (1, crate::sharing::file(MIB) as u64, MIB);
+        let external = result("cuImportExternalMemory", &[at(&mut import)]);
+        let mut range = [0u64; 11];
+        range[1] = MIB;
+        let buffer = result("cuExternalMemoryGetMappedBuffer", &[external, at(&mut range)]);
+        ok("cuMemFree_v2", &[buffer]);
+        ok("cuDestroyExternalMemory", &[external]);
+        let object = result("cuMulticastCreate", &[at(&mut [1, 2 * MIB, 1, 0])]);
+        ok("cuMemRelease", &[object]);
+        let pool = result("cuMemPoolCreate", &[at(&mut [1 | 1 << 32, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0u64])]);
+        let block = result("cuMemAllocFromPoolAsync", &[5000, pool, 0]);
+        let mut descriptor = -1i32;
+        ok("cuMemPoolExportToShareableHandle", &[at(&mut descriptor), pool, 1, 0]);
+        let theirs = result("cuMemPoolImportFromShareableHandle", &[descriptor as u64, 1, 0]);
+        let mut data = [0u64; 8];
+        ok("cuMemPoolExportPointer", &[at(&mut data), block]);
+        let opened = result("cuMemPoolImportPointer", &[theirs, at(&mut data)]);
+        ok("cuMemFreeAsync", &[opened, 0]);
+        ok("cuMemFreeAsync", &[block, 0]);
         // Its own physical memory, imported again: the same memory.
         let mut props = props();
         let physical = result("cuMemCreate", &[2 * MIB, at(&mut props), 0]);
@@ -150,6 +205,8 @@ fn what_the_process_does_not_own_is_not_written() {
             [
                 "+ cuMemAlloc_v2 4096 0",
                 "- cuMemFree_v2 4096 0",
+                "+ cuMemAllocFromPoolAsync 5000 0",
+                "- cuMemFreeAsync 5000 0",
                 "+ cuMemCreate 2097152 0",
                 "- cuMemRelease 2097152 0"
             ]
