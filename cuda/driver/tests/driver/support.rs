@@ -32,7 +32,7 @@ pub fn child(name: &str) -> Command {
 }
 
 /// The newest build of the library next to this binary.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let exe = std::env::current_exe().expect("this binary has a path");
     let built = exe.ancestors().skip(1).take(2).map(|dir| dir.join("libsimgpu_driver.so"));
     let age = |path: &PathBuf| path.metadata().and_then(|m| m.modified()).ok();
