@@ -103,6 +103,7 @@ const TABLE: &[(i32, i32)] = &[
     (125, 1),           // IPC events
     (126, 1),           // memory sync domains
     (131, -1),          // NUMA node
+    (132, 1),           // multicast
     (134, -1),          // host NUMA node
 ];
 const LAST: i32 = 160;

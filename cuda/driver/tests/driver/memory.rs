@@ -199,7 +199,11 @@ fn a_destroyed_pool_ends_with_its_last_block() {
 
 /// `CUmemAllocationProp`: pinned, on device 0, exportable as a file descriptor.
 pub fn props() -> [u64; 4] {
-    [1 | 1 << 32, 1, 0, 0]
+    props_of(0)
+}
+
+pub fn props_of(device: u64) -> [u64; 4] {
+    [1 | 1 << 32, 1 | device << 32, 0, 0]
 }
 
 #[test]
