@@ -53,12 +53,23 @@ struct Mapping {
     handle: u64,
 }
 
-/// A free that may be undone; no allocation: it only gave back one of several references.
+/// A free that may be undone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Freed {
     handle: bool,
     address: u64,
-    given: Option<Given>,
+    what: What,
+}
+
+/// What a free did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum What {
+    /// Ended the allocation.
+    Ended(Given),
+    /// Gave back one of several references.
+    Reference,
+    /// Nothing that was known; counted under this class.
+    Unknown(u8),
 }
 
 /// Everything alive at the driver's level.
@@ -177,17 +188,24 @@ impl Ledger {
         if e.address == 0 && !handle {
             return;
         }
-        let Some(g) = self.driver.space(handle).get_mut(&e.address).filter(|g| g.refs > 0) else {
-            let count = &mut self.unknown_frees[usize::from(e.class).min(super::CLASSES - 1)];
-            *count = count.wrapping_add(1);
-            return;
+        let what = match self.driver.space(handle).get_mut(&e.address).filter(|g| g.refs > 0) {
+            Some(g) => {
+                g.refs -= 1;
+                let last = g.refs == 0 && g.maps == 0;
+                let ended = if last { self.end(handle, e.address) } else { None };
+                ended.map_or(What::Reference, What::Ended)
+            }
+            None => {
+                let class = e.class.min(super::CLASSES as u8 - 1);
+                let count = &mut self.unknown_frees[usize::from(class)];
+                *count = count.wrapping_add(1);
+                What::Unknown(class)
+            }
         };
-        g.refs -= 1;
-        let given = if g.refs == 0 && g.maps == 0 { self.end(handle, e.address) } else { None };
         if self.driver.recent.len() >= RECENT {
             self.driver.recent.pop_front();
         }
-        self.driver.recent.push_back(Freed { handle, address: e.address, given });
+        self.driver.recent.push_back(Freed { handle, address: e.address, what });
     }
 
     pub(super) fn free_undo(&mut self, e: &Event) {
@@ -195,13 +213,18 @@ impl Ledger {
         let same = |f: &Freed| f.handle == handle && f.address == e.address;
         let Some(at) = self.driver.recent.iter().rposition(same) else { return };
         let Some(freed) = self.driver.recent.remove(at) else { return };
-        match freed.given {
-            None => {
+        match freed.what {
+            What::Unknown(class) => {
+                if let Some(count) = self.unknown_frees.get_mut(usize::from(class)) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            What::Reference => {
                 if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
                     g.refs = g.refs.saturating_add(1);
                 }
             }
-            Some(mut g) if !self.driver.space(handle).contains_key(&e.address) => {
+            What::Ended(mut g) if !self.driver.space(handle).contains_key(&e.address) => {
                 g.refs = 1;
                 self.given(&g);
                 if let Some(s) = self.sites.get_mut(g.site).filter(|_| !g.segment) {
@@ -219,7 +242,7 @@ impl Ledger {
                 }
                 self.driver.space(handle).insert(e.address, g);
             }
-            Some(_) => {}
+            What::Ended(_) => {}
         }
     }
 
