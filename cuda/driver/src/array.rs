@@ -1,9 +1,10 @@
 //! Arrays: device memory behind a handle.
 
 use crate::abi::{Addr, Handle, In, Out};
-use crate::arena::rounded;
+use crate::arena::{PAGE, rounded, unmap};
 use crate::error::*;
 use crate::params::{Array2D, Array3D};
+use crate::sparse::{is_sparse, room};
 use crate::state::{Core, Here, here, with};
 
 pub struct Array {
@@ -45,10 +46,15 @@ pub fn bytes(shape: &Array3D) -> Res<u64> {
 
 fn create(core: &mut Core, api: &str, shape: Array3D, at: Here) -> Res<Handle> {
     let bytes = bytes(&shape)?;
-    let address = core.place(at.device, rounded(bytes).ok_or(OUT_OF_MEMORY)?)?;
     let element = element(shape.format, shape.channels)?;
     let handle = core.handle();
-    core.truth.line('+', api, handle as u64, bytes, at.device);
+    let address = if is_sparse(&shape) {
+        room(bytes)?
+    } else {
+        let address = core.place(at.device, rounded(bytes).ok_or(OUT_OF_MEMORY)?)?;
+        core.truth.line('+', api, handle as u64, bytes, at.device);
+        address
+    };
     let array =
         Array { shape, element, bytes, at: address, device: at.device, context: at.context, level_of: 0 };
     core.arrays.insert(handle, array);
@@ -58,6 +64,11 @@ fn create(core: &mut Core, api: &str, shape: Array3D, at: Here) -> Res<Handle> {
 impl Core {
     fn end_array(&mut self, api: &str, handle: Handle) {
         let Some(array) = self.arrays.remove(&handle) else { return };
+        if is_sparse(&array.shape) {
+            self.end_tiles_of(api, handle);
+            unmap(array.at, array.bytes.next_multiple_of(PAGE));
+            return;
+        }
         self.truth.line('-', api, handle as u64, array.bytes, array.device);
         self.displace(array.device, array.at, rounded(array.bytes).unwrap_or(0));
     }
@@ -118,12 +129,6 @@ pub extern "C" fn cuArrayDestroy(array: Handle) -> Status {
 pub extern "C" fn cuArrayGetPlane(_: Out<Handle>, _: Handle, _: u32) -> Status {
     distinct!(cuArrayGetPlane);
     NOT_SUPPORTED
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuArrayGetSparseProperties(_: Out<u64>, _: Handle) -> Status {
-    distinct!(cuArrayGetSparseProperties);
-    INVALID_VALUE // no array here is sparse
 }
 
 /// `CUDA_ARRAY_MEMORY_REQUIREMENTS`

@@ -54,6 +54,7 @@ mod pool_share;
 mod poolapi;
 mod primary;
 mod space;
+mod sparse;
 mod state;
 mod stream;
 mod stream_ops;

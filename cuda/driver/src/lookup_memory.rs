@@ -14,6 +14,7 @@ use crate::multicast::*;
 use crate::pointer::*;
 use crate::pool_share::*;
 use crate::poolapi::*;
+use crate::sparse::*;
 use crate::vmm::*;
 use crate::vmm_share::*;
 

@@ -5,6 +5,7 @@ use crate::arena::{PAGE, rounded, unmap};
 use crate::array::{Array, Requirements, bytes, element, requirements};
 use crate::error::*;
 use crate::params::Array3D;
+use crate::sparse::{is_sparse, room};
 use crate::state::{Core, Here, here, with};
 
 pub struct Mipmap {
@@ -13,8 +14,14 @@ pub struct Mipmap {
     at: Addr,
     device: i32,
     context: Handle,
-    /// Mapped from an external file, so far into its first page: not this process's memory.
+    /// A mapping of ours that is no memory of the device's, so far into its first page: of an external file, or none.
     foreign: Option<u64>,
+}
+
+impl Mipmap {
+    pub fn levels(&self) -> &[Handle] {
+        &self.levels
+    }
 }
 
 /// The levels that a mipmapped array will have.
@@ -36,6 +43,10 @@ impl Plan {
         let levels = (0..levels.clamp(1, widest.ilog2() + 1)).map(shape);
         let levels = levels.map(|shape| Ok((shape, bytes(&shape)?))).collect::<Res<Vec<_>>>()?;
         Ok(Plan { levels, element: element(base.format, base.channels)? })
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.levels.first().is_some_and(|l| is_sparse(&l.0))
     }
 
     pub fn bytes(&self) -> u64 {
@@ -65,6 +76,7 @@ impl Core {
         for level in mipmap.levels {
             self.arrays.remove(&level);
         }
+        self.end_tiles_of(api, handle);
         match mipmap.foreign {
             Some(skip) => unmap(mipmap.at - skip, (skip + mipmap.bytes).next_multiple_of(PAGE)),
             None => {
@@ -91,6 +103,9 @@ pub extern "C" fn cuMipmappedArrayCreate(out: Out<Handle>, shape: In<Array3D>, l
             return Err(INVALID_VALUE);
         }
         let bytes = plan.bytes();
+        if plan.is_sparse() {
+            return out.put(core.add_mipmap(plan, room(bytes)?, Some(0), at));
+        }
         let address = core.place(at.device, rounded(bytes).ok_or(OUT_OF_MEMORY)?)?;
         let handle = core.add_mipmap(plan, address, None, at);
         core.truth.line('+', "cuMipmappedArrayCreate", handle as u64, bytes, at.device);
@@ -127,10 +142,4 @@ pub extern "C" fn cuMipmappedArrayGetMemoryRequirements(
 ) -> Status {
     distinct!(cuMipmappedArrayGetMemoryRequirements);
     with(|core| out.put(requirements(core.mipmaps.get(&handle).ok_or(INVALID_HANDLE)?.bytes)))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMipmappedArrayGetSparseProperties(_: Out<u64>, _: Handle) -> Status {
-    distinct!(cuMipmappedArrayGetSparseProperties);
-    INVALID_VALUE
 }

@@ -25,6 +25,7 @@ use crate::mipmap::Mipmap;
 use crate::module::{Kernel, Module};
 use crate::pool::Pool;
 use crate::primary::Primary;
+use crate::sparse::Tile;
 use crate::stream::StreamState;
 use crate::truth::Truth;
 use crate::vmm::Physical;
@@ -56,6 +57,8 @@ pub struct Core {
     pub pools: BTreeMap<Handle, Pool>,
     pub arrays: BTreeMap<Handle, Array>,
     pub mipmaps: BTreeMap<Handle, Mipmap>,
+    /// What is mapped into arrays without memory.
+    pub tiles: BTreeMap<Tile, u64>,
     pub externals: BTreeMap<Handle, External>,
     pub greens: BTreeMap<Handle, Green>,
     /// Resource descriptors: how many processors.
@@ -90,6 +93,7 @@ impl Core {
             pools: BTreeMap::new(),
             arrays: BTreeMap::new(),
             mipmaps: BTreeMap::new(),
+            tiles: BTreeMap::new(),
             externals: BTreeMap::new(),
             greens: BTreeMap::new(),
             shares_wanted: BTreeMap::new(),

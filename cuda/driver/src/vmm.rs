@@ -2,7 +2,7 @@
 //!
 //! A handle's bytes end when its references and its mappings are both 0.
 
-use crate::abi::{Addr, Handle, In, Out};
+use crate::abi::{Addr, In, Out};
 use crate::arena::{LARGE, PAGE, RW, close, map, shared_file, unmap};
 use crate::blocks::{Block, GRANULARITY, Kind};
 use crate::error::*;
@@ -303,11 +303,3 @@ pub extern "C" fn cuMemGetAllocationPropertiesFromHandle(out: Out<AllocationProp
     distinct!(cuMemGetAllocationPropertiesFromHandle);
     with(|core| out.put(referenced(core, id)?.props))
 }
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMemMapArrayAsync(_list: In<u64>, _count: u32, _stream: Handle) -> Status {
-    distinct!(cuMemMapArrayAsync);
-    NOT_SUPPORTED
-}
-
-per_thread! { cuMemMapArrayAsync_ptsz = cuMemMapArrayAsync(list: In<u64>, count: u32, stream: Handle); }
