@@ -1,6 +1,6 @@
 //! What ends memory without naming it (contexts), and captures, during which the driver must not be asked anything.
 
-use super::{Status, real};
+use super::{Status, pool, real};
 use crate::preload::{driver, note};
 use crate::trace::record::{Event, Kind, NO_DEVICE};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUgraph, CUgraphNode, CUstream};
@@ -99,10 +99,11 @@ pub unsafe extern "C" fn end_capture<const ROW: usize, const SLOT: usize>(
     graph: *mut CUgraph,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(CUstream, *mut CUgraph));
+    let captured = pool::captured(ROW, stream);
     // SAFETY: the caller's own arguments.
     let status = unsafe { real(stream, graph) };
-    // `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`, and what says that there was no capture: it goes on, or never was.
-    if !matches!(status, 1 | 400 | 401 | 908) {
+    // A failed call may have ended it or not.
+    if captured && !pool::captured(ROW, stream) {
         driver::capture_ends();
     }
     status

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-use super::{Status, real, stored};
+use super::{Status, pool, real, stored};
 use crate::preload::{driver, note};
 use crate::trace::record::{Event, Kind};
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
@@ -178,7 +178,8 @@ pub unsafe extern "C" fn launch<const ROW: usize, const SLOT: usize>(
     stream: CUstream,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(CUgraphExec, CUstream));
-    if place(exec as usize).is_none() {
+    // On a stream that is being captured it becomes a node of that graph.
+    if place(exec as usize).is_none() || pool::captured(ROW, stream) {
         // SAFETY: the caller's own arguments.
         return unsafe { real(exec, stream) };
     }
