@@ -191,7 +191,7 @@ pub fn bind(row: usize, address: *mut c_void) -> Option<*const c_void> {
 }
 
 /// True for an address inside this library: already a hook, or an export.
-fn is_ours(address: *const c_void) -> bool {
+pub fn is_ours(address: *const c_void) -> bool {
     unsafe extern "C" {
         static __ehdr_start: u8;
         static _end: u8;
