@@ -139,3 +139,21 @@ fn a_program_without_the_runtime_it_could_use() {
     assert_eq!(traced.code(), 0, "{}", traced.told());
     assert_eq!(traced.files(), Vec::<String>::new());
 }
+
+#[test]
+fn what_the_driver_says_of_a_name() {
+    let driver = simulated_libraries().join("libcuda.so.1");
+    let by_link = linked("proc_address.c", "proc_address_linked", &driver, &["-DBY_LINK"]);
+    for program in [compile("proc_address.c", "proc_address", &[]), by_link] {
+        let run = || Run::new(&program).simulated().env("LEAKTRACE_QUIET", "1");
+        let (plain, traced) = (run().run().success(), run().traced().run().success());
+        assert!(plain.text().lines().count() > 3000, "{}", plain.told());
+        assert!(plain.text().contains("called 0 gave"), "{}", plain.told());
+        assert!(!plain.text().contains("another one"));
+        assert_eq!(traced.text(), plain.text());
+        assert_eq!(traced.stderr, plain.stderr);
+        let report = Report::of(&traced.recording());
+        assert_eq!(report.driver_live(), traced.truth().live());
+        report.assert_whole();
+    }
+}

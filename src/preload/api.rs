@@ -80,6 +80,8 @@ entry_points! {
     // ── look-up ──────────────────────────────────────────────────────────────────────────────────────────────────
     cuGetProcAddress = Driver "cuGetProcAddress" c"cuGetProcAddress" 11030 false lookup::get_proc_address [];
     cuGetProcAddress_v2 = Driver "cuGetProcAddress" c"cuGetProcAddress_v2" 12000 false lookup::get_proc_address_v2 [];
+    cuGetProcAddress_ptsz = Driver "cuGetProcAddress" c"cuGetProcAddress_ptsz" 11030 true lookup::get_proc_address [];
+    cuGetProcAddress_v2_ptsz = Driver "cuGetProcAddress" c"cuGetProcAddress_v2_ptsz" 12000 true lookup::get_proc_address_v2 [];
     // ── device memory ────────────────────────────────────────────────────────────────────────────────────────────
     cuMemAlloc_v2 = Driver "cuMemAlloc" c"cuMemAlloc_v2" 3020 false device::alloc ["cuMemFree"];
     cuMemAllocPitch_v2 = Driver "cuMemAllocPitch" c"cuMemAllocPitch_v2" 3020 false device::alloc_pitch ["cuMemFree"];

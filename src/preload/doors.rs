@@ -26,6 +26,7 @@ type Dlclose = unsafe extern "C" fn(*mut c_void) -> i32;
 type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 
 /// A function of the loader's, found by the constructor (or by the first call, should one come earlier).
+#[repr(transparent)]
 struct Found(AtomicPtr<c_void>);
 
 impl Found {
@@ -194,17 +195,19 @@ enum Asked {
 }
 
 fn asked(symbol: &CStr) -> Option<Asked> {
-    let door = |ours, next: &Found| Some(Asked::Door { ours, next: next.next(symbol) });
-    match symbol.to_bytes() {
-        [b'c', b'u', ..] => api::row_of_symbol(symbol).map(Asked::Cuda),
-        b"dlsym" => door(dlsym as *const c_void, &DLSYM),
-        b"dlvsym" => door(dlvsym as *const c_void, &DLVSYM),
-        b"dlopen" => door(dlopen as *const c_void, &DLOPEN),
-        b"dlmopen" => door(dlmopen as *const c_void, &DLMOPEN),
-        b"dlclose" => door(dlclose as *const c_void, &DLCLOSE),
-        b"dlerror" => door(dlerror as *const c_void, &DLERROR),
-        _ => None,
-    }
+    let next = match symbol.to_bytes() {
+        [b'c', b'u', ..] => return api::row_of_symbol(symbol).map(Asked::Cuda),
+        b"dlsym" => &DLSYM,
+        b"dlvsym" => &DLVSYM,
+        b"dlopen" => &DLOPEN,
+        b"dlmopen" => &DLMOPEN,
+        b"dlclose" => &DLCLOSE,
+        b"dlerror" => &DLERROR,
+        _ => return None,
+    };
+    // Not by its name here: that could be bound to a preload before us, which would be led to itself.
+    let ours = elf::export(symbol)?;
+    Some(Asked::Door { ours, next: next.next(symbol) })
 }
 
 unsafe extern "C" fn filter(handle: *mut c_void, symbol: *const c_char, caller: *const c_void) -> Answer {
