@@ -192,6 +192,16 @@ pub fn bind(row: usize, address: *mut c_void) -> Option<*const c_void> {
     None
 }
 
+/// Libraries were unloaded: slots whose real function is gone are free for others. Nobody may call what went.
+pub fn forget_unloaded() {
+    for real in REAL.iter().flatten() {
+        let address = real.load(Acquire);
+        if !address.is_null() && super::elf::object_of(address).is_none() {
+            let _ = real.compare_exchange(address, std::ptr::null_mut(), AcqRel, Acquire);
+        }
+    }
+}
+
 /// True for an address inside this library: already a hook, or an export.
 pub fn is_ours(address: *const c_void) -> bool {
     unsafe extern "C" {

@@ -444,6 +444,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> i32 {
     let status = unsafe { std::mem::transmute::<*mut c_void, Dlclose>(real)(handle) };
     if elf::chain().count() < before {
         patch::forget_unloaded();
+        driver::forget_unloaded();
+        api::forget_unloaded();
         route::forget();
     }
     life::unloaded();
