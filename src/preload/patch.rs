@@ -52,7 +52,11 @@ pub fn opened(root: &LinkMap, last: Option<&LinkMap>) {
     // One at a time: between making a page writable and back no other may do the same.
     static ONE: Mutex<()> = Mutex::new(());
     guard::fenced(|| {
-        let Some(_one) = ONE.try_lock_for(std::time::Duration::from_secs(1)) else { return };
+        let Some(_one) = ONE.try_lock_for(std::time::Duration::from_secs(1)) else {
+            return holes::name(
+                "what was opened with RTLD_DEEPBIND while another such opening took its time",
+            );
+        };
         scope::each_of_closure(root, |object| {
             let new = last.is_none_or(|last| {
                 elf::chain().skip_while(|o| !std::ptr::eq(*o, last)).skip(1).any(|o| std::ptr::eq(o, object))
