@@ -280,6 +280,20 @@ fn deep_binding() {
 }
 
 #[test]
+fn deep_binding_without_a_runtime_of_its_own() {
+    let program = linked("lookups.c", "lookups_linked", &runtime(1), &["-DSTRONG"]);
+    let lone = plugin("liblone_strong.so", None, &["-DSTRONG"]);
+    let p4 = runtime(4);
+    for after in [vec![], vec![&*p4]] {
+        for how in ["deep", "deeplazy"] {
+            let mut actions = vec![open(how, &lone), "liblone_strong.so:direct".into()];
+            actions.extend(EVERY_LOOK.map(|look| format!("liblone_strong.so:{look}")));
+            same(&program, &[], &after, &actions);
+        }
+    }
+}
+
+#[test]
 fn deep_binding_by_name() {
     // The loader searches for it on behalf of the caller.
     let own = plugin("libown.so", Some(&runtime(2)), &["-DSTRONG"]);

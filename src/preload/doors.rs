@@ -5,29 +5,27 @@
 //! jump too: every argument stays where it is, and the return address tells whose scope the real function is to be taken
 //! from.
 //!
-//! Our exports never make a library seem present that is not: what `dlsym` finds of ours, the look-up would have found
-//! elsewhere without us, or it fails.
+//! Nothing else is decided here: `lookup` says what a look-up finds, `route` where a call goes.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use super::elf::Version;
-use super::scope::{self, Next};
-use super::{api, driver, elf, life, patch, route};
+use super::{api, driver, elf, life, lookup, patch, route};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the doors are written for x86-64");
 
 /// The type of `dlsym`.
 pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+pub type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 type Dlopen = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
 type Dlclose = unsafe extern "C" fn(*mut c_void) -> i32;
 type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 
 /// A function of the loader's, found by the constructor (or by the first call, should one come earlier).
 #[repr(transparent)]
-struct Found(AtomicPtr<c_void>);
+pub struct Found(AtomicPtr<c_void>);
 
 impl Found {
     const fn new() -> Found {
@@ -46,24 +44,24 @@ impl Found {
     }
 
     /// The next in line behind us, as every call is handed on: the C library's, or that of a preload after us.
-    fn next(&self, name: &CStr) -> *mut c_void {
+    pub fn next(&self, name: &CStr) -> *mut c_void {
         self.get(|| elf::started_with().skip_while(|o| !o.is_self()).skip(1).find_map(|o| o.find(name)))
     }
 
     /// The C library's own: what we ask ourselves no other preload is to see. Versions begin with x86-64's first glibc.
-    fn innermost(&self, name: &CStr) -> *mut c_void {
+    pub fn innermost(&self, name: &CStr) -> *mut c_void {
         self.get(|| elf::chain().find_map(|o| o.find_exactly(name, c"GLIBC_2.2.5")))
     }
 }
 
-static DLSYM: Found = Found::new();
-static DLVSYM: Found = Found::new();
-static DLCLOSE: Found = Found::new();
-static DLERROR: Found = Found::new();
-static DLOPEN: Found = Found::new();
-static DLMOPEN: Found = Found::new();
-static OWN_DLSYM: Found = Found::new();
-static OWN_DLVSYM: Found = Found::new();
+pub static DLSYM: Found = Found::new();
+pub static DLVSYM: Found = Found::new();
+pub static DLCLOSE: Found = Found::new();
+pub static DLERROR: Found = Found::new();
+pub static DLOPEN: Found = Found::new();
+pub static DLMOPEN: Found = Found::new();
+pub static OWN_DLSYM: Found = Found::new();
+pub static OWN_DLVSYM: Found = Found::new();
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -116,11 +114,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn value(value: *const c_void) -> Answer {
+    pub fn value(value: *const c_void) -> Answer {
         Answer { value, jump: std::ptr::null() }
     }
 
-    fn jump(to: *const c_void) -> Answer {
+    pub fn jump(to: *const c_void) -> Answer {
         Answer { value: std::ptr::null(), jump: to }
     }
 }
@@ -148,7 +146,7 @@ pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _symbol: *const c_char) -> 
         "2: mov r11, rdx",
         "lea rdx, [rip + {nowhere}]",
         "jmp r11",
-        filter = sym filter,
+        filter = sym lookup::filter,
         nowhere = sym NOWHERE,
     )
 }
@@ -178,142 +176,13 @@ pub unsafe extern "C" fn dlvsym(
         "jne 2f",
         "ret",
         "2: jmp r11",
-        filter = sym versioned_filter,
+        filter = sym lookup::versioned_filter,
     )
 }
 
 /// The version of a look-up that is to fail, with the loader's own words about whom it failed for; none of ours fits it.
 static NOWHERE: [u8; 10] = *b"leaktrace\0";
 const NOWHERE_SAID: &[u8] = b", version leaktrace";
-
-/// A symbol that a door has to do with.
-enum Asked {
-    /// A row of the list.
-    Cuda(usize),
-    /// A door: ours, and the next in line.
-    Door { ours: *const c_void, next: *mut c_void },
-}
-
-fn asked(symbol: &CStr) -> Option<Asked> {
-    let next = match symbol.to_bytes() {
-        [b'c', b'u', ..] => return api::row_of_symbol(symbol).map(Asked::Cuda),
-        b"dlsym" => &DLSYM,
-        b"dlvsym" => &DLVSYM,
-        b"dlopen" => &DLOPEN,
-        b"dlmopen" => &DLMOPEN,
-        b"dlclose" => &DLCLOSE,
-        b"dlerror" => &DLERROR,
-        _ => return None,
-    };
-    // Not by its name here: that could be bound to a preload before us, which would be led to itself.
-    let ours = elf::export(symbol)?;
-    Some(Asked::Door { ours, next: next.next(symbol) })
-}
-
-unsafe extern "C" fn filter(handle: *mut c_void, symbol: *const c_char, caller: *const c_void) -> Answer {
-    let real = DLSYM.next(c"dlsym");
-    // SAFETY: the next `dlsym`, the caller's own arguments.
-    let look = || unsafe { std::mem::transmute::<*mut c_void, Dlsym>(real)(handle, symbol) };
-    // SAFETY: the caller passes a C string or null.
-    unsafe { look_up(handle, symbol, Version::Any, caller, real, look) }
-}
-
-unsafe extern "C" fn versioned_filter(
-    handle: *mut c_void,
-    symbol: *const c_char,
-    version: *const c_char,
-    caller: *const c_void,
-) -> Answer {
-    let real = DLVSYM.next(c"dlvsym");
-    if version.is_null() {
-        return Answer::jump(real);
-    }
-    // SAFETY: the next `dlvsym`, the caller's own arguments.
-    let look = || unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(real)(handle, symbol, version) };
-    // SAFETY: the caller passes C strings.
-    unsafe { look_up(handle, symbol, Version::Asked(CStr::from_ptr(version)), caller, real, look) }
-}
-
-/// # Safety
-/// `symbol` is a C string or null.
-unsafe fn look_up(
-    handle: *mut c_void,
-    symbol: *const c_char,
-    version: Version,
-    caller: *const c_void,
-    real: *mut c_void,
-    look: impl Fn() -> *mut c_void,
-) -> Answer {
-    patch::passed();
-    // SAFETY: the caller's promise.
-    let Some(symbol) = (!symbol.is_null()).then(|| unsafe { CStr::from_ptr(symbol) }) else {
-        return Answer::jump(real);
-    };
-    let Some(asked) = asked(symbol).filter(|_| !real.is_null()) else { return Answer::jump(real) };
-    // Who asks matters for these two.
-    let relative = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
-    let row = match asked {
-        Asked::Cuda(row) => row,
-        Asked::Door { ours, next } => {
-            // By name they find ours, or what stands behind the asking preload; with a version nothing finds ours, for
-            // it has none. A preload before us that so takes the C library's gets the door; one after us must not.
-            let found = match (relative, version) {
-                (false, _) => look(),
-                (true, Version::Asked(_)) => ask_behind_us(symbol, version).unwrap_or(std::ptr::null_mut()),
-                (true, _) => return Answer::jump(real),
-            };
-            return match found {
-                found if found == next && !found.is_null() => Answer::value(ours),
-                found if !relative => Answer::value(found),
-                _ => Answer::jump(real),
-            };
-        }
-    };
-    let object = elf::object_of(caller);
-    // Another preload that answers look-ups itself is asked once, as without us; its own functions are its answer.
-    let innermost = real == OWN_DLSYM.innermost(c"dlsym") || real == OWN_DLVSYM.innermost(c"dlvsym");
-    let answered = if !relative || !innermost { look() } else { std::ptr::null_mut() };
-    let own_answer = !answered.is_null()
-        && elf::object_of(answered).zip(elf::object_of(real)).is_some_and(|(a, r)| std::ptr::eq(a, r));
-    let found = if relative && !own_answer {
-        match (handle == libc::RTLD_NEXT, object) {
-            (false, _) => scope::default(object, symbol, version, object.is_some_and(patch::is_deep)),
-            (true, None) => return Answer::jump(real),
-            (true, Some(object)) => match scope::next(object, symbol, version) {
-                Next::Found(found) => Some(found),
-                Next::Nothing => None,
-                Next::AskTheLoader => return Answer::jump(real),
-            },
-        }
-    } else if api::is_ours(answered) {
-        // The program's own handle, whose scope is the global one.
-        scope::default(None, symbol, version, false)
-    } else if answered.is_null() {
-        return Answer::value(answered);
-    } else {
-        Some(answered)
-    };
-    match found {
-        Some(found) => {
-            if handle == libc::RTLD_DEFAULT {
-                scope::pin(object, found);
-            }
-            life::arm();
-            Answer::value(provider(row, found))
-        }
-        None if matches!(version, Version::Asked(_)) => Answer::jump(real),
-        None => Answer::jump(OWN_DLVSYM.innermost(c"dlvsym")),
-    }
-}
-
-/// The hook in front of a real function just found; the function itself where all slots are taken.
-pub fn provider(row: usize, real: *mut c_void) -> *const c_void {
-    driver::learn(row, real);
-    api::bind(row, real).unwrap_or_else(|| {
-        life::too_many_providers(row);
-        real
-    })
-}
 
 /// `dlerror`: where a look-up failed that would have found an export of ours, the loader's words are about a version that
 /// nobody asked for. What is left after it is taken off is what the same look-up gives without us.

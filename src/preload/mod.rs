@@ -12,6 +12,7 @@ pub mod guard;
 pub mod holes;
 pub mod hooks;
 pub mod life;
+pub mod lookup;
 pub mod note;
 pub mod patch;
 pub mod program;

@@ -84,10 +84,8 @@ fn point_to_us(object: &LinkMap) -> Option<()> {
             let slot = object.bias().wrapping_add(relocation.place) as *const AtomicPtr<c_void>;
             // SAFETY: the loader wrote an address there.
             let bound = unsafe { &*slot };
-            // The program's own function, or that of a preload before us: that is whom it would reach without us too.
-            let before =
-                elf::object_of(bound.load(Acquire)).is_some_and(|o| o.is_self() || scope::before_us(o));
-            if !before {
+            // Also where it is bound to the program's own function or that of a preload before us: there we hand it on.
+            if bound.load(Acquire) != export {
                 write(object, bound, export)?;
             }
         }

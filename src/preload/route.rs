@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
 use super::elf::LinkMap;
-use super::{api, doors, elf, life, patch, scope};
+use super::{api, elf, life, lookup, patch, scope};
 
 /// The hook for this caller, by its return address.
 pub unsafe extern "C" fn route(return_address: *const c_void, row: usize) -> *const c_void {
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn route(return_address: *const c_void, row: usize) -> *co
         };
         life::arm();
         life::wait_until_armed();
-        let hook = doors::provider(row, real);
+        let hook = lookup::provider(row, real);
         routes::remember(caller, row, hook);
         return hook;
     }

@@ -98,7 +98,7 @@ fn started(object: &LinkMap) -> bool {
 }
 
 /// True for the program, and for preloads that stand before us.
-pub fn before_us(object: &LinkMap) -> bool {
+fn before_us(object: &LinkMap) -> bool {
     elf::started_with().take_while(|o| !o.is_self()).any(|o| std::ptr::eq(o, object))
 }
 
