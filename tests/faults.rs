@@ -7,8 +7,8 @@ use common::Run;
 use common::programs::reaching;
 use common::report::Report;
 
-#[path = "../src/preload/table.rs"]
-mod table;
+#[path = "../src/preload/entry_points.rs"]
+mod list;
 
 macro_rules! symbols {
     ($($id:ident = $library:ident $name:literal $symbol:literal $since:literal $thread:literal
@@ -16,7 +16,7 @@ macro_rules! symbols {
         const LISTED: &[(&str, &str)] = &[$((stringify!($library), stringify!($id)),)+];
     };
 }
-table::entry_points!(symbols);
+list::entry_points!(symbols);
 
 /// Runs the program with these failures, without and with the preload; returns how many calls failed.
 #[track_caller]

@@ -1,4 +1,4 @@
-//! The list of entry points (`table`) as code: hooks, exports, and which real function stands behind which hook.
+//! The list of entry points (`entry_points`) as code: hooks, exports, and which real function stands behind which hook.
 //!
 //! Each hook exists [`SLOTS`] times. A slot is bound to one real address, so a process with two runtimes, or with
 //! another interposer between us and the driver, gets each caller to the function it would have reached without us.
@@ -6,10 +6,10 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
+use super::entry_points::entry_points;
 use super::hooks::{
     array, context, device, foreign, graph, host, lookup, marker, pool, runtime, virtual_memory,
 };
-use super::table::entry_points;
 
 /// Real functions per entry point that can be told apart in one process.
 pub const SLOTS: usize = 4;
@@ -138,8 +138,18 @@ pub fn bind(row: usize, address: *mut c_void) -> Option<*const c_void> {
     None
 }
 
+/// Libraries were unloaded: slots whose real function is gone are free for others. Nobody may call what went.
+pub fn forget_unloaded() {
+    for real in REAL.iter().flatten() {
+        let address = real.load(Acquire);
+        if !address.is_null() && super::elf::object_of(address).is_none() {
+            let _ = real.compare_exchange(address, std::ptr::null_mut(), AcqRel, Acquire);
+        }
+    }
+}
+
 /// True for an address inside this library: already a hook, or an export.
-fn is_ours(address: *const c_void) -> bool {
+pub fn is_ours(address: *const c_void) -> bool {
     unsafe extern "C" {
         static __ehdr_start: u8;
         static _end: u8;

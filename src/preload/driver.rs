@@ -87,6 +87,21 @@ pub fn learn(row: usize, function: *const c_void) {
     }
 }
 
+/// Libraries were unloaded. A driver that is gone is asked nothing more; another may come, elsewhere.
+pub fn forget_unloaded() {
+    let first = CTX_GET_DEVICE.address.load(Acquire);
+    let there = elf::object_of(first).and_then(|object| object.find(CTX_GET_DEVICE.symbol));
+    if first.is_null() || there == Some(first) {
+        return;
+    }
+    for question in QUESTIONS {
+        question.address.store(std::ptr::null_mut(), Release);
+    }
+    for address in &ADDRESSES {
+        address.store(std::ptr::null_mut(), Release);
+    }
+}
+
 /// What a look-up for `name` is to return instead of `address`.
 pub fn hook_for(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> *const c_void {
     if !name.to_bytes().starts_with(b"cu") {
@@ -119,7 +134,7 @@ fn by_rule(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> Optio
     }
     let (row, _) = best?;
     if let Some(newer) = newer_form(name.to_bytes(), address) {
-        super::note::hole(&format!(
+        super::holes::name(&format!(
             "{newer} is newer than this leaktrace: what it allocates or frees is not seen"
         ));
         return None;

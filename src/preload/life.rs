@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::guard::say;
 use super::settings::{self, Settings};
-use super::{api, boundary, doors, driver, elf, python};
+use super::{api, boundary, driver, elf, holes, python};
 use crate::capture;
 use crate::trace::entry::Entry;
 use crate::trace::record::NO_DEVICE;
@@ -70,9 +70,7 @@ pub fn arm() {
     super::note::deeper(|| {
         super::guard::fenced(|| {
             register_handlers();
-            if let Some(dlsym) = doors::real_dlsym() {
-                elf::arm(dlsym);
-            }
+            elf::orient();
             if !settings().on {
                 STATE.store(OFF, Release);
                 return;
@@ -146,6 +144,7 @@ fn open() -> bool {
             introduce(now);
             boundary::begin();
             STATE.store(LIVE, Release);
+            holes::tell();
             true
         }
         Err(why) => {

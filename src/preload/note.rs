@@ -6,7 +6,6 @@ use super::{api, boundary, driver, guard, life};
 use crate::capture;
 use crate::capture::thread::{self, Thread};
 use crate::preload::hooks::Status;
-use crate::trace::entry::Entry;
 use crate::trace::record::{Class, Event, Kind, NO_DEVICE};
 use crate::trace::recording::{self, Appended};
 
@@ -253,11 +252,6 @@ pub fn pair(first: &Event, second: &Event) {
     if life::enter() {
         recording::append_pair(&mut mine().cursor, first, second);
     }
-}
-
-/// Something that cannot be seen from here on.
-pub fn hole(what: &str) {
-    recording::append_entry(&Entry::Note { text: &format!("coverage hole: {what}") });
 }
 
 /// Two events that belong together, after a successful call.

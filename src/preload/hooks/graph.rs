@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 use super::{Status, pool, real, stored};
-use crate::preload::{driver, note};
+use crate::preload::{driver, holes, note};
 use crate::trace::record::{Event, Kind};
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
@@ -218,7 +218,7 @@ fn look(exec: usize, graph: CUgraph) {
     }
     let free = |place: &&AtomicUsize| place.compare_exchange(0, exec, AcqRel, Acquire).is_ok();
     if EXECS.iter().find(free).is_none() {
-        return note::hole(
+        return holes::name(
             "more than 1024 graphs with memory nodes at a time: what the others allocate is not seen",
         );
     }

@@ -3,7 +3,7 @@
 //! On a stream that is being captured nothing is allocated or freed: nodes of a graph are made (see `graph`).
 
 use super::{Status, graph, real, stored};
-use crate::preload::{api, driver, note};
+use crate::preload::{api, driver, holes, note};
 use crate::trace::record::Class;
 use cudarc::driver::sys::{CUdeviceptr, CUmemoryPool, CUstream};
 
@@ -22,14 +22,16 @@ pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
     stream: CUstream,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, CUstream));
-    // SAFETY: here and below: the caller's own arguments; on success `p` was written.
+    // SAFETY: the caller's own arguments.
     let real = || unsafe { real(p, bytes, stream) };
+    // SAFETY: asked after a call that succeeded, so `p` was written.
+    let given = || unsafe { stored(p) };
     if captured(ROW, stream) {
         graph::node_made();
         let (device, _) = note::deeper(driver::current);
-        return note::planned(ROW, real, || Some((unsafe { stored(p) }, bytes as u64, device)));
+        return note::planned(ROW, real, || Some((given(), bytes as u64, device)));
     }
-    note::driver_alloc(ROW, Class::Async, real, || (unsafe { stored(p) }, bytes as u64))
+    note::driver_alloc(ROW, Class::Async, real, || (given(), bytes as u64))
 }
 
 /// `cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream stream)`
@@ -40,15 +42,17 @@ pub unsafe extern "C" fn alloc_from_pool<const ROW: usize, const SLOT: usize>(
     stream: CUstream,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, CUmemoryPool, CUstream));
-    // SAFETY: here and below: the caller's own arguments; on success `p` was written.
+    // SAFETY: the caller's own arguments.
     let real = || unsafe { real(p, bytes, pool, stream) };
+    // SAFETY: asked after a call that succeeded, so `p` was written.
+    let given = || unsafe { stored(p) };
     let device = driver::pool_device(pool);
     if captured(ROW, stream) {
         graph::node_made();
         let device = device.unwrap_or_else(|| note::deeper(driver::current).0);
-        return note::planned(ROW, real, || Some((unsafe { stored(p) }, bytes as u64, device)));
+        return note::planned(ROW, real, || Some((given(), bytes as u64, device)));
     }
-    note::driver_alloc_on(ROW, Class::Async, device, real, || (unsafe { stored(p) }, bytes as u64))
+    note::driver_alloc_on(ROW, Class::Async, device, real, || (given(), bytes as u64))
 }
 
 /// `cuMemFreeAsync(CUdeviceptr p, CUstream stream)`
@@ -92,7 +96,7 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
             /// `CU_MEM_LOCATION_TYPE_DEVICE`
             const DEVICE: u32 = 1;
             if made.location_kind == DEVICE && !driver::pool_made(pool, made.location as u8) {
-                note::hole("more than 256 memory pools at a time: what the others hold unused is not seen");
+                holes::name("more than 256 memory pools at a time: what the others hold unused is not seen");
             }
         },
     )
