@@ -17,7 +17,12 @@ fn endings() -> Run {
 
 #[track_caller]
 fn unchanged(ran: &Ran) {
-    assert_eq!((ran.code(), ran.text().as_str()), (11, "ending by return\n"), "{}", ran.told());
+    assert_eq!(
+        (ran.code(), ran.text().as_str()),
+        (11, "errno 42\nending by return\nnot flushed\n"),
+        "{}",
+        ran.told()
+    );
 }
 
 /// The one line on stderr.

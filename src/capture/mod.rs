@@ -70,9 +70,8 @@ pub fn arm(stacks: Stacks) {
         Stacks::Auto => PYTHON | NATIVE,
         Stacks::Mixed => PYTHON | NATIVE | BOTH,
     };
-    if wanted != 0 {
-        thread::arm();
-    }
+    // Also without stacks: a thread's place in the recording is given back when it ends.
+    thread::arm();
     if wanted & NATIVE != 0 {
         native::arm();
     }
@@ -183,6 +182,7 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
 
 /// To be called after a `dlclose`: an address may now belong to another module.
 pub fn modules_changed() {
+    modules::changed();
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
