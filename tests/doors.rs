@@ -139,3 +139,92 @@ fn a_program_without_the_runtime_it_could_use() {
     assert_eq!(traced.code(), 0, "{}", traced.told());
     assert_eq!(traced.files(), Vec::<String>::new());
 }
+
+#[test]
+fn what_the_driver_says_of_a_name() {
+    let driver = simulated_libraries().join("libcuda.so.1");
+    let by_link = linked("proc_address.c", "proc_address_linked", &driver, &["-DBY_LINK"]);
+    for program in [compile("proc_address.c", "proc_address", &[]), by_link] {
+        let run = || Run::new(&program).simulated().env("LEAKTRACE_QUIET", "1");
+        let (plain, traced) = (run().run().success(), run().traced().run().success());
+        assert!(plain.text().lines().count() > 3000, "{}", plain.told());
+        assert!(plain.text().contains("called 0 gave"), "{}", plain.told());
+        assert!(!plain.text().contains("another one"));
+        assert_eq!(traced.text(), plain.text());
+        assert_eq!(traced.stderr, plain.stderr);
+        let report = Report::of(&traced.recording());
+        assert_eq!(report.driver_live(), traced.truth().live());
+        report.assert_whole();
+    }
+}
+
+#[test]
+fn a_driver_that_is_closed_and_opened_again() {
+    // It comes to lie elsewhere, more often than there are slots for different ones.
+    let program = compile("reload.c", "reload", &["-DBY_DLSYM"]);
+    let run = || Run::new(&program).arg("7").simulated().env("LEAKTRACE_QUIET", "1");
+    let (plain, traced) = (run().run().success(), run().traced().run().success());
+    assert_eq!((traced.text(), plain.text()), ("done\n".into(), "done\n".into()));
+    let report = Report::of(&traced.recording());
+    assert_eq!(report.device(0, "driver_live_bytes"), 1006);
+    report.assert_whole();
+}
+
+/// What `contexts` says that it holds: device and bytes.
+fn says_it_holds(lines: &str) -> Vec<(u64, u64)> {
+    let held = lines.lines().filter_map(|l| l.strip_prefix("held ")?.split_once(' '));
+    held.map(|(device, bytes)| (device.parse().unwrap(), bytes.parse().unwrap())).collect()
+}
+
+#[test]
+fn several_contexts_on_several_devices_freed_by_other_threads() {
+    let driver = simulated_libraries().join("libcuda.so.1");
+    for program in [
+        linked("contexts.c", "contexts_link", &driver, &["-DBY_LINK"]),
+        compile("contexts.c", "contexts_proc", &["-DBY_PROC"]),
+    ] {
+        for (visible, count) in [(None, 3), (Some("2,0"), 2), (Some("1"), 1), (Some(""), 0)] {
+            let mut run = Run::new(&program).simulated().traced().env("SIMGPU_DEVICES", "3");
+            if let Some(visible) = visible {
+                run = run.env("CUDA_VISIBLE_DEVICES", visible);
+            }
+            let ran = run.env("LEAKTRACE_QUIET", "1").run();
+            if count == 0 {
+                // Not even `cuInit` succeeds then.
+                assert!(ran.recordings().is_empty());
+                continue;
+            }
+            let ran = ran.success();
+            let report = Report::of(&ran.recording());
+            let held = says_it_holds(&ran.text());
+            assert_eq!(held.len(), count);
+            for (device, bytes) in held {
+                assert_eq!(
+                    report.device(device, "driver_live_bytes"),
+                    bytes,
+                    "device {device} of {visible:?}"
+                );
+            }
+            report.assert_whole();
+        }
+    }
+}
+
+#[test]
+fn two_processes_on_a_device_each() {
+    let program = compile("contexts.c", "contexts_dlsym", &["-DBY_DLSYM"]);
+    let script = "(CUDA_VISIBLE_DEVICES=0 $0 > first; exit) & CUDA_VISIBLE_DEVICES=1 $0 > second; wait";
+    let run = Run::new("sh").args(["-c", script]).arg(&program).simulated().traced();
+    let ran = run.env("SIMGPU_DEVICES", "2").env("LEAKTRACE_QUIET", "1").run().success();
+    assert_eq!(ran.recordings().len(), 2, "{:?}", ran.files());
+    for name in ["first", "second"] {
+        let said = std::fs::read_to_string(ran.folder().join(name)).unwrap();
+        let pid = said.lines().next().unwrap().strip_prefix("pid ").unwrap();
+        let report = Report::of(&ran.folder().join(format!("leaktrace.{pid}.ltrace")));
+        let [(0, bytes)] = says_it_holds(&said)[..] else {
+            panic!("one device, the first that it sees: {said}")
+        };
+        assert_eq!(report.device(0, "driver_live_bytes"), bytes);
+        report.assert_whole();
+    }
+}

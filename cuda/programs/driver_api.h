@@ -59,17 +59,26 @@ typedef struct { CUlocation location; int flags; } CUaccess;
     X(SetAccess,      cuMemSetAccess,                "cuMemSetAccess",            10020, 0, (CUdeviceptr, size_t, const CUaccess *, size_t)) \
     X(Unmap,          cuMemUnmap,                    "cuMemUnmap",                10020, 0, (CUdeviceptr, size_t))
 
+/* What a program calls only where the driver has it: more rows, defined before this file is included. */
+#ifndef DRIVER_OPTIONAL
+#define DRIVER_OPTIONAL(X)
+#endif
+
 #ifdef BY_LINK
 #define DECLARE(id, symbol, name, version, flags, args) \
     extern CUresult symbol args;                        \
     static inline __typeof__(&symbol) reach_##id(void) { return &symbol; }
 DRIVER(DECLARE)
+#define DECLARE_WEAK(id, symbol, name, version, flags, args)  \
+    extern CUresult symbol args __attribute__((weak));        \
+    static inline __typeof__(&symbol) reach_##id(void) { return &symbol; }
+DRIVER_OPTIONAL(DECLARE_WEAK)
 #define cu(id) reach_##id()
 static void reach_driver(void) {}
 #else
 static struct {
 #define MEMBER(id, symbol, name, version, flags, args) CUresult(*id) args;
-    DRIVER(MEMBER)
+    DRIVER(MEMBER) DRIVER_OPTIONAL(MEMBER)
 } driver;
 #define cu(id) driver.id
 
@@ -83,20 +92,19 @@ static void reach_driver(void) {
     {                                                                                                         \
         int status = -1;                                                                                      \
         void *found = NULL;                                                                                   \
-        /* each name at the version whose signature is written above; for older ones no place for the status is
-           passed, which is allowed */                            \
-        if (find(name, &found, version, flags, version > 9000 ? &status : NULL) != 0 || !found) {                 \
-            fprintf(stderr, "%s not found\n", name);                                                          \
-            exit(90);                                                                                         \
-        }                                                                                                     \
+        /* each name at the version whose signature is written above; for older ones no place for the status is \
+           passed, which is allowed */                                                                        \
+        if (find(name, &found, version, flags, version > 9000 ? &status : NULL)) found = NULL;                \
         driver.id = (CUresult(*) args)found;                                                                  \
     }
 #else
-#define FIND(id, symbol, name, version, flags, args)                                                          \
-    driver.id = (CUresult(*) args)dlsym(library, #symbol);                                                    \
-    if (!driver.id) { fprintf(stderr, "%s not found\n", #symbol); exit(90); }
+#define FIND(id, symbol, name, version, flags, args) driver.id = (CUresult(*) args)dlsym(library, #symbol);
 #endif
-    DRIVER(FIND)
+#define FIND_OR_STOP(id, symbol, name, version, flags, args) \
+    FIND(id, symbol, name, version, flags, args)             \
+    if (!driver.id) { fprintf(stderr, "%s not found\n", #symbol); exit(90); }
+    DRIVER(FIND_OR_STOP)
+    DRIVER_OPTIONAL(FIND)
 }
 #endif
 

@@ -12,8 +12,10 @@ pub struct Device {
     pub object_bytes: u64,
     pub segment_bytes: u64,
     pub host_bytes: u64,
-    /// The part of `object_bytes` that came out of a stream-ordered pool.
-    pub(super) async_bytes: u64,
+    /// Had on loan: no part of any other figure.
+    pub borrowed_bytes: u64,
+    /// The part of `object_bytes` that came out of a pool of the driver's.
+    pub(super) pooled_bytes: u64,
     pool_reserved: u64,
     pool_used: u64,
     peak_bytes: u64,
@@ -38,7 +40,8 @@ pub struct DeviceAt {
     /// All that the driver gave and has not got back: segments and objects.
     pub driver_bytes: u64,
     pub host_bytes: u64,
-    /// In use of the current stream-ordered pool as the driver counts it, its own rounding included.
+    pub borrowed_bytes: u64,
+    /// In use of the device's pools as the driver counts it, its own rounding included.
     pub pool_used_bytes: u64,
     /// Most blocks and objects since the boundary before (in a moment outside the steps: since the beginning).
     pub peak_bytes: u64,
@@ -84,6 +87,7 @@ impl Device {
             Layer::Block => &mut self.block_bytes,
             Layer::Driver => &mut self.object_bytes,
             Layer::Host => &mut self.host_bytes,
+            Layer::Borrowed => &mut self.borrowed_bytes,
         }
     }
 
@@ -122,8 +126,8 @@ impl Device {
 
     pub(super) fn driver_said(&mut self, free: u64, total: u64) {
         // A pool's memory is charged to the device whole, used or not.
-        let outside_pools = self.driver_bytes().wrapping_sub(self.async_bytes);
-        let tracked = outside_pools.wrapping_add(self.pool_reserved.max(self.async_bytes));
+        let outside_pools = self.driver_bytes().wrapping_sub(self.pooled_bytes);
+        let tracked = outside_pools.wrapping_add(self.pool_reserved.max(self.pooled_bytes));
         self.total_bytes = total;
         self.unattributed_bytes = Some(total.saturating_sub(free).saturating_sub(tracked));
     }
@@ -136,6 +140,7 @@ impl Device {
             reserved_bytes: self.reserved_bytes(),
             driver_bytes: self.driver_bytes(),
             host_bytes: self.host_bytes,
+            borrowed_bytes: self.borrowed_bytes,
             pool_used_bytes: self.pool_used,
             peak_bytes,
             unattributed_bytes: self.unattributed_bytes,

@@ -13,7 +13,7 @@ use super::{Departed, Ledger};
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
 /// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
-const RECENT: usize = 64;
+const RECENT: usize = 256;
 
 /// One allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,12 @@ pub struct Given {
     /// Of a handle: references and mappings. It ends when both are gone.
     refs: u32,
     maps: u32,
+}
+
+impl Given {
+    fn is_pooled(&self) -> bool {
+        Class::from_code(self.class).is_some_and(Class::is_pooled)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,12 +53,23 @@ struct Mapping {
     handle: u64,
 }
 
-/// A free that may be undone; no allocation: it only gave back one of several references.
+/// A free that may be undone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Freed {
     handle: bool,
     address: u64,
-    given: Option<Given>,
+    what: What,
+}
+
+/// What a free did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum What {
+    /// Ended the allocation.
+    Ended(Given),
+    /// Gave back one of several references.
+    Reference,
+    /// Nothing that was known; counted under this class.
+    Unknown(u8),
 }
 
 /// Everything alive at the driver's level.
@@ -76,6 +93,15 @@ pub struct Driver {
 impl Driver {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Given> {
         self.pointers.values().chain(self.handles.values())
+    }
+
+    /// True if a pointer is alive.
+    pub(super) fn is_alive(&self, address: u64) -> bool {
+        self.pointers.contains_key(&address)
+    }
+
+    fn has(&self, handle: bool, address: u64) -> bool {
+        if handle { self.handles.contains_key(&address) } else { self.pointers.contains_key(&address) }
     }
 
     fn space(&mut self, handle: bool) -> &mut Map<Given> {
@@ -109,7 +135,19 @@ impl Ledger {
             return;
         }
         let host = class == Class::Host || e.device == NO_DEVICE;
-        let layer = if host { Layer::Host } else { Layer::Driver };
+        let layer = match class {
+            _ if class.is_borrowed() => Layer::Borrowed,
+            _ if host => Layer::Host,
+            _ => Layer::Driver,
+        };
+        let known = || class != Class::Registered && self.driver.has(handle, e.address);
+        if class.is_borrowed() && known() {
+            // Opened or imported once more: the same memory, one more reference.
+            if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
+                g.refs = g.refs.saturating_add(1);
+            }
+            return;
+        }
         let site = self.site_of(e.stack, layer, e.device, e.entry_point);
         let given = Given {
             bytes: e.size,
@@ -123,7 +161,7 @@ impl Ledger {
         };
         self.given(&given);
         self.note_birth(if handle { super::HANDLE } else { super::POINTER }, e.address);
-        if !handle && !host {
+        if !handle && layer == Layer::Driver {
             let end = e.address.saturating_add(e.size);
             self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
         }
@@ -150,17 +188,24 @@ impl Ledger {
         if e.address == 0 && !handle {
             return;
         }
-        let Some(g) = self.driver.space(handle).get_mut(&e.address).filter(|g| g.refs > 0) else {
-            let count = &mut self.unknown_frees[usize::from(e.class).min(super::CLASSES - 1)];
-            *count = count.wrapping_add(1);
-            return;
+        let what = match self.driver.space(handle).get_mut(&e.address).filter(|g| g.refs > 0) {
+            Some(g) => {
+                g.refs -= 1;
+                let last = g.refs == 0 && g.maps == 0;
+                let ended = if last { self.end(handle, e.address) } else { None };
+                ended.map_or(What::Reference, What::Ended)
+            }
+            None => {
+                let class = e.class.min(super::CLASSES as u8 - 1);
+                let count = &mut self.unknown_frees[usize::from(class)];
+                *count = count.wrapping_add(1);
+                What::Unknown(class)
+            }
         };
-        g.refs -= 1;
-        let given = if g.refs == 0 && g.maps == 0 { self.end(handle, e.address) } else { None };
         if self.driver.recent.len() >= RECENT {
             self.driver.recent.pop_front();
         }
-        self.driver.recent.push_back(Freed { handle, address: e.address, given });
+        self.driver.recent.push_back(Freed { handle, address: e.address, what });
     }
 
     pub(super) fn free_undo(&mut self, e: &Event) {
@@ -168,13 +213,18 @@ impl Ledger {
         let same = |f: &Freed| f.handle == handle && f.address == e.address;
         let Some(at) = self.driver.recent.iter().rposition(same) else { return };
         let Some(freed) = self.driver.recent.remove(at) else { return };
-        match freed.given {
-            None => {
+        match freed.what {
+            What::Unknown(class) => {
+                if let Some(count) = self.unknown_frees.get_mut(usize::from(class)) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            What::Reference => {
                 if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
                     g.refs = g.refs.saturating_add(1);
                 }
             }
-            Some(mut g) if !self.driver.space(handle).contains_key(&e.address) => {
+            What::Ended(mut g) if !self.driver.space(handle).contains_key(&e.address) => {
                 g.refs = 1;
                 self.given(&g);
                 if let Some(s) = self.sites.get_mut(g.site).filter(|_| !g.segment) {
@@ -186,13 +236,13 @@ impl Ledger {
                         None => s.frees = s.frees.saturating_sub(1),
                     }
                 }
-                if !handle && !g.segment && !self.is_host(g.site) {
+                if !handle && !g.segment && self.is_of_device(g.site) {
                     let end = e.address.saturating_add(g.bytes);
                     self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
                 }
                 self.driver.space(handle).insert(e.address, g);
             }
-            Some(_) => {}
+            What::Ended(_) => {}
         }
     }
 
@@ -289,8 +339,8 @@ impl Ledger {
 
     fn claim_given(&mut self, handle: bool, address: u64) {
         let Some(g) = self.driver.space(handle).get_mut(&address).filter(|g| !g.segment) else { return };
-        let (site, bytes, pooled) = (g.site, g.bytes, g.class == Class::Async as u8);
-        if self.is_host(site) {
+        let (site, bytes, pooled) = (g.site, g.bytes, g.is_pooled());
+        if !self.is_of_device(site) {
             return;
         }
         if let Some(g) = self.driver.space(handle).get_mut(&address) {
@@ -301,13 +351,13 @@ impl Ledger {
         if let Some(d) = self.devices.get_mut(usize::from(s.slot)) {
             d.claim(bytes);
             if pooled {
-                d.async_bytes = d.async_bytes.wrapping_sub(bytes);
+                d.pooled_bytes = d.pooled_bytes.wrapping_sub(bytes);
             }
         }
     }
 
-    fn is_host(&self, site: u32) -> bool {
-        self.sites.get(site).is_none_or(|s| s.layer == Layer::Host)
+    fn is_of_device(&self, site: u32) -> bool {
+        self.sites.get(site).is_some_and(|s| s.layer == Layer::Driver)
     }
 
     /// Books a living allocation.
@@ -319,10 +369,10 @@ impl Ledger {
             return;
         }
         self.born(g.site, g.bytes);
-        if g.class == Class::Async as u8
+        if g.is_pooled()
             && let Some(d) = self.device_of(g.site)
         {
-            d.async_bytes = d.async_bytes.wrapping_add(g.bytes);
+            d.pooled_bytes = d.pooled_bytes.wrapping_add(g.bytes);
         }
     }
 
@@ -345,10 +395,10 @@ impl Ledger {
             return;
         }
         self.died(g.site, g.birth, g.bytes, freed);
-        if g.class == Class::Async as u8
+        if g.is_pooled()
             && let Some(d) = self.device_of(g.site)
         {
-            d.async_bytes = d.async_bytes.wrapping_sub(g.bytes);
+            d.pooled_bytes = d.pooled_bytes.wrapping_sub(g.bytes);
         }
     }
 

@@ -6,11 +6,13 @@
 
 mod devices;
 mod driver;
+mod graphs;
 mod keys;
 mod sites;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod unattributed;
 pub mod verdict;
 mod view;
 
@@ -59,6 +61,15 @@ pub struct OutOfMemory {
     pub sites: Vec<Retained>,
 }
 
+/// Calls that take memory without saying how much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Marker {
+    pub entry_point: u16,
+    pub calls: u64,
+    /// Where it tells a size.
+    pub bytes: u64,
+}
+
 /// A block that was alive at the judged moment and has been freed since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Departed {
@@ -74,6 +85,7 @@ pub struct Ledger {
     #[serde(with = "keys::listed")]
     blocks: Map<Block>,
     driver: driver::Driver,
+    graphs: graphs::Graphs,
     sites: sites::Sites,
     devices: Vec<Device>,
     steps: steps::Steps,
@@ -97,6 +109,7 @@ pub struct Ledger {
     unknown_frees: [u64; CLASSES],
     missed_frees: u64,
     implicit_ends: u64,
+    markers: Vec<Marker>,
 }
 
 impl Ledger {
@@ -146,6 +159,12 @@ impl Ledger {
             Kind::Boundary => self.boundary(e),
             Kind::OutOfMemory => self.ran_out(e),
             Kind::Exit => self.exit(e),
+            Kind::Marker => self.marker(e),
+            Kind::Plan => self.plan(e),
+            Kind::GraphNode => self.graph_node(e),
+            Kind::GraphExec => self.graph_exec(e),
+            Kind::GraphLaunch => self.graph_launch(e),
+            Kind::GraphEnd => self.graph_end(e),
             Kind::Mark => (self.mark, self.last_ns) = (e.stack, e.address),
             Kind::BlockAlloc | Kind::BlockFree | Kind::AllocatorTotals => {}
         }
@@ -350,6 +369,17 @@ impl Ledger {
             step: self.completed.saturating_add(1),
             sites,
         });
+    }
+
+    fn marker(&mut self, e: &Event) {
+        let known = self.markers.iter_mut().find(|m| m.entry_point == e.entry_point);
+        match known {
+            Some(m) => {
+                m.calls = m.calls.wrapping_add(1);
+                m.bytes = m.bytes.wrapping_add(e.size);
+            }
+            None => self.markers.push(Marker { entry_point: e.entry_point, calls: 1, bytes: e.size }),
+        }
     }
 
     fn exit(&mut self, e: &Event) {

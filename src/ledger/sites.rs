@@ -16,6 +16,9 @@ pub enum Layer {
     Driver,
     /// Pinned host memory.
     Host,
+    /// Memory that somebody else gave: another process's, another interface's, the program's own made to be page-locked.
+    /// It counts apart from what this process took.
+    Borrowed,
 }
 
 impl Layer {
@@ -23,7 +26,7 @@ impl Layer {
     pub const fn name(self) -> &'static str {
         match self {
             Layer::Block => "block",
-            Layer::Driver => "driver",
+            Layer::Driver | Layer::Borrowed => "driver",
             Layer::Host => "host",
         }
     }

@@ -75,8 +75,8 @@ fn noise(seed: u64, count: usize) -> Program {
     let mut p = Program::default();
     for _ in 0..count {
         let mut e = Event::new(Kind::Boundary);
-        e.kind = r.below(22) as u8;
-        e.class = r.below(9) as u8;
+        e.kind = r.below(28) as u8;
+        e.class = r.below(13) as u8;
         e.device = [0, 0, 1, NO_DEVICE][r.below(4) as usize];
         e.address = r.below(40) << 12;
         e.size = r.below(6) << 11;
@@ -132,9 +132,10 @@ fn check_sums(ledger: &Ledger, seed: u64) {
     let driver = ledger.driver.iter().fold(0, |sum: u64, g| sum.wrapping_add(g.bytes));
     let sum = |of: fn(&Device) -> u64| ledger.devices().iter().map(of).fold(0, u64::wrapping_add);
     assert_eq!(blocks, sum(|d| d.block_bytes), "seed {seed}");
-    assert_eq!(driver, sum(|d| d.driver_bytes().wrapping_add(d.host_bytes)), "seed {seed}");
+    let others = |d: &Device| d.host_bytes.wrapping_add(d.borrowed_bytes);
+    assert_eq!(driver, sum(|d| d.driver_bytes()).wrapping_add(sum(others)), "seed {seed}");
     let sites = ledger.sites.iter().fold(0, |sum: u64, (_, s)| sum.wrapping_add(s.live_bytes));
-    let objects = sum(|d| d.live_bytes().wrapping_add(d.host_bytes));
+    let objects = sum(|d| d.live_bytes()).wrapping_add(sum(others));
     assert_eq!(sites, objects, "seed {seed}");
     if !ledger.exited() && ledger.step_count() == 0 {
         let judged = retained(ledger, None).iter().fold(0, |sum: u64, r| sum.wrapping_add(r.bytes));

@@ -35,6 +35,8 @@ pub const MIN_STEPS: u32 = BURN_IN_STEPS + MIN_COHORTS as u32 + MIN_AGE + 1;
 pub enum Kind {
     /// Grows with the steps, and nothing lets go of it.
     Leak,
+    /// Grows with the steps where no allocation was seen: no blocks whose identity could say more.
+    Growing,
 }
 
 /// How sure that is.
@@ -63,7 +65,7 @@ pub struct Finding {
     pub confidence: Confidence,
     pub device: u8,
     pub layer: Layer,
-    /// Largest first.
+    /// Largest first; none of what grows unseen.
     pub parts: Vec<Part>,
     /// What a step that adds anything adds (median).
     pub bytes_per_step: f64,
@@ -116,6 +118,7 @@ pub fn judge(ledger: &Ledger) -> Verdict {
         .filter_map(|(number, cohorts)| Some(Suspect { number, site: ledger.site(number)?, cohorts }));
     let view = View { steps, suspects: suspects.collect() };
     let mut findings = leaks(&view);
+    findings.extend(super::unattributed::growing(ledger));
     findings.sort_by(|a, b| b.growth_bytes_per_step.total_cmp(&a.growth_bytes_per_step));
     Verdict { findings, benign: Vec::new() }
 }
@@ -196,7 +199,7 @@ fn blocks(cohorts: &[Cohort]) -> u64 {
     cohorts.iter().fold(0, |sum, c| sum.wrapping_add(c.blocks))
 }
 
-fn median(values: impl Iterator<Item = u64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = u64>) -> f64 {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
     match values.len() {

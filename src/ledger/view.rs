@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Map, pair};
-use super::{AFTER_EXIT, CLASSES, Device, DeviceAt, Ledger, OutOfMemory, Site, StepRecord};
+use super::{AFTER_EXIT, CLASSES, Device, DeviceAt, Ledger, Marker, OutOfMemory, Site, StepRecord};
 use crate::trace::record::Source;
 
 /// What a site holds at some moment.
@@ -166,6 +166,11 @@ impl Ledger {
     /// Allocations whose stack is not known because there were too many different ones.
     pub fn stackless(&self) -> u64 {
         self.sites.refused
+    }
+
+    /// Calls that take memory without saying how much, by entry point.
+    pub fn markers(&self) -> &[Marker] {
+        &self.markers
     }
 
     /// Whether the caching allocators' own totals agreed with the blocks here; `None`: never compared.

@@ -115,7 +115,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     if let Some(text) = label.filter(|l| !l.is_empty()) {
         mark(text);
     }
-    accounts(false);
+    accounts();
     note::mark(&Event {
         address: life::elapsed(),
         class: boundary.source as u8,
@@ -134,8 +134,9 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     }
 }
 
-/// Appends what allocator, pools and driver say of each device.
-fn accounts(with_driver: bool) {
+/// Appends what allocator, pools and driver say of each device. What is in use beyond what was seen shows here, and only
+/// if it is asked for at every step.
+fn accounts() {
     let ask = driver::may_ask();
     for (device, totals) in (0u8..).zip(&TOTALS) {
         let seq = totals.seq.load(Acquire);
@@ -158,12 +159,11 @@ fn accounts(with_driver: bool) {
             note::mark(&Event { address: used, size: reserved, device, ..Event::new(Kind::PoolTotals) });
         }
     }
-    if with_driver
-        && ask
-        && let Some((free, total)) = note::deeper(driver::memory_info)
-    {
-        let (device, _) = note::deeper(driver::current);
-        note::mark(&Event { address: free, size: total, device, ..Event::new(Kind::MemInfo) });
+    let devices = if ask { life::devices_sighted() } else { 0 };
+    for device in (0u8..64).filter(|device| devices >> device & 1 == 1) {
+        if let Some((free, total)) = note::deeper(|| driver::memory_info(device)) {
+            note::mark(&Event { address: free, size: total, device, ..Event::new(Kind::MemInfo) });
+        }
     }
 }
 
@@ -201,7 +201,7 @@ pub fn make_room() {
 pub fn dump() {
     if life::is_live() {
         guard::fenced(|| {
-            accounts(true);
+            accounts();
             let mut host = HOST.lock();
             if let Some(host) = host.as_mut()
                 && host.catch_up()
@@ -232,7 +232,7 @@ pub fn exit() {
     if !life::is_live() || EXITED.swap(true, AcqRel) {
         return;
     }
-    accounts(true);
+    accounts();
     note::mark(&Event { address: life::elapsed(), ..Event::new(Kind::Exit) });
     // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
     let Some(mut host) = HOST.try_lock_for(Duration::from_secs(5)) else { return };

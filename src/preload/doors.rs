@@ -1,49 +1,126 @@
 //! The doors: how a call of the program's comes to us. Naked tail-jumps in, nothing else.
 //!
-//! glibc decides by the return address who is asking (`RTLD_NEXT`, `RTLD_DEFAULT`), so our `dlsym` must not stand on the
-//! stack when the real one runs: it looks, and jumps. The exported CUDA symbols jump too: every argument stays where it
-//! is, and the return address tells whose scope the real function is to be taken from.
+//! glibc decides by the return address who is asking (`RTLD_NEXT`, `RTLD_DEFAULT`, a library's search path), so none of
+//! ours may stand on the stack when the loader's own function runs: a door looks, and jumps. The exported CUDA symbols
+//! jump too: every argument stays where it is, and the return address tells whose scope the real function is to be taken
+//! from.
+//!
+//! Nothing else is decided here: `lookup` says what a look-up finds, `route` where a call goes.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::{api, driver, elf, life};
+use super::elf::Version;
+use super::{api, driver, elf, life, lookup, patch, route};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the doors are written for x86-64");
 
 /// The type of `dlsym`.
 pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+pub type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+type Dlopen = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
+type Dlclose = unsafe extern "C" fn(*mut c_void) -> i32;
+type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 
-/// The C library's `dlsym`, found by the constructor (or by the first call, should one come earlier).
-pub static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// A function of the loader's, found by the constructor (or by the first call, should one come earlier).
+#[repr(transparent)]
+pub struct Found(AtomicPtr<c_void>);
+
+impl Found {
+    const fn new() -> Found {
+        Found(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    fn get(&self, find: impl FnOnce() -> Option<*mut c_void>) -> *mut c_void {
+        let known = self.0.load(Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        elf::orient();
+        let found = find().unwrap_or(std::ptr::null_mut());
+        self.0.store(found, Release);
+        found
+    }
+
+    /// The next in line behind us, as every call is handed on: the C library's, or that of a preload after us.
+    pub fn next(&self, name: &CStr) -> *mut c_void {
+        self.get(|| elf::started_with().skip_while(|o| !o.is_self()).skip(1).find_map(|o| o.find(name)))
+    }
+
+    /// The C library's own: what we ask ourselves no other preload is to see. Versions begin with x86-64's first glibc.
+    pub fn innermost(&self, name: &CStr) -> *mut c_void {
+        self.get(|| elf::chain().find_map(|o| o.find_exactly(name, c"GLIBC_2.2.5")))
+    }
+}
+
+pub static DLSYM: Found = Found::new();
+pub static DLVSYM: Found = Found::new();
+pub static DLCLOSE: Found = Found::new();
+pub static DLERROR: Found = Found::new();
+pub static DLOPEN: Found = Found::new();
+pub static DLMOPEN: Found = Found::new();
+pub static OWN_DLSYM: Found = Found::new();
+pub static OWN_DLVSYM: Found = Found::new();
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = {
-    // Nothing else: a process that never touches CUDA pays for one look-up.
+    // Nothing else: a process that never touches CUDA pays for a few look-ups.
     extern "C" fn constructor() {
-        find_real_dlsym();
+        DLSYM.next(c"dlsym");
+        DLOPEN.next(c"dlopen");
     }
     constructor
 };
 
-fn find_real_dlsym() -> *mut c_void {
-    let known = REAL_DLSYM.load(Acquire);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: documented; RTLD_NEXT is seen from this library. 2.2.5 is the version of x86-64's first glibc.
-    let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), c"GLIBC_2.2.5".as_ptr()) };
-    REAL_DLSYM.store(found, Release);
-    found
-}
-
 /// The C library's own `dlsym`, for our own look-ups.
 pub fn real_dlsym() -> Option<Dlsym> {
-    let real = find_real_dlsym();
+    let real = OWN_DLSYM.innermost(c"dlsym");
     // SAFETY: not null, and the address of `dlsym`.
     (!real.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Dlsym>(real) })
+}
+
+/// What lies behind us in the global scope under that name.
+pub fn ask_behind_us(symbol: &CStr, version: Version) -> Option<*mut c_void> {
+    let found = match version {
+        Version::Any => {
+            let dlsym = real_dlsym()?;
+            // SAFETY: a C string; called from this library, so it is ours that RTLD_NEXT skips.
+            unsafe { dlsym(libc::RTLD_NEXT, symbol.as_ptr()) }
+        }
+        Version::Linked(version) | Version::Asked(version) => {
+            let dlvsym = OWN_DLVSYM.innermost(c"dlvsym");
+            if dlvsym.is_null() {
+                return None;
+            }
+            // SAFETY: the address of `dlvsym`, two C strings; as above.
+            unsafe {
+                let dlvsym: Dlvsym = std::mem::transmute(dlvsym);
+                dlvsym(libc::RTLD_NEXT, symbol.as_ptr(), version.as_ptr())
+            }
+        }
+    };
+    // Also keeps the call from being the last thing here: the return address must be one of ours.
+    std::hint::black_box(found);
+    (!found.is_null()).then_some(found)
+}
+
+/// What a door is to do, as two registers (rax, rdx): return the value, or jump.
+#[repr(C)]
+pub struct Answer {
+    value: *const c_void,
+    jump: *const c_void,
+}
+
+impl Answer {
+    pub fn value(value: *const c_void) -> Answer {
+        Answer { value, jump: std::ptr::null() }
+    }
+
+    pub fn jump(to: *const c_void) -> Answer {
+        Answer { value: std::ptr::null(), jump: to }
+    }
 }
 
 /// `dlsym`, as every object of the process finds it.
@@ -57,49 +134,166 @@ pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _symbol: *const c_char) -> 
         "push rdi",
         "push rsi",
         "sub rsp, 8",
+        "mov rdx, qword ptr [rsp + 24]",
         "call {filter}",
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
-        "test rax, rax",
+        "test rdx, rdx",
         "jne 2f",
-        "mov rax, qword ptr [rip + {real}@GOTPCREL]",
-        "jmp qword ptr [rax]",
-        "2: ret",
-        filter = sym filter,
-        real = sym REAL_DLSYM,
+        "ret",
+        // A failing look-up goes on to `dlvsym`, which takes one argument more.
+        "2: mov r11, rdx",
+        "lea rdx, [rip + {nowhere}]",
+        "jmp r11",
+        filter = sym lookup::filter,
+        nowhere = sym NOWHERE,
     )
 }
 
-/// A hook for what is asked for, or null: not ours, jump on.
-unsafe extern "C" fn filter(handle: *mut c_void, symbol: *const c_char) -> *const c_void {
-    let real = find_real_dlsym();
-    // SAFETY: the caller passes a C string or null.
-    let Some(symbol) = (!symbol.is_null()).then(|| unsafe { CStr::from_ptr(symbol) }) else {
-        return std::ptr::null();
-    };
-    // Who asks matters for these two; what they find is an export of ours or of the next in line, as without us.
-    let relative = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
-    if relative || real.is_null() || !symbol.to_bytes().starts_with(b"cu") {
-        return std::ptr::null();
-    }
-    let Some(row) = api::row_of_symbol(symbol) else { return std::ptr::null() };
-    // SAFETY: `real` is the C library's dlsym, the arguments are the caller's own.
-    let address = unsafe { std::mem::transmute::<*mut c_void, Dlsym>(real)(handle, symbol.as_ptr()) };
-    if address.is_null() {
-        return std::ptr::null();
-    }
-    life::arm();
-    provider(row, address)
+/// `dlvsym`, likewise.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlvsym(
+    _handle: *mut c_void,
+    _symbol: *const c_char,
+    _version: *const c_char,
+) -> *mut c_void {
+    std::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "mov rcx, qword ptr [rsp + 24]",
+        "call {filter}",
+        "mov r11, rdx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test r11, r11",
+        "jne 2f",
+        "ret",
+        "2: jmp r11",
+        filter = sym lookup::versioned_filter,
+    )
 }
 
-/// The hook in front of a real function just found; the function itself where all slots are taken.
-fn provider(row: usize, real: *mut c_void) -> *const c_void {
-    driver::learn(row, real);
-    api::bind(row, real).unwrap_or_else(|| {
-        life::too_many_providers(row);
-        real
-    })
+/// The version of a look-up that is to fail, with the loader's own words about whom it failed for; none of ours fits it.
+static NOWHERE: [u8; 10] = *b"leaktrace\0";
+const NOWHERE_SAID: &[u8] = b", version leaktrace";
+
+/// `dlerror`: where a look-up failed that would have found an export of ours, the loader's words are about a version that
+/// nobody asked for. What is left after it is taken off is what the same look-up gives without us.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlerror() -> *mut c_char {
+    let real = DLERROR.next(c"dlerror");
+    if real.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the next `dlerror`; it gives null or a C string that is the calling thread's to change until it asks again,
+    // on the heap where it names a symbol.
+    unsafe {
+        let text = std::mem::transmute::<*mut c_void, Dlerror>(real)();
+        if !text.is_null()
+            && let said = CStr::from_ptr(text).to_bytes()
+            && said.ends_with(NOWHERE_SAID)
+        {
+            text.add(said.len() - NOWHERE_SAID.len()).write(0);
+        }
+        text
+    }
+}
+
+/// `dlopen`: costs one test, unless the library's own scope is to come before ours.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: i32) -> *mut c_void {
+    std::arch::naked_asm!(
+        "test esi, {deep}",
+        "jne 2f",
+        "mov rax, qword ptr [rip + {next}@GOTPCREL]",
+        "mov rax, qword ptr [rax]",
+        "test rax, rax",
+        "je 2f",
+        "jmp rax",
+        "2: push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {opening}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rdx, rdx",
+        "jne 3f",
+        "ret",
+        "3: jmp rdx",
+        deep = const libc::RTLD_DEEPBIND,
+        next = sym DLOPEN,
+        opening = sym opening,
+    )
+}
+
+/// A library of its own scope. Its constructors run before we can lead its calls here: what those allocate is not seen.
+unsafe extern "C" fn opening(file: *const c_char, mode: i32) -> Answer {
+    let real = DLOPEN.next(c"dlopen");
+    if real.is_null() || file.is_null() || mode & libc::RTLD_DEEPBIND == 0 || mode & libc::RTLD_NOLOAD != 0 {
+        return Answer::jump(real);
+    }
+    patch::passed();
+    // SAFETY: not null, so a C string of the caller's.
+    let path = unsafe { CStr::from_ptr(file) };
+    let bytes = path.to_bytes();
+    if !bytes.contains(&b'/') || bytes.contains(&b'$') {
+        // The loader searches on behalf of the caller.
+        patch::will_open(path);
+        return Answer::jump(real);
+    }
+    // For a path the loader does not ask who is calling: it may as well be us.
+    let last = elf::chain().last();
+    // SAFETY: the next `dlopen`, the caller's own arguments.
+    let handle = unsafe { std::mem::transmute::<*mut c_void, Dlopen>(real)(file, mode) };
+    // SAFETY: a handle is the object's link map (dlinfo's RTLD_DI_LINKMAP says the same).
+    if let Some(root) = unsafe { handle.cast::<elf::LinkMap>().as_ref() } {
+        patch::opened(root, last);
+    }
+    Answer::value(handle)
+}
+
+/// `dlmopen`: in a namespace of its own there is nothing of ours.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlmopen(_namespace: i64, _file: *const c_char, _mode: i32) -> *mut c_void {
+    std::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "call {opening}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        opening = sym opening_elsewhere,
+    )
+}
+
+unsafe extern "C" fn opening_elsewhere(namespace: i64, file: *const c_char, mode: i32) -> *const c_void {
+    if !file.is_null() && (namespace != 0 || mode & libc::RTLD_DEEPBIND != 0) && mode & libc::RTLD_NOLOAD == 0
+    {
+        // SAFETY: not null, so a C string of the caller's.
+        patch::elsewhere(unsafe { CStr::from_ptr(file) });
+    }
+    DLMOPEN.next(c"dlmopen")
 }
 
 /// `dlclose`, so that stacks never name a library that is gone for what now lies at its addresses. Unlike `dlopen` and
@@ -109,19 +303,20 @@ fn provider(row: usize, real: *mut c_void) -> *const c_void {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> i32 {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-    let mut real = REAL.load(Acquire);
-    if real.is_null() {
-        // SAFETY: asked for by name; RTLD_NEXT is seen from this library.
-        real = real_dlsym().map_or(real, |dlsym| unsafe { dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) });
-        REAL.store(real, Release);
-    }
+    let real = DLCLOSE.next(c"dlclose");
     if real.is_null() {
         return -1;
     }
-    // SAFETY: the C library's `dlclose`, the caller's own handle.
-    let status =
-        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> i32>(real)(handle) };
+    patch::passed();
+    let before = elf::chain().count();
+    // SAFETY: the next `dlclose`, the caller's own handle.
+    let status = unsafe { std::mem::transmute::<*mut c_void, Dlclose>(real)(handle) };
+    if elf::chain().count() < before {
+        patch::forget_unloaded();
+        driver::forget_unloaded();
+        api::forget_unloaded();
+        route::forget();
+    }
     life::unloaded();
     status
 }
@@ -163,70 +358,10 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $id() {
             $crate::preload::doors::tail_jump!(
-                $crate::preload::doors::route, "mov rdi, qword ptr [rsp + 56]", "mov esi, {row}";
+                $crate::preload::route::route, "mov rdi, qword ptr [rsp + 56]", "mov esi, {row}";
                 row = super::Row::$id as usize + 1
             )
         }
     };
 }
 pub(super) use export;
-
-/// Where a call of an exported symbol goes: the hook in front of the function that the caller's own scope holds.
-pub unsafe extern "C" fn route(return_address: *const c_void, row: usize) -> *const c_void {
-    life::arm();
-    life::wait_until_armed();
-    let caller = elf::object_of(return_address);
-    if let Some(hook) = routes::known(caller, row) {
-        return hook;
-    }
-    let symbol = api::entry_point(row).symbol;
-    let real = match caller {
-        Some(object) => elf::definition(object, symbol),
-        None => elf::anywhere(symbol),
-    };
-    let Some(real) = real else { return missing as *const c_void };
-    let hook = provider(row, real);
-    routes::remember(caller, row, hook);
-    hook
-}
-
-/// What a weakly bound call gets when there is no runtime or driver to answer it: "not initialised", in both APIs.
-extern "C" fn missing() -> i32 {
-    3
-}
-
-/// Routes already found, by calling object: a fixed table without a lock.
-mod routes {
-    use super::*;
-    use elf::LinkMap;
-
-    const SIZE: usize = 1024;
-    static CALLER: [AtomicPtr<c_void>; SIZE] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SIZE];
-    static HOOK: [AtomicPtr<c_void>; SIZE] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SIZE];
-
-    /// The key is unique per (object, row): link maps are far larger than the number of rows.
-    fn key(caller: Option<&LinkMap>, row: usize) -> *mut c_void {
-        (caller.map_or(1 << 12, |m| std::ptr::from_ref(m) as usize) + row) as *mut c_void
-    }
-
-    fn place(key: *mut c_void) -> usize {
-        (key as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - 10)
-    }
-
-    pub fn known(caller: Option<&LinkMap>, row: usize) -> Option<*const c_void> {
-        let key = key(caller, row);
-        let at = place(key);
-        // The hook first: it is stored before the key that vouches for it.
-        let hook = (CALLER[at].load(Acquire) == key).then(|| HOOK[at].load(Acquire))?;
-        (CALLER[at].load(Acquire) == key).then_some(hook.cast_const())
-    }
-
-    pub fn remember(caller: Option<&LinkMap>, row: usize, hook: *const c_void) {
-        let key = key(caller, row);
-        let at = place(key);
-        // A place once taken stays: no reader can see one caller's key with another's hook.
-        if HOOK[at].compare_exchange(std::ptr::null_mut(), hook.cast_mut(), AcqRel, Acquire).is_ok() {
-            CALLER[at].store(key, Release);
-        }
-    }
-}

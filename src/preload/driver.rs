@@ -2,14 +2,14 @@
 //!
 //! Nothing is asked while a stream capture is under way: capture forbids most calls.
 
-use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering::*};
 
 use super::api::{self, ENTRY_POINTS, Library};
 use super::hooks::Status;
 use super::{elf, life};
 use crate::trace::record::NO_DEVICE;
-use cudarc::driver::sys::CUcontext;
+use cudarc::driver::sys::{CUcontext, CUgraph, CUgraphNode, CUmemoryPool, CUstream};
 
 /// A function of the driver that we call ourselves.
 struct Question {
@@ -34,7 +34,19 @@ questions! {
     DEVICE_TOTAL c"cuDeviceTotalMem_v2";
     MEM_INFO c"cuMemGetInfo_v2";
     DEVICE_POOL c"cuDeviceGetMemPool";
+    DEFAULT_POOL c"cuDeviceGetDefaultMemPool";
     POOL_ATTRIBUTE c"cuMemPoolGetAttribute";
+    GRAPH_ATTRIBUTE c"cuDeviceGetGraphMemAttribute";
+    PUSH_CONTEXT c"cuCtxPushCurrent_v2";
+    POP_CONTEXT c"cuCtxPopCurrent_v2";
+    GREEN_CONTEXT c"cuCtxFromGreenCtx";
+    ADDRESS_RANGE c"cuMemGetAddressRange_v2";
+    IS_CAPTURING c"cuStreamIsCapturing";
+    GRAPH_NODES c"cuGraphGetNodes";
+    NODE_TYPE c"cuGraphNodeGetType";
+    ALLOC_NODE c"cuGraphMemAllocNodeGetParams";
+    FREE_NODE c"cuGraphMemFreeNodeGetParams";
+    CHILD_GRAPH c"cuGraphChildGraphNodeGetGraph";
 }
 
 /// Calls a question if the driver has it.
@@ -75,28 +87,29 @@ pub fn learn(row: usize, function: *const c_void) {
     }
 }
 
+/// Libraries were unloaded. A driver that is gone is asked nothing more; another may come, elsewhere.
+pub fn forget_unloaded() {
+    let first = CTX_GET_DEVICE.address.load(Acquire);
+    let there = elf::object_of(first).and_then(|object| object.find(CTX_GET_DEVICE.symbol));
+    if first.is_null() || there == Some(first) {
+        return;
+    }
+    for question in QUESTIONS {
+        question.address.store(std::ptr::null_mut(), Release);
+    }
+    for address in &ADDRESSES {
+        address.store(std::ptr::null_mut(), Release);
+    }
+}
+
 /// What a look-up for `name` is to return instead of `address`.
 pub fn hook_for(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> *const c_void {
     if !name.to_bytes().starts_with(b"cu") {
         return address;
     }
-    let mut known = None;
-    for (i, entry) in ENTRY_POINTS.iter().enumerate() {
-        if entry.library != Library::Driver || entry.name.as_bytes() != name.to_bytes() {
-            continue;
-        }
-        if ADDRESSES[i + 1].load(Acquire) == address {
-            known = Some(i + 1);
-            break;
-        }
-        // No export has this address (an alias inside the driver): the documented rule decides.
-        let fits = entry.since <= version && entry.per_thread == (flags & PER_THREAD_STREAM != 0);
-        let streamless = entry.since <= version && !entry.per_thread;
-        if fits || (streamless && known.is_none()) {
-            known = Some(i + 1);
-        }
-    }
-    let Some(row) = known else { return address };
+    let driver = || ENTRY_POINTS.iter().enumerate().filter(|(_, e)| e.library == Library::Driver);
+    let exported = driver().find(|(i, _)| ADDRESSES[i + 1].load(Acquire) == address).map(|(i, _)| i + 1);
+    let Some(row) = exported.or_else(|| by_rule(name, address, version, flags)) else { return address };
     life::arm();
     learn(row, address);
     api::bind(row, address).unwrap_or_else(|| {
@@ -105,8 +118,41 @@ pub fn hook_for(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> 
     })
 }
 
+/// No export that we know has this address: an alias inside the driver, for which the documented rule decides; or a form
+/// of a known name that is newer than this list.
+fn by_rule(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> Option<usize> {
+    let mut best: Option<(usize, (bool, i32))> = None;
+    for (i, entry) in ENTRY_POINTS.iter().enumerate() {
+        let named = entry.name.as_bytes() == name.to_bytes() || entry.symbol == name;
+        let admitted = !entry.per_thread || flags & PER_THREAD_STREAM != 0;
+        if entry.library == Library::Driver && named && admitted && entry.since <= version {
+            let rank = (entry.per_thread, entry.since);
+            if best.is_none_or(|(_, other)| rank > other) {
+                best = Some((i + 1, rank));
+            }
+        }
+    }
+    let (row, _) = best?;
+    match newer_form(name, address) {
+        Some(form) => {
+            api::name_newer_form(&form);
+            None
+        }
+        None => Some(row),
+    }
+}
+
+/// The exported name of a function that is a form of `name` this list does not have.
+fn newer_form(name: &CStr, address: *mut c_void) -> Option<CString> {
+    let object = elf::object_of(address)?;
+    let name = name.to_str().ok()?;
+    let forms = (2..=9).flat_map(|v| ["", "_ptsz", "_ptds"].map(|thread| format!("{name}_v{v}{thread}")));
+    let newer = forms.filter_map(|form| CString::new(form).ok()).filter(|form| api::is_newer_form(form));
+    newer.into_iter().find(|form| object.find(form) == Some(address))
+}
+
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`
-const PER_THREAD_STREAM: u64 = 2;
+pub const PER_THREAD_STREAM: u64 = 2;
 
 /// The calling thread's device, and the number of its current context.
 pub fn current() -> (u8, u8) {
@@ -134,17 +180,30 @@ pub fn context_number(context: CUcontext) -> u8 {
     0
 }
 
-/// The number of a device's primary context; 0 if it is not active or cannot be told.
-pub fn primary_context_number(device: i32) -> u8 {
-    if !primary_context_active(device) {
-        return 0;
-    }
+/// A device's primary context, if it is active.
+fn primary_context(device: i32) -> Option<CUcontext> {
     let mut context: CUcontext = std::ptr::null_mut();
-    if ask!(PRIMARY_RETAIN, (&mut context, device) as (*mut CUcontext, i32)) != Some(0) {
-        return 0;
+    if !primary_context_active(device)
+        || ask!(PRIMARY_RETAIN, (&mut context, device) as (*mut CUcontext, i32)) != Some(0)
+    {
+        return None;
     }
     let _ = ask!(PRIMARY_RELEASE, (device) as (i32));
-    context_number(context)
+    Some(context)
+}
+
+/// The number of a device's primary context; 0 if it is not active or cannot be told.
+pub fn primary_context_number(device: i32) -> u8 {
+    primary_context(device).map_or(0, context_number)
+}
+
+/// The number of the context behind a green context.
+pub fn green_context_number(green: *mut c_void) -> u8 {
+    let mut context: CUcontext = std::ptr::null_mut();
+    match ask!(GREEN_CONTEXT, (&mut context, green) as (*mut CUcontext, *mut c_void)) {
+        Some(0) => context_number(context),
+        _ => 0,
+    }
 }
 
 /// True while a device's primary context is alive.
@@ -165,29 +224,144 @@ pub fn describe(device: u8) -> Option<(String, u64)> {
         .then(|| (unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(), total as u64))
 }
 
-/// Free and total bytes of the current device, as the driver counts them.
-pub fn memory_info() -> Option<(u64, u64)> {
-    let (mut free, mut total) = (0usize, 0usize);
-    (ask!(MEM_INFO, (&mut free, &mut total) as (*mut usize, *mut usize)) == Some(0))
-        .then_some((free as u64, total as u64))
-}
-
-/// Bytes reserved and used by a device's current stream-ordered pool.
-pub fn pool_totals(device: u8) -> Option<(u64, u64)> {
-    /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`
-    const RESERVED: u32 = 5;
-    const USED: u32 = 7;
-    let mut pool: *mut c_void = std::ptr::null_mut();
-    if ask!(DEVICE_POOL, (&mut pool, i32::from(device)) as (*mut *mut c_void, i32)) != Some(0) {
+/// Free and total bytes of a device, as the driver counts them; `None` where its primary context is not active.
+pub fn memory_info(device: u8) -> Option<(u64, u64)> {
+    let ask = || {
+        let (mut free, mut total) = (0usize, 0usize);
+        (ask!(MEM_INFO, (&mut free, &mut total) as (*mut usize, *mut usize)) == Some(0))
+            .then_some((free as u64, total as u64))
+    };
+    if current().0 == device {
+        return ask();
+    }
+    let context = primary_context(i32::from(device))?;
+    if ask!(PUSH_CONTEXT, (context) as (CUcontext)) != Some(0) {
         return None;
     }
-    let attribute = |which: u32| {
+    let told = ask();
+    let mut popped: CUcontext = std::ptr::null_mut();
+    let _ = ask!(POP_CONTEXT, (&mut popped) as (*mut CUcontext));
+    told
+}
+
+/// Pools that the program made, and the device of each.
+static POOLS: [(AtomicPtr<c_void>, AtomicU8); 256] =
+    [const { (AtomicPtr::new(std::ptr::null_mut()), AtomicU8::new(NO_DEVICE)) }; 256];
+
+/// A pool was made on a device. `false`: no room for it.
+pub fn pool_made(pool: usize, device: u8) -> bool {
+    POOLS.iter().any(|(known, on)| {
+        let free = known.compare_exchange(std::ptr::null_mut(), pool as *mut c_void, AcqRel, Acquire).is_ok();
+        if free {
+            on.store(device, Release);
+        }
+        free
+    })
+}
+
+/// A pool is being destroyed.
+pub fn pool_gone(pool: CUmemoryPool) {
+    for (known, _) in &POOLS {
+        let _ = known.compare_exchange(pool.cast(), std::ptr::null_mut(), AcqRel, Acquire);
+    }
+}
+
+/// The device of a pool that the program made.
+pub fn pool_device(pool: CUmemoryPool) -> Option<u8> {
+    let (_, on) = POOLS.iter().find(|(known, _)| known.load(Acquire) == pool.cast())?;
+    Some(on.load(Acquire)).filter(|&device| device != NO_DEVICE)
+}
+
+/// Bytes reserved and used by all pools of a device: the stream-ordered ones and the graphs'.
+pub fn pool_totals(device: u8) -> Option<(u64, u64)> {
+    /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`
+    const POOL: [u32; 2] = [5, 7];
+    /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`, `CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT`
+    const GRAPH: [u32; 2] = [2, 0];
+    type Pool = *mut c_void;
+    let (mut standard, mut present): (Pool, Pool) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let _ = ask!(DEFAULT_POOL, (&mut standard, i32::from(device)) as (*mut Pool, i32));
+    let _ = ask!(DEVICE_POOL, (&mut present, i32::from(device)) as (*mut Pool, i32));
+    let of_pool = |pool: Pool, which: u32| {
         let mut value = 0u64;
-        let asked =
-            ask!(POOL_ATTRIBUTE, (pool, which, (&raw mut value).cast()) as (*mut c_void, u32, *mut c_void));
-        (asked == Some(0)).then_some(value)
+        let asked = ask!(POOL_ATTRIBUTE, (pool, which, (&raw mut value).cast()) as (Pool, u32, Pool));
+        if asked == Some(0) { value } else { 0 }
     };
-    Some((attribute(RESERVED)?, attribute(USED)?))
+    let of_graphs = |which: u32| {
+        let mut value = 0u64;
+        let place = (&raw mut value).cast();
+        let asked = ask!(GRAPH_ATTRIBUTE, (i32::from(device), which, place) as (i32, u32, Pool));
+        if asked == Some(0) { value } else { 0 }
+    };
+    let own = POOLS.iter().filter(|(_, on)| on.load(Acquire) == device).map(|(pool, _)| pool.load(Acquire));
+    let (mut sums, mut asked) = ([of_graphs(GRAPH[0]), of_graphs(GRAPH[1])], 0);
+    let mut seen = [std::ptr::null_mut(); 2];
+    for pool in [standard, present].into_iter().chain(own) {
+        if pool.is_null() || seen.contains(&pool) {
+            continue;
+        }
+        if asked < seen.len() {
+            seen[asked] = pool;
+        }
+        asked += 1;
+        sums[0] = sums[0].saturating_add(of_pool(pool, POOL[0]));
+        sums[1] = sums[1].saturating_add(of_pool(pool, POOL[1]));
+    }
+    (asked > 0).then_some((sums[0], sums[1]))
+}
+
+/// Bytes of the allocation that begins at `p`; 0 if the driver does not say.
+pub fn extent(p: u64) -> u64 {
+    let (mut base, mut bytes) = (0u64, 0usize);
+    let asked = ask!(ADDRESS_RANGE, (&mut base, &mut bytes, p) as (*mut u64, *mut usize, u64));
+    if asked == Some(0) { (base.saturating_add(bytes as u64)).saturating_sub(p) } else { 0 }
+}
+
+/// True if a stream is being captured.
+pub fn is_capturing(stream: CUstream) -> bool {
+    let mut status = 0u32;
+    !may_ask()
+        && super::note::deeper(|| ask!(IS_CAPTURING, (stream, &mut status) as (CUstream, *mut u32)))
+            == Some(0)
+        && status != 0
+}
+
+/// The nodes of a graph.
+pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
+    let mut count = 0usize;
+    let none: *mut CUgraphNode = std::ptr::null_mut();
+    let asked = ask!(GRAPH_NODES, (graph, none, &mut count) as (CUgraph, *mut CUgraphNode, *mut usize));
+    if asked != Some(0) || count == 0 {
+        return Vec::new();
+    }
+    let mut nodes: Vec<CUgraphNode> = vec![std::ptr::null_mut(); count];
+    let asked =
+        ask!(GRAPH_NODES, (graph, nodes.as_mut_ptr(), &mut count) as (CUgraph, *mut CUgraphNode, *mut usize));
+    nodes.truncate(if asked == Some(0) { count } else { 0 });
+    nodes
+}
+
+/// `CUgraphNodeType` of a node.
+pub fn node_kind(node: CUgraphNode) -> Option<u32> {
+    let mut kind = 0u32;
+    (ask!(NODE_TYPE, (node, &mut kind) as (CUgraphNode, *mut u32)) == Some(0)).then_some(kind)
+}
+
+/// Fills a `CUDA_MEM_ALLOC_NODE_PARAMS`.
+pub fn alloc_node(node: CUgraphNode, params: *mut c_void) -> bool {
+    ask!(ALLOC_NODE, (node, params) as (CUgraphNode, *mut c_void)) == Some(0)
+}
+
+/// The address that a free node frees.
+pub fn free_node(node: CUgraphNode) -> Option<u64> {
+    let mut address = 0u64;
+    (ask!(FREE_NODE, (node, &mut address) as (CUgraphNode, *mut u64)) == Some(0)).then_some(address)
+}
+
+/// The graph inside a node.
+pub fn child_graph(node: CUgraphNode) -> Option<CUgraph> {
+    let mut graph: CUgraph = std::ptr::null_mut();
+    (ask!(CHILD_GRAPH, (node, &mut graph) as (CUgraphNode, *mut CUgraph)) == Some(0)).then_some(graph)
 }
 
 /// A stream capture begins.

@@ -19,7 +19,7 @@ use once_cell::race::OnceBox;
 
 use super::guard::{self, say};
 use super::settings::{self, Settings};
-use super::{api, boundary, doors, driver, elf, opening, python};
+use super::{api, boundary, driver, elf, holes, opening, python};
 use crate::capture;
 use crate::trace::calm::calmly;
 use crate::trace::entry::Entry;
@@ -80,9 +80,7 @@ pub fn arm() {
     super::note::deeper(|| {
         guard::fenced(|| {
             register_handlers();
-            if let Some(dlsym) = doors::real_dlsym() {
-                elf::arm(dlsym);
-            }
+            elf::orient();
             if !settings().on {
                 STATE.store(OFF, Release);
                 return;
@@ -189,6 +187,7 @@ fn open() -> bool {
             // In this order: who sees that it is no longer armed looks at the other word.
             take_over();
             STATE.store(LIVE, Release);
+            holes::tell();
             true
         }
         Err(why) => {
@@ -242,6 +241,11 @@ pub fn sighted(device: u8) {
     {
         recording::append_entry(&Entry::Device { index: device, name: &name, total_bytes });
     }
+}
+
+/// The devices that appeared in events, a bit each.
+pub fn devices_sighted() -> u64 {
+    SIGHTED.load(Acquire)
 }
 
 /// Nanoseconds since the recording began.

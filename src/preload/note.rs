@@ -70,7 +70,7 @@ pub fn driver_alloc_on(
             if address != 0 && life::enter() {
                 mine().driver_events += 1;
                 let (current, context) = deeper(driver::current);
-                let device = device.unwrap_or(if class == Class::Host { NO_DEVICE } else { current });
+                let device = device.unwrap_or(if class.is_host() { NO_DEVICE } else { current });
                 allocated(name_of(row), class, device, context, address, size);
             }
         });
@@ -120,8 +120,7 @@ pub fn runtime_alloc(
         guard::fenced(|| {
             let (address, size) = given();
             if address != 0 && life::enter() {
-                let device =
-                    if class == Class::Host { NO_DEVICE } else { deeper(|| runtime_device(row, slot)) };
+                let device = if class.is_host() { NO_DEVICE } else { deeper(|| runtime_device(row, slot)) };
                 allocated(row as u16, class, device, 0, address, size);
             }
         });
@@ -179,6 +178,80 @@ pub fn ending(real: impl FnOnce() -> Status, event: impl FnOnce() -> Option<Even
         });
     }
     status
+}
+
+/// A graph's allocation node, made by a successful call: address, bytes, device. Memory comes with a launch.
+#[inline]
+pub fn planned(
+    row: usize,
+    real: impl FnOnce() -> Status,
+    node: impl FnOnce() -> Option<(u64, u64, u8)>,
+) -> Status {
+    if !outermost() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| {
+            // Whatever it is, the runtime call we may be in allocates nothing itself.
+            mine().driver_events += 1;
+            let Some((address, size, device)) = node() else { return };
+            if life::enter() {
+                life::sighted(device);
+                let (stack, entry_point) = (capture::stack(mine()), name_of(row));
+                append(&Event { address, size, device, stack, entry_point, ..Event::new(Kind::Plan) });
+            }
+        });
+    }
+    status
+}
+
+/// The launch of a graph that allocates or frees. Noted after the call: its addresses are the graph's own, so that
+/// nobody else can be given them meanwhile.
+#[inline]
+pub fn launched(row: usize, exec: u64, real: impl FnOnce() -> Status) -> Status {
+    if !outermost() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| {
+            if life::enter() {
+                let (device, context) = deeper(driver::current);
+                pooled(device);
+                boundary::tick();
+                append(&Event {
+                    address: exec,
+                    device,
+                    context,
+                    stack: capture::stack(mine()),
+                    entry_point: name_of(row),
+                    ..Event::new(Kind::GraphLaunch)
+                });
+            }
+        });
+    }
+    status
+}
+
+/// A call that is no event itself, and what we have to learn from it once it succeeded.
+#[inline]
+pub fn unnoted(real: impl FnOnce() -> Status, learn: impl FnOnce()) -> Status {
+    if !outermost() {
+        return real();
+    }
+    let status = deeper(real);
+    if status == 0 {
+        guard::fenced(|| deeper(learn));
+    }
+    status
+}
+
+/// Two events that belong together, from outside the usual frame.
+pub fn pair(first: &Event, second: &Event) {
+    if life::enter() {
+        recording::append_pair(&mut mine().cursor, first, second);
+    }
 }
 
 /// Two events that belong together, after a successful call.
@@ -241,10 +314,16 @@ pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
     append(&Event { address: allocated, size: requested, device, stack, ..Event::new(Kind::OutOfMemory) });
 }
 
-/// Devices that gave stream-ordered memory, a bit each.
+/// Devices that gave memory out of a pool or a graph, a bit each.
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
-/// True if a device gave stream-ordered memory.
+fn pooled(device: u8) {
+    if device < 64 {
+        POOLS.fetch_or(1 << device, Relaxed);
+    }
+}
+
+/// True if a device gave memory out of a pool.
 pub fn pools_seen(device: u8) -> bool {
     POOLS.load(Relaxed) >> device & 1 == 1
 }
@@ -254,8 +333,8 @@ fn allocated(entry_point: u16, class: Class, device: u8, context: u8, address: u
     super::torch::watch_steps();
     super::python::poke();
     boundary::tick();
-    if class == Class::Async && device < 64 {
-        POOLS.fetch_or(1 << device, Relaxed);
+    if class.is_pooled() {
+        pooled(device);
     }
     let stack = capture::stack(mine());
     append(&Event {

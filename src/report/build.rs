@@ -68,6 +68,7 @@ fn series(ledger: &Ledger) -> Vec<Step> {
         pool_used_bytes: d.pool_used_bytes,
         reserved_bytes: d.reserved_bytes,
         driver_live_bytes: d.driver_bytes,
+        unattributed_bytes: d.unattributed_bytes,
     };
     let step = |r: &ledger::StepRecord| Step {
         step: r.step,
@@ -210,6 +211,7 @@ impl Builder<'_> {
                     object_bytes: d.object_bytes,
                     pool_used_bytes: d.pool_used_bytes,
                     host_bytes: d.host_bytes,
+                    borrowed_bytes: d.borrowed_bytes,
                     driver_live_bytes: match step {
                         Some(_) => d.driver_bytes,
                         None => now.map_or(d.driver_bytes, ledger::Device::driver_bytes),
@@ -309,6 +311,11 @@ impl Builder<'_> {
         }
     }
 
+    fn marker(&self, m: &ledger::Marker) -> Option<Marker> {
+        let entry_point = self.entry_point(m.entry_point)?;
+        Some(Marker { entry_point, calls: m.calls, bytes: m.bytes })
+    }
+
     fn coverage(&self, run: &Run) -> Coverage {
         Coverage {
             holes: self.tables.notes.clone(),
@@ -317,6 +324,7 @@ impl Builder<'_> {
             ledger_matches_allocator: self.ledger.matches_allocator(),
             missed_frees: self.ledger.missed_frees(),
             implicit_ends: self.ledger.implicit_ends(),
+            markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Place, Site};
 use crate::ledger::Layer;
-use crate::ledger::verdict::{Confidence, Finding};
+use crate::ledger::verdict::{Confidence, Finding, Kind};
 
 /// Bytes for people: `512 B`, `72.0 KiB`, `1.5 GiB`.
 pub fn size(bytes: f64) -> String {
@@ -67,8 +67,24 @@ pub fn place(place: Option<&Place>, cwd: &str) -> String {
     }
 }
 
+/// What grows where nothing was seen.
+fn unseen(f: &Finding) -> String {
+    format!(
+        "device {}: memory in use that cannot be attributed grew by {} over {}, {} per step on average. Nothing that \
+         leaktrace sees asked for it: device code loaded anew, the driver's own buffers, another process on this \
+         device, or an allocation past its doors.",
+        f.device,
+        size(f.live_bytes as f64),
+        count(f64::from(f.span), "step"),
+        size(f.growth_bytes_per_step.round()),
+    )
+}
+
 /// The finding in one sentence.
 pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    if f.kind == Kind::Growing {
+        return unseen(f);
+    }
     let main = sites.first();
     let who = place(main.and_then(|s| s.allocated_at.as_ref()), cwd);
     let mut places: Vec<Option<&Place>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();
@@ -83,6 +99,7 @@ pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
         Layer::Block => "block",
         Layer::Driver => "driver allocation",
         Layer::Host => "pinned host allocation",
+        Layer::Borrowed => "borrowed allocation",
     };
     let bytes = match f.bytes_per_step {
         b if b < 1024.0 => size(b),

@@ -80,9 +80,11 @@ pub struct Device {
     pub unattributed_bytes: Option<u64>,
     pub block_bytes: u64,
     pub object_bytes: u64,
-    /// In use of the stream-ordered pool, as the driver counts it (what was asked for is part of `object_bytes`).
+    /// In use of the device's memory pools, as the driver counts it (what was asked for is part of `object_bytes`).
     pub pool_used_bytes: u64,
     pub host_bytes: u64,
+    /// Memory of others that this process holds on to: opened, imported, mapped. No part of any other figure.
+    pub borrowed_bytes: u64,
     /// What the driver had given and not got back; of a finished run at the very end, after the teardown.
     pub driver_live_bytes: u64,
 }
@@ -115,6 +117,7 @@ pub struct StepDevice {
     pub pool_used_bytes: u64,
     pub reserved_bytes: u64,
     pub driver_live_bytes: u64,
+    pub unattributed_bytes: Option<u64>,
 }
 
 /// A place in a program.
@@ -215,6 +218,17 @@ pub struct Coverage {
     pub ledger_matches_allocator: Option<bool>,
     pub missed_frees: u64,
     pub implicit_ends: u64,
+    /// Calls that take memory without saying how much, by name.
+    pub markers: Vec<Marker>,
+}
+
+/// How often such a call was made.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Marker {
+    pub entry_point: String,
+    pub calls: u64,
+    /// The bytes that the calls told of; 0 where they tell none.
+    pub bytes: u64,
 }
 
 impl Frame {

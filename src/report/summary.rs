@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::explain::{count, size};
-use super::text::{clean, wrap};
+use super::text::{clean, found, wrap};
 use crate::ledger::verdict::MIN_STEPS;
 
 const LINES: usize = 8;
@@ -14,7 +14,7 @@ pub fn render(report: &Report, path: &str) -> String {
     let mut out = String::new();
     match report.findings.first() {
         Some(top) => {
-            let found = count(report.findings.len() as f64, "leak");
+            let found = found(&report.findings);
             wrap(
                 &mut out,
                 "leaktrace: ",

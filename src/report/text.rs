@@ -125,21 +125,41 @@ fn findings(out: &mut String, report: &Report) {
         out.push('\n');
         return;
     }
-    line!(out, "{} found\n", count(report.findings.len() as f64, "leak"));
+    line!(out, "{} found\n", found(&report.findings));
     for (i, f) in report.findings.iter().enumerate() {
         finding(out, i + 1, f, &report.program.cwd);
     }
 }
 
+/// `2 leaks`, `1 leak and 1 growth outside what can be attributed`.
+pub(super) fn found(findings: &[Finding]) -> String {
+    let of = |kind: Kind| findings.iter().filter(|f| f.kind == kind).count() as f64;
+    let (leaks, growing) = (of(Kind::Leak), of(Kind::Growing));
+    let outside = format!("{} outside what can be attributed", count(growing, "growth"));
+    match (leaks > 0.0, growing > 0.0) {
+        (true, true) => format!("{} and {outside}", count(leaks, "leak")),
+        (false, true) => outside,
+        _ => count(leaks, "leak"),
+    }
+}
+
 fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
-    let Kind::Leak = f.kind;
     let sure = match f.confidence {
         Confidence::Confirmed => "confirmed",
         Confidence::Likely => "likely",
     };
     let mark = format!("{number}. ");
     let indent = mark.len();
-    wrap(out, &mark, indent, &format!("leak ({sure}): {}", clean(&f.explanation)));
+    let kind = match f.kind {
+        Kind::Leak => "leak",
+        Kind::Growing => "growing",
+    };
+    wrap(out, &mark, indent, &format!("{kind} ({sure}): {}", clean(&f.explanation)));
+    if f.kind == Kind::Growing {
+        full_in(out, f);
+        out.push('\n');
+        return;
+    }
     let on = f.device.map_or_else(String::new, |d| format!(" on device {d}"));
     let pace = if f.adding_share >= 0.995 {
         format!("{} per step", exact(f.bytes_per_step))
@@ -155,9 +175,7 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
         grouped(u64::from(f.oldest_step)),
     );
     wrap(out, "   ", indent, &per);
-    if let Some(steps) = f.steps_to_oom.filter(|&steps| steps < FAR) {
-        line!(out, "   the device is full in about {} more steps", grouped(steps));
-    }
+    full_in(out, f);
     for (i, site) in f.sites.iter().enumerate().take(STACK) {
         if f.sites.len() > 1 {
             let at = clean(&place(site.allocated_at.as_ref(), cwd));
@@ -172,6 +190,12 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
         line!(out, "   - and {}", count((f.sites.len() - STACK) as f64, "more place"));
     }
     out.push('\n');
+}
+
+fn full_in(out: &mut String, f: &Finding) {
+    if let Some(steps) = f.steps_to_oom.filter(|&steps| steps < FAR) {
+        line!(out, "   the device is full in about {} more steps", grouped(steps));
+    }
 }
 
 /// The frames of the user's own code; of a stack without any, the innermost ones.
@@ -281,6 +305,9 @@ fn devices(out: &mut String, report: &Report) {
             size(d.peak_bytes as f64),
             size(d.reserved_bytes as f64),
         );
+        if d.borrowed_bytes > 0 {
+            text.push_str(&format!(", borrowed {}", size(d.borrowed_bytes as f64)));
+        }
         if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
             text.push_str(&format!(", in use beyond what was seen {}", size(bytes as f64)));
         }
@@ -320,6 +347,11 @@ fn coverage(out: &mut String, report: &Report) {
         text.push_str(&format!("; {} events lost", grouped(c.dropped_events)));
     }
     wrap(out, "Coverage: ", 2, &text);
+    if !c.markers.is_empty() {
+        let told = c.markers.iter().map(|m| format!("{} {}", grouped(m.calls), m.entry_point));
+        let told: Vec<String> = told.collect();
+        wrap(out, "  calls that take memory unsaid: ", 4, &clean(&told.join(", ")));
+    }
     for hole in &c.holes {
         wrap(out, "  not seen: ", 4, &clean(hole));
     }

@@ -65,7 +65,7 @@ codes! {
         /// What the caching allocator of `device` said of itself at its latest block event: `address` = allocated bytes,
         /// `size` = reserved bytes, `stack` = how many sequence numbers ago (`u32::MAX`: longer).
         AllocatorTotals = 13,
-        /// Stream-ordered pools of `device`: `size` = bytes reserved from the system, `address` = bytes used.
+        /// All stream-ordered and graph pools of `device`: `size` = bytes reserved from the system, `address` = bytes used.
         PoolTotals = 14,
         /// The driver's own account of `device`: `address` = free bytes, `size` = total bytes.
         MemInfo = 15,
@@ -78,6 +78,20 @@ codes! {
         Exit = 18,
         /// The program set a mark: `stack` = label id (see `Entry::Label`), `address` as for `Boundary`.
         Mark = 19,
+        /// A call that takes memory without saying how much, or that moves it out of sight: `entry point`, `device`; `size`
+        /// where one is told.
+        Marker = 20,
+        /// A graph's allocation node was made: `address`, `size`, `stack`, `device`, `entry point`. Costs no memory yet.
+        Plan = 21,
+        /// An executable graph has a node at `address`: `context` byte = 0 an allocation of `size` on `device`, 1 a free.
+        /// The next sequence number is its `GraphExec`.
+        GraphNode = 22,
+        /// `address` = the executable graph of the preceding `GraphNode`.
+        GraphExec = 23,
+        /// The executable graph `address` was launched: its nodes happen. `stack`, `context`, `entry point`.
+        GraphLaunch = 24,
+        /// The executable graph `address` is no more; what it allocated lives on.
+        GraphEnd = 25,
     }
 }
 
@@ -98,13 +112,36 @@ codes! {
         Physical = 6,
         /// Arrays and mipmapped arrays, by handle.
         Array = 7,
+        /// A handle to memory of somebody else's (imported, multicast). One that is had already gains a reference.
+        ForeignHandle = 8,
+        /// A pointer to memory of somebody else's (another process's, another interface's), counted like the handle.
+        Foreign = 9,
+        /// The program's own memory, page-locked.
+        Registered = 10,
+        /// From a graph's allocation node.
+        Graph = 11,
     }
 }
 
 impl Class {
     /// True where the address is a handle, false where it is a pointer. The two are separate address spaces.
     pub const fn is_handle(self) -> bool {
-        matches!(self, Class::Physical | Class::Array)
+        matches!(self, Class::Physical | Class::Array | Class::ForeignHandle)
+    }
+
+    /// True for memory that somebody else gave and will take back: it counts apart.
+    pub const fn is_borrowed(self) -> bool {
+        matches!(self, Class::ForeignHandle | Class::Foreign | Class::Registered)
+    }
+
+    /// True for memory on the host.
+    pub const fn is_host(self) -> bool {
+        matches!(self, Class::Host | Class::Registered)
+    }
+
+    /// True for memory out of a pool of the driver's, which is charged to the device whole.
+    pub const fn is_pooled(self) -> bool {
+        matches!(self, Class::Async | Class::Graph)
     }
 }
 

@@ -58,13 +58,21 @@ pub fn linked(source: &str, name: &str, library: &Path, flags: &[&str]) -> PathB
 
 /// `driver_calls` in one of its flavours: `link`, `dlsym` or `proc`.
 pub fn driver_calls(flavour: &str) -> PathBuf {
-    let name = format!("driver_calls_{flavour}");
+    reaching("driver_calls", flavour)
+}
+
+/// `families`, which calls the driver in one of the same three ways.
+pub fn families(flavour: &str) -> PathBuf {
+    reaching("families", flavour)
+}
+
+/// A program over `driver_api.h`.
+pub fn reaching(program: &str, flavour: &str) -> PathBuf {
+    let (source, name) = (format!("{program}.c"), format!("{program}_{flavour}"));
     match flavour {
-        "link" => {
-            linked("driver_calls.c", &name, &simulated_libraries().join("libcuda.so.1"), &["-DBY_LINK"])
-        }
-        "dlsym" => compile("driver_calls.c", &name, &["-DBY_DLSYM"]),
-        _ => compile("driver_calls.c", &name, &["-DBY_PROC"]),
+        "link" => linked(&source, &name, &simulated_libraries().join("libcuda.so.1"), &["-DBY_LINK"]),
+        "dlsym" => compile(&source, &name, &["-DBY_DLSYM"]),
+        _ => compile(&source, &name, &["-DBY_PROC"]),
     }
 }
 

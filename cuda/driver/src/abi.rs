@@ -176,8 +176,11 @@ impl<T> Own for In<T> {
 pub type HostFn = unsafe extern "C" fn(*mut c_void);
 pub type StreamFn = unsafe extern "C" fn(Stream, i32, *mut c_void);
 
-/// Keeps an exported function's address its own. The optimiser makes functions with the same body one, but callers
-/// tell the driver's functions apart by address. The comment is all that reaches the assembler.
+/// Stands at the head of every exported function.
+///
+/// It keeps the function's address its own: the optimiser makes functions with the same body one, but callers tell the
+/// driver's functions apart by address. (The comment is all that reaches the assembler.) And it is where a call fails
+/// that `SIMGPU_FAIL` wants to fail.
 macro_rules! distinct {
     ($name:ident) => {
         // SAFETY: no instruction.
@@ -187,6 +190,10 @@ macro_rules! distinct {
                 options(nomem, nostack, preserves_flags)
             )
         }
+        let _call = match $crate::fail::call(stringify!($name)) {
+            Ok(call) => call,
+            Err(status) => return status,
+        };
     };
 }
 

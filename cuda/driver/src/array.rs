@@ -1,9 +1,10 @@
-//! Arrays and mipmapped arrays: device memory behind a handle.
+//! Arrays: device memory behind a handle.
 
 use crate::abi::{Addr, Handle, In, Out};
-use crate::arena::rounded;
+use crate::arena::{PAGE, rounded, unmap};
 use crate::error::*;
 use crate::params::{Array2D, Array3D};
+use crate::sparse::{is_sparse, room};
 use crate::state::{Core, Here, here, with};
 
 pub struct Array {
@@ -11,18 +12,10 @@ pub struct Array {
     pub element: usize,
     pub bytes: u64,
     pub at: Addr,
-    device: i32,
-    context: Handle,
+    pub device: i32,
+    pub context: Handle,
     /// A level of a mipmapped array owns nothing.
-    level_of: Handle,
-}
-
-pub struct Mipmap {
-    levels: Vec<Handle>,
-    bytes: u64,
-    at: Addr,
-    device: i32,
-    context: Handle,
+    pub level_of: Handle,
 }
 
 impl Array {
@@ -31,7 +24,7 @@ impl Array {
     }
 }
 
-fn element(format: i32, channels: u32) -> Res<usize> {
+pub fn element(format: i32, channels: u32) -> Res<usize> {
     let each = match format {
         0x01 | 0x08 => 1,
         0x02 | 0x09 | 0x10 => 2,
@@ -41,7 +34,7 @@ fn element(format: i32, channels: u32) -> Res<usize> {
     if matches!(channels, 1 | 2 | 4) { Ok(each * channels as usize) } else { Err(INVALID_VALUE) }
 }
 
-fn bytes(shape: &Array3D) -> Res<u64> {
+pub fn bytes(shape: &Array3D) -> Res<u64> {
     if shape.width == 0 {
         return Err(INVALID_VALUE);
     }
@@ -53,10 +46,15 @@ fn bytes(shape: &Array3D) -> Res<u64> {
 
 fn create(core: &mut Core, api: &str, shape: Array3D, at: Here) -> Res<Handle> {
     let bytes = bytes(&shape)?;
-    let address = core.place(at.device, rounded(bytes).ok_or(OUT_OF_MEMORY)?)?;
     let element = element(shape.format, shape.channels)?;
     let handle = core.handle();
-    core.truth.line('+', api, handle as u64, bytes, at.device);
+    let address = if is_sparse(&shape) {
+        room(bytes)?
+    } else {
+        let address = core.place(at.device, rounded(bytes).ok_or(OUT_OF_MEMORY)?)?;
+        core.truth.line('+', api, handle as u64, bytes, at.device);
+        address
+    };
     let array =
         Array { shape, element, bytes, at: address, device: at.device, context: at.context, level_of: 0 };
     core.arrays.insert(handle, array);
@@ -66,24 +64,16 @@ fn create(core: &mut Core, api: &str, shape: Array3D, at: Here) -> Res<Handle> {
 impl Core {
     fn end_array(&mut self, api: &str, handle: Handle) {
         let Some(array) = self.arrays.remove(&handle) else { return };
+        if is_sparse(&array.shape) {
+            self.end_tiles_of(api, handle);
+            unmap(array.at, array.bytes.next_multiple_of(PAGE));
+            return;
+        }
         self.truth.line('-', api, handle as u64, array.bytes, array.device);
         self.displace(array.device, array.at, rounded(array.bytes).unwrap_or(0));
     }
 
-    fn end_mipmap(&mut self, api: &str, handle: Handle) {
-        let Some(mipmap) = self.mipmaps.remove(&handle) else { return };
-        self.truth.line('-', api, handle as u64, mipmap.bytes, mipmap.device);
-        for level in mipmap.levels {
-            self.arrays.remove(&level);
-        }
-        self.displace(mipmap.device, mipmap.at, rounded(mipmap.bytes).unwrap_or(0));
-    }
-
     pub fn end_arrays_of(&mut self, context: Handle) {
-        let mipmaps: Vec<_> = self.mipmaps.iter().filter(|m| m.1.context == context).map(|m| *m.0).collect();
-        for handle in mipmaps {
-            self.end_mipmap("implicit", handle);
-        }
         let arrays: Vec<_> = self.arrays.iter().filter(|a| a.1.context == context).map(|a| *a.0).collect();
         for handle in arrays {
             self.end_array("implicit", handle);
@@ -141,18 +131,6 @@ pub extern "C" fn cuArrayGetPlane(_: Out<Handle>, _: Handle, _: u32) -> Status {
     NOT_SUPPORTED
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn cuArrayGetSparseProperties(_: Out<u64>, _: Handle) -> Status {
-    distinct!(cuArrayGetSparseProperties);
-    INVALID_VALUE // no array here is sparse
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMipmappedArrayGetSparseProperties(_: Out<u64>, _: Handle) -> Status {
-    distinct!(cuMipmappedArrayGetSparseProperties);
-    INVALID_VALUE
-}
-
 /// `CUDA_ARRAY_MEMORY_REQUIREMENTS`
 #[repr(C)]
 pub struct Requirements {
@@ -161,7 +139,7 @@ pub struct Requirements {
     reserved: [u32; 4],
 }
 
-fn requirements(bytes: u64) -> Requirements {
+pub fn requirements(bytes: u64) -> Requirements {
     Requirements { bytes: bytes as usize, alignment: 512, reserved: [0; 4] }
 }
 
@@ -173,76 +151,4 @@ pub extern "C" fn cuArrayGetMemoryRequirements(
 ) -> Status {
     distinct!(cuArrayGetMemoryRequirements);
     with(|core| out.put(requirements(core.arrays.get(&array).ok_or(INVALID_HANDLE)?.bytes)))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMipmappedArrayGetMemoryRequirements(
-    out: Out<Requirements>,
-    handle: Handle,
-    _device: i32,
-) -> Status {
-    distinct!(cuMipmappedArrayGetMemoryRequirements);
-    with(|core| out.put(requirements(core.mipmaps.get(&handle).ok_or(INVALID_HANDLE)?.bytes)))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMipmappedArrayCreate(out: Out<Handle>, shape: In<Array3D>, levels: u32) -> Status {
-    distinct!(cuMipmappedArrayCreate);
-    here(|core, at| {
-        let base = shape.get()?;
-        let widest = base.width.max(base.height).max(base.depth).max(1);
-        let levels = levels.clamp(1, widest.ilog2() + 1);
-        let half = |n: usize, level: u32| if n == 0 { 0 } else { (n >> level).max(1) };
-        let shapes: Vec<Array3D> = (0..levels)
-            .map(|l| Array3D {
-                width: half(base.width, l),
-                height: half(base.height, l),
-                depth: half(base.depth, l),
-                ..base
-            })
-            .collect();
-        let mut sizes = Vec::new();
-        for shape in &shapes {
-            sizes.push(bytes(shape)?);
-        }
-        let total: u64 = sizes.iter().sum();
-        let address = core.place(at.device, rounded(total).ok_or(OUT_OF_MEMORY)?)?;
-        let handle = core.handle();
-        core.truth.line('+', "cuMipmappedArrayCreate", handle as u64, total, at.device);
-        let element = element(base.format, base.channels)?;
-        let (mut next, mut list) = (address, Vec::new());
-        for (shape, bytes) in shapes.into_iter().zip(sizes) {
-            let level = core.handle();
-            let (device, context) = (at.device, 0);
-            core.arrays
-                .insert(level, Array { shape, element, bytes, at: next, device, context, level_of: handle });
-            next += bytes;
-            list.push(level);
-        }
-        let mipmap =
-            Mipmap { levels: list, bytes: total, at: address, device: at.device, context: at.context };
-        core.mipmaps.insert(handle, mipmap);
-        out.put(handle)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMipmappedArrayGetLevel(out: Out<Handle>, handle: Handle, level: u32) -> Status {
-    distinct!(cuMipmappedArrayGetLevel);
-    with(|core| {
-        let mipmap = core.mipmaps.get(&handle).ok_or(INVALID_HANDLE)?;
-        out.put(*mipmap.levels.get(level as usize).ok_or(INVALID_VALUE)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMipmappedArrayDestroy(handle: Handle) -> Status {
-    distinct!(cuMipmappedArrayDestroy);
-    with(|core| {
-        if !core.mipmaps.contains_key(&handle) {
-            return Err(INVALID_HANDLE);
-        }
-        core.end_mipmap("cuMipmappedArrayDestroy", handle);
-        Ok(())
-    })
 }

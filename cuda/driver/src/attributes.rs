@@ -97,12 +97,15 @@ const TABLE: &[(i32, i32)] = &[
     (108, 26_214_400),  // persisting L2
     (109, 134_213_632), // access policy window
     (111, 1 << 10),     // shared memory reserved per block
+    (112, 1),           // sparse arrays
     (115, 1),           // memory pools
+    (121, 1),           // arrays without memory
     (122, 1),           // 64-bit stream memory operations
     (123, 1),           //
     (125, 1),           // IPC events
     (126, 1),           // memory sync domains
     (131, -1),          // NUMA node
+    (132, 1),           // multicast
     (134, -1),          // host NUMA node
 ];
 const LAST: i32 = 160;

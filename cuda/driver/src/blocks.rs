@@ -1,7 +1,7 @@
 //! Every live range of memory, whatever made it, keyed by its address: how they begin, are found, and end.
 
 use crate::abi::{Addr, Handle};
-use crate::arena::{LARGE, PAGE, rounded, unmap};
+use crate::arena::{LARGE, PAGE, RW, map, rounded, unmap};
 use crate::error::*;
 use crate::state::{Core, Here};
 
@@ -25,6 +25,11 @@ pub enum Kind {
         inode: u64,
         offset: u64,
     },
+    /// Another's memory, imported as a file or from another process's pool; `skip` bytes into our mapping of it.
+    Foreign {
+        skip: u64,
+        from_pool: bool,
+    },
     /// A module's variable: part of the code, not an allocation.
     Global,
 }
@@ -40,7 +45,10 @@ impl Kind {
     }
 
     fn is_in_truth(self) -> bool {
-        !matches!(self, Kind::Registered | Kind::Map(_) | Kind::Ipc { .. } | Kind::Global)
+        !matches!(
+            self,
+            Kind::Registered | Kind::Map(_) | Kind::Ipc { .. } | Kind::Foreign { .. } | Kind::Global
+        )
     }
 }
 
@@ -148,9 +156,27 @@ impl Core {
             Kind::Pinned => unmap(at, block.size),
             Kind::Registered => {}
             Kind::Map(physical) => self.mapping_ended(api, at, block.size, physical),
-            Kind::Ipc { skip, .. } => unmap(at - skip, (skip + block.size).next_multiple_of(PAGE)),
+            Kind::Ipc { skip, .. } | Kind::Foreign { skip, .. } => {
+                unmap(at - skip, (skip + block.size).next_multiple_of(PAGE))
+            }
         }
         Ok(())
+    }
+
+    /// Maps `bytes` of another's file as a block of its own.
+    pub fn begin_foreign(
+        &mut self,
+        api: &str,
+        file: i32,
+        offset: u64,
+        bytes: u64,
+        from_pool: bool,
+        at: Here,
+    ) -> Res<Addr> {
+        let (start, skip) = map_within(file, offset, bytes)?;
+        let address = start + skip;
+        self.begin(api, address, Block::new(Kind::Foreign { skip, from_pool }, bytes, bytes, at));
+        Ok(address)
     }
 
     /// The block an address lies in.
@@ -199,6 +225,13 @@ impl Core {
             let _ = self.end("implicit", at);
         }
     }
+}
+
+/// Maps the pages of a file that hold a range of it: where they are, and how far into them the range starts.
+pub fn map_within(file: i32, offset: u64, bytes: u64) -> Res<(Addr, u64)> {
+    let skip = offset % PAGE;
+    let start = map(0, (skip + bytes).next_multiple_of(PAGE), RW, file, (offset - skip) as i64);
+    Ok((start.ok_or(OUT_OF_MEMORY)?, skip))
 }
 
 /// The step of physical handles and their mappings.

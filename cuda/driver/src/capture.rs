@@ -63,15 +63,24 @@ impl Core {
 
     pub fn capture_allocation(&mut self, key: Handle, bytes: u64, at: Here) -> Res<Addr> {
         let address = self.reserve_graph_memory(bytes, at)?;
-        self.append(key, Op::Alloc(address))?;
+        self.append(key, Op::Alloc(address)).inspect_err(|_| self.disown_graph_memory(address))?;
         Ok(address)
     }
 
     pub fn capture_free(&mut self, key: Handle, address: Addr) -> Res {
-        if !self.graph_memory.contains_key(&address) && !self.blocks.contains_key(&address) {
-            return Err(INVALID_VALUE);
-        }
+        // Documented: it must be a graph's allocation; adding the node checks it.
         self.append(key, Op::Free(address))
+    }
+
+    /// The stream is gone: a capture that began in it can never end, one that it joined cannot succeed.
+    pub fn forget_stream(&mut self, key: Handle, capture: u64) {
+        self.invalidate(capture);
+        let Some(left) = self.captures.remove(&capture) else { return };
+        if left.origin != key {
+            self.captures.insert(capture, left);
+        } else if !left.into_existing {
+            self.end_graph(left.graph);
+        }
     }
 
     pub fn invalidate(&mut self, capture: u64) {

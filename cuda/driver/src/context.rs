@@ -108,7 +108,8 @@ pub extern "C" fn cuCtxCreate_v4(out: Out<Handle>, _: In<u64>, flags: u32, devic
 pub extern "C" fn cuCtxDestroy_v2(context: Handle) -> Status {
     distinct!(cuCtxDestroy_v2);
     with(|core| {
-        if core.devices.iter().any(|d| d.primary.handle == context) || !core.contexts.contains_key(&context) {
+        let primary = core.devices.iter().any(|d| d.primary.handle == context);
+        if primary || core.green_of(context).is_some() || !core.contexts.contains_key(&context) {
             return Err(INVALID_CONTEXT);
         }
         core.end_context(context);
@@ -123,13 +124,23 @@ impl Core {
     /// Ends a context and all it owns.
     pub fn end_context(&mut self, context: Handle) {
         self.end_blocks_of(context);
+        self.end_mipmaps_of(context);
         self.end_arrays_of(context);
-        self.streams.retain(|_, s| s.context != context);
-        self.events.retain(|_, e| e.context != context);
-        let modules: Vec<_> = self.modules.iter().filter(|m| m.1.context == context).map(|m| *m.0).collect();
-        for module in modules {
-            let _ = self.unload(module);
+        self.end_externals_of(context);
+        let streams: Vec<_> = self
+            .streams
+            .iter()
+            .filter(|s| s.1.context == context)
+            .map(|(&key, s)| (key, s.capture))
+            .collect();
+        for (key, capture) in streams {
+            self.streams.remove(&key);
+            if let Some(capture) = capture {
+                self.forget_stream(key, capture);
+            }
         }
+        self.events.retain(|_, e| e.context != context);
+        self.end_modules_of(context);
         self.peers.retain(|p| p.0 != context && p.1 != context);
         self.contexts.remove(&context);
     }

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use crate::abi::{Handle, In, Out, put_text};
 use crate::error::*;
+use crate::poolapi::live;
 use crate::state::{Core, initialise, with};
 
 /// CUDA 13.0.
@@ -121,7 +122,7 @@ pub extern "C" fn cuDeviceGetMemPool(out: Out<Handle>, device: i32) -> Status {
 pub extern "C" fn cuDeviceSetMemPool(device: i32, pool: Handle) -> Status {
     distinct!(cuDeviceSetMemPool);
     with(|core| {
-        if core.pools.get(&pool).is_none_or(|p| p.device != device || p.destroyed) {
+        if live(core, pool)?.own()?.device != device {
             return Err(INVALID_VALUE);
         }
         core.device(device)?.pool = pool;

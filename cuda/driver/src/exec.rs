@@ -44,7 +44,11 @@ fn instantiate(core: &mut Core, out: Out<Handle>, graph: Handle, flags: u64) -> 
     let mut ops = Vec::new();
     operations(core, graph, &mut ops)?;
     let shape = core.graph(graph)?.nodes.len();
-    for at in memory(&ops) {
+    let memory = memory(&ops);
+    if memory.iter().any(|&at| core.is_instantiated(at)) {
+        return Err(INVALID_VALUE);
+    }
+    for at in memory {
         core.own_graph_memory(at);
     }
     let exec = core.handle();
@@ -140,6 +144,24 @@ fn perform(op: &Op) -> Res {
     }
 }
 
+/// A launch that cannot go on leaves no memory behind.
+fn perform_all(ops: &[Op]) -> Res {
+    for (done, op) in ops.iter().enumerate() {
+        perform(op).inspect_err(|_| {
+            if let Ok(mut core) = enter() {
+                for at in memory(&ops[..done])
+                    .into_iter()
+                    .filter(|at| core.blocks.contains_key(at))
+                    .collect::<Vec<_>>()
+                {
+                    let _ = core.end("cuGraphLaunch", at);
+                }
+            }
+        })?;
+    }
+    Ok(())
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphLaunch(exec: Handle, stream: Stream) -> Status {
     distinct!(cuGraphLaunch);
@@ -162,7 +184,7 @@ pub extern "C" fn cuGraphLaunch(exec: Handle, stream: Stream) -> Status {
             }
             ops
         };
-        ops.iter().try_for_each(perform)
+        perform_all(&ops)
     };
     Status::from(run())
 }
@@ -267,39 +289,6 @@ pub extern "C" fn cuGraphDebugDotPrint(graph: Handle, path: In<c_char>, _flags: 
             text += &format!("  n{from:x} -> n{to:x};\n");
         }
         std::fs::write(path.text()?, text + "}\n").map_err(|_| OPERATING_SYSTEM)
-    })
-}
-
-/// Graph memory holds nothing that is not in use, so there is nothing to trim.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuDeviceGraphMemTrim(device: i32) -> Status {
-    distinct!(cuDeviceGraphMemTrim);
-    with(|core| core.device(device).map(drop))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, out: Out<u64>) -> Status {
-    distinct!(cuDeviceGetGraphMemAttribute);
-    with(|core| {
-        let (now, high) = core.device(device)?.graph_used;
-        match attribute {
-            0 | 2 => out.put(now),
-            1 | 3 => out.put(high),
-            _ => Err(INVALID_VALUE),
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuDeviceSetGraphMemAttribute(device: i32, attribute: i32, value: In<u64>) -> Status {
-    distinct!(cuDeviceSetGraphMemAttribute);
-    with(|core| {
-        let used = &mut core.device(device)?.graph_used;
-        if !matches!(attribute, 1 | 3) || value.get()? != 0 {
-            return Err(INVALID_VALUE);
-        }
-        used.1 = used.0;
-        Ok(())
     })
 }
 

@@ -40,6 +40,10 @@ impl Graph {
         (order.len() == self.nodes.len()).then_some(order)
     }
 
+    pub fn has_memory(&self) -> bool {
+        self.nodes.values().any(|op| matches!(op, Op::Alloc(_) | Op::Free(_)))
+    }
+
     pub fn memory(&self) -> impl Iterator<Item = Addr> {
         self.nodes.values().filter_map(|op| if let Op::Alloc(at) = op { Some(*at) } else { None })
     }
@@ -52,8 +56,13 @@ impl Core {
 
     pub fn add_node(&mut self, graph: Handle, op: Op, after: &[Handle]) -> Res<Handle> {
         let node = self.handle();
+        if matches!(op, Op::Free(at) if !self.is_graph_memory(at)) {
+            return Err(INVALID_VALUE);
+        }
         let graph = self.graph(graph)?;
-        if after.iter().any(|n| !graph.nodes.contains_key(n)) {
+        let freed_twice = |at| graph.nodes.values().any(|o| matches!(o, Op::Free(a) if *a == at));
+        if after.iter().any(|n| !graph.nodes.contains_key(n)) || matches!(op, Op::Free(at) if freed_twice(at))
+        {
             return Err(INVALID_VALUE);
         }
         graph.nodes.insert(node, op);
@@ -103,31 +112,37 @@ pub extern "C" fn cuGraphDestroy(graph: Handle) -> Status {
     })
 }
 
+/// Documented: a graph with memory nodes cannot be cloned, nor be another's child unless it is moved there.
+pub fn copied(core: &mut Core, graph: Handle) -> Res<Graph> {
+    let original = core.graph(graph)?.clone();
+    if original.has_memory() {
+        return Err(INVALID_VALUE);
+    }
+    let mut copy = Graph::default();
+    for (old, op) in original.nodes {
+        let new = core.handle();
+        let op = match op {
+            Op::Child(child) => {
+                let twin = copied(core, child)?;
+                let handle = core.handle();
+                core.graphs.insert(handle, twin);
+                Op::Child(handle)
+            }
+            op => op,
+        };
+        copy.nodes.insert(new, op);
+        copy.from.insert(old, new);
+    }
+    let ours = |n: &Handle| copy.from.get(n).copied();
+    copy.edges = original.edges.iter().filter_map(|(a, b)| Some((ours(a)?, ours(b)?))).collect();
+    Ok(copy)
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphClone(out: Out<Handle>, graph: Handle) -> Status {
     distinct!(cuGraphClone);
     with(|core| {
-        let original = core.graph(graph)?.clone();
-        if original.memory().next().is_some() {
-            return Err(NOT_SUPPORTED); // documented: not with memory nodes
-        }
-        let mut copy = Graph::default();
-        for (old, op) in original.nodes {
-            let new = core.handle();
-            let op = match op {
-                Op::Child(child) => {
-                    let twin = core.handle();
-                    let graph = core.graph(child)?.clone();
-                    core.graphs.insert(twin, graph);
-                    Op::Child(twin)
-                }
-                op => op,
-            };
-            copy.nodes.insert(new, op);
-            copy.from.insert(old, new);
-        }
-        let ours = |n: &Handle| copy.from.get(n).copied();
-        copy.edges = original.edges.iter().filter_map(|(a, b)| Some((ours(a)?, ours(b)?))).collect();
+        let copy = copied(core, graph)?;
         let handle = core.handle();
         out.put(handle)?;
         core.graphs.insert(handle, copy);
@@ -295,6 +310,9 @@ pub extern "C" fn cuGraphRemoveDependencies(
     distinct!(cuGraphRemoveDependencies);
     with(|core| {
         let graph = core.graph(graph)?;
+        if graph.has_memory() {
+            return Err(INVALID_VALUE); // documented
+        }
         for edge in from.list(count)?.into_iter().zip(to.list(count)?) {
             graph.edges.remove(&edge);
         }

@@ -17,15 +17,14 @@ impl Core {
     }
 
     fn launch(&mut self, node: KernelNode, stream: Stream) -> Res {
-        self.stream_place(stream)?;
-        if !self.kernels.contains_key(&node.function) {
-            return Err(INVALID_HANDLE);
-        }
+        let at = self.stream_place(stream)?;
+        let module = self.kernels.get(&node.function).ok_or(INVALID_HANDLE)?.module;
         let threads: u64 = node.block.iter().map(|&n| u64::from(n)).product();
         let too_wide = node.grid.iter().zip(WIDEST).any(|(&n, most)| n == 0 || n > most);
         if threads == 0 || threads > THREADS || too_wide {
             return Err(INVALID_VALUE);
         }
+        self.bring_in(module, at)?;
         if !self.record(stream, Op::Kernel(node))? {
             self.launched();
         }

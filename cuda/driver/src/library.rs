@@ -20,7 +20,7 @@ pub extern "C" fn cuLibraryLoadData(
     _count: u32,
 ) -> Status {
     distinct!(cuLibraryLoadData);
-    with(|core| if code.is_null() { Err(INVALID_VALUE) } else { core.load(out, 0) })
+    with(|core| if code.is_null() { Err(INVALID_VALUE) } else { core.load_library(out) })
 }
 
 #[unsafe(no_mangle)]
@@ -37,7 +37,7 @@ pub extern "C" fn cuLibraryLoadFromFile(
     distinct!(cuLibraryLoadFromFile);
     with(|core| {
         readable(path)?;
-        core.load(out, 0)
+        core.load_library(out)
     })
 }
 
@@ -69,8 +69,8 @@ pub extern "C" fn cuLibraryEnumerateKernels(out: Out<Handle>, room: u32, library
 #[unsafe(no_mangle)]
 pub extern "C" fn cuLibraryGetModule(out: Out<Handle>, library: Handle) -> Status {
     distinct!(cuLibraryGetModule);
-    here(|core, _| {
-        core.modules.get(&library).ok_or(INVALID_HANDLE)?;
+    here(|core, at| {
+        core.bring_in(library, at)?;
         out.put(library)
     })
 }
@@ -123,8 +123,9 @@ fn known(core: &Core, kernel: Handle) -> Res {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuKernelGetFunction(out: Out<Handle>, kernel: Handle) -> Status {
     distinct!(cuKernelGetFunction);
-    here(|core, _| {
-        known(core, kernel)?;
+    here(|core, at| {
+        let library = core.kernels.get(&kernel).ok_or(INVALID_HANDLE)?.module;
+        core.bring_in(library, at)?;
         out.put(kernel)
     })
 }

@@ -55,7 +55,9 @@ pub extern "C" fn cuMemAllocManaged(out: Out<Addr>, bytes: usize, flags: u32) ->
 pub extern "C" fn cuMemFree_v2(address: Addr) -> Status {
     distinct!(cuMemFree_v2);
     here(|core, _| match core.blocks.get(&address).map(|b| b.kind) {
-        Some(Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph) => core.end("cuMemFree_v2", address),
+        Some(Kind::Device | Kind::Managed | Kind::Pool(_) | Kind::Graph | Kind::Foreign { .. }) => {
+            core.end("cuMemFree_v2", address)
+        }
         _ if address == 0 => Ok(()),
         _ => Err(INVALID_VALUE),
     })

@@ -52,14 +52,23 @@ impl Row {
         self.symbol.ends_with("_ptsz") || self.symbol.ends_with("_ptds")
     }
 
-    /// The name without its suffixes.
     fn base(&self) -> &'static str {
-        let name = self.symbol.trim_end_matches("_ptsz").trim_end_matches("_ptds");
-        match name.rsplit_once("_v") {
-            Some((base, version)) if version.len() == 1 => base,
-            _ => name,
-        }
+        base(self.symbol)
     }
+}
+
+/// A function's name without its suffixes.
+pub fn base(symbol: &str) -> &str {
+    let name = symbol.trim_end_matches("_ptsz").trim_end_matches("_ptds");
+    match name.rsplit_once("_v") {
+        Some((base, version)) if version.len() == 1 => base,
+        _ => name,
+    }
+}
+
+/// Is it an exported function's name, or the base of one?
+pub fn is_function(name: &str) -> bool {
+    TABLES.iter().flat_map(|t| t.iter()).any(|row| row.symbol == name || row.base() == name)
 }
 
 const FOUND: i32 = 0;

@@ -3,14 +3,18 @@
 use crate::array::*;
 use crate::copy::*;
 use crate::copy3d::*;
+use crate::external::*;
 use crate::fill::*;
 use crate::host::*;
 use crate::ipc::*;
 use crate::linear::*;
 use crate::lookup::{Row, rows};
+use crate::mipmap::*;
+use crate::multicast::*;
 use crate::pointer::*;
+use crate::pool_share::*;
 use crate::poolapi::*;
-use crate::unsupported::*;
+use crate::sparse::*;
 use crate::vmm::*;
 use crate::vmm_share::*;
 
@@ -62,4 +66,5 @@ pub static MEMORY: &[Row] = rows! {
         cuMulticastGetGranularity;
     12020: cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemAdvise_v2;
     13000: cuMemGetDefaultMemPool cuMemGetMemPool cuMemSetMemPool;
+    13010: cuMulticastBindMem_v2 cuMulticastBindAddr_v2;
 };

@@ -9,6 +9,8 @@ use crate::event::*;
 use crate::exec::*;
 use crate::function::*;
 use crate::graph::*;
+use crate::graph_memory::*;
+use crate::green::*;
 use crate::launch::*;
 use crate::library::*;
 use crate::linker::*;

@@ -3,6 +3,7 @@
 use crate::abi::{Addr, Handle, In, Out};
 use crate::context::current;
 use crate::error::*;
+use crate::graph::copied;
 use crate::params::{AllocNode, AnyNode, Copy3D, HostNode, KernelNode, KernelNodeV1, MemsetNode};
 use crate::state::{Core, Here, with};
 
@@ -48,7 +49,13 @@ fn put_node(core: &mut Core, out: Out<Handle>, graph: Handle, after: &[Handle], 
     if out.is_null() {
         return Err(INVALID_VALUE);
     }
-    out.put(core.add_node(graph, op, after)?)
+    let memory = if let Op::Alloc(at) = op { Some(at) } else { None };
+    let node = core.add_node(graph, op, after).inspect_err(|_| {
+        if let Some(at) = memory {
+            core.disown_graph_memory(at);
+        }
+    })?;
+    out.put(node)
 }
 
 macro_rules! node_calls {
@@ -103,10 +110,7 @@ pub extern "C" fn cuGraphAddEmptyNode(
 
 /// The node gets a copy of the child as it is now.
 fn child(core: &mut Core, graph: Handle) -> Res<Op> {
-    let copy = core.graph(graph)?.clone();
-    for at in copy.memory().collect::<Vec<_>>() {
-        core.own_graph_memory(at);
-    }
+    let copy = copied(core, graph)?;
     let handle = core.handle();
     core.graphs.insert(handle, copy);
     Ok(Op::Child(handle))
@@ -216,12 +220,13 @@ pub extern "C" fn cuGraphDestroyNode(node: Handle) -> Status {
     distinct!(cuGraphDestroyNode);
     with(|core| {
         let graph = core.graph_of(node)?;
+        if graph.has_memory() {
+            return Err(INVALID_VALUE); // documented
+        }
         let op = graph.nodes.remove(&node);
         graph.edges.retain(|e| e.0 != node && e.1 != node);
-        match op {
-            Some(Op::Alloc(at)) => core.disown_graph_memory(at),
-            Some(Op::Child(child)) => core.end_graph(child),
-            _ => {}
+        if let Some(Op::Child(child)) = op {
+            core.end_graph(child);
         }
         Ok(())
     })

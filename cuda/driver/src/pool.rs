@@ -5,6 +5,7 @@
 
 use crate::abi::{Addr, Handle};
 use crate::error::*;
+use crate::pool_share::Imported;
 use crate::state::Core;
 
 const STEP: u64 = 32 << 20;
@@ -12,6 +13,10 @@ const STEP: u64 = 32 << 20;
 pub struct Pool {
     pub device: i32,
     pub destroyed: bool,
+    /// The kinds of handle it may be shared by.
+    pub handle_types: i32,
+    /// Another process's: nothing is allocated from it, single blocks of it are opened.
+    pub imported: Option<Imported>,
     pub used: u64,
     pub used_high: u64,
     pub reserved: u64,
@@ -28,6 +33,8 @@ impl Pool {
         Pool {
             device,
             destroyed: false,
+            handle_types: 0,
+            imported: None,
             used: 0,
             used_high: 0,
             reserved: 0,
@@ -36,6 +43,11 @@ impl Pool {
             reuse: [1; 3],
             access: Vec::new(),
         }
+    }
+
+    /// For what an imported pool cannot do.
+    pub fn own(&self) -> Res<&Pool> {
+        if self.imported.is_none() { Ok(self) } else { Err(INVALID_VALUE) }
     }
 }
 
@@ -110,8 +122,9 @@ impl Core {
         }
     }
 
-    /// The device is out of memory: every pool gives back all that it does not use.
+    /// The device is out of memory: every pool gives back all that it does not use, the graphs' too.
     pub fn empty_pools(&mut self, device: i32) {
+        let _ = self.trim_graph_memory(device);
         for (handle, _) in self.pools_of(device) {
             self.trim_pool(handle, 0, 1);
         }

@@ -21,7 +21,7 @@ fn allocate(
     if out.is_null() || bytes == 0 {
         return Err(INVALID_VALUE);
     }
-    let device = core.pools.get(&pool).filter(|p| !p.destroyed).ok_or(INVALID_VALUE)?.device;
+    let device = live(core, pool)?.own()?.device;
     let at = Here { device, ..at };
     let address = match core.capture_of(s)? {
         Some(capture) => core.capture_allocation(capture, bytes as u64, at)?,
@@ -63,9 +63,13 @@ pub extern "C" fn cuMemFreeAsync(address: Addr, stream: Stream) -> Status {
             return core.capture_free(capture, address);
         }
         match core.blocks.get(&address).map(|b| b.kind) {
-            Some(Kind::Pool(_) | Kind::Graph | Kind::Device | Kind::Managed) => {
-                core.end("cuMemFreeAsync", address)
-            }
+            Some(
+                Kind::Pool(_)
+                | Kind::Graph
+                | Kind::Device
+                | Kind::Managed
+                | Kind::Foreign { from_pool: true, .. },
+            ) => core.end("cuMemFreeAsync", address),
             _ => Err(INVALID_VALUE),
         }
     })
@@ -88,12 +92,13 @@ pub extern "C" fn cuMemPoolCreate(out: Out<Handle>, props: In<PoolProps>) -> Sta
         core.device(props.location.id)?;
         let handle = core.handle();
         out.put(handle)?;
-        core.pools.insert(handle, Pool::new(props.location.id));
+        let pool = Pool { handle_types: props.handle_types, ..Pool::new(props.location.id) };
+        core.pools.insert(handle, pool);
         Ok(())
     })
 }
 
-fn live(core: &mut Core, pool: Handle) -> Res<&mut Pool> {
+pub fn live(core: &mut Core, pool: Handle) -> Res<&mut Pool> {
     core.pools.get_mut(&pool).filter(|p| !p.destroyed).ok_or(INVALID_VALUE)
 }
 
@@ -224,7 +229,7 @@ pub extern "C" fn cuMemSetMemPool(location: In<Location>, kind: i32, pool: Handl
     distinct!(cuMemSetMemPool);
     with(|core| {
         let device = located(core, location, kind)?;
-        if live(core, pool)?.device != device {
+        if live(core, pool)?.own()?.device != device {
             return Err(INVALID_VALUE);
         }
         core.device(device)?.pool = pool;

@@ -18,6 +18,7 @@ impl Primary {
 }
 
 fn end(core: &mut Core, device: i32) -> Res {
+    core.end_greens_of(device);
     let primary = &mut core.device(device)?.primary;
     primary.references = 0;
     let handle = primary.handle;
@@ -27,36 +28,46 @@ fn end(core: &mut Core, device: i32) -> Res {
     Ok(())
 }
 
+impl Core {
+    pub fn retain_primary(&mut self, device: i32) -> Res<Handle> {
+        let primary = &mut self.device(device)?.primary;
+        let (handle, flags) = (primary.handle, primary.flags);
+        primary.references += 1;
+        if !self.contexts.contains_key(&handle) {
+            let context = Context::new(self, device, flags);
+            self.contexts.insert(handle, context);
+        }
+        Ok(handle)
+    }
+
+    pub fn release_primary(&mut self, device: i32) -> Res {
+        let primary = &mut self.device(device)?.primary;
+        match primary.references {
+            0 => Err(INVALID_CONTEXT),
+            1 => end(self, device),
+            _ => {
+                primary.references -= 1;
+                Ok(())
+            }
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRetain(out: Out<Handle>, device: i32) -> Status {
     distinct!(cuDevicePrimaryCtxRetain);
     with(|core| {
-        let primary = &mut core.device(device)?.primary;
-        let (handle, flags) = (primary.handle, primary.flags);
-        out.put(handle)?;
-        primary.references += 1;
-        if !core.contexts.contains_key(&handle) {
-            let context = Context::new(core, device, flags);
-            core.contexts.insert(handle, context);
+        if out.is_null() {
+            return Err(INVALID_VALUE);
         }
-        Ok(())
+        out.put(core.retain_primary(device)?)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Status {
     distinct!(cuDevicePrimaryCtxRelease_v2);
-    with(|core| {
-        let primary = &mut core.device(device)?.primary;
-        match primary.references {
-            0 => Err(INVALID_CONTEXT),
-            1 => end(core, device),
-            _ => {
-                primary.references -= 1;
-                Ok(())
-            }
-        }
-    })
+    with(|core| core.release_primary(device))
 }
 
 #[unsafe(no_mangle)]

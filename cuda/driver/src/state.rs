@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::abi::{Addr, Handle};
 use crate::arena::Arena;
-use crate::array::{Array, Mipmap};
+use crate::array::Array;
 use crate::blocks::Block;
 use crate::capture::Capture;
 use crate::config::Config;
@@ -16,12 +16,16 @@ use crate::context::{Context, current};
 use crate::error::{NO_DEVICE, NOT_INITIALIZED, OUT_OF_MEMORY, Res, Status};
 use crate::event::Event;
 use crate::exec::Exec;
+use crate::external::External;
 use crate::fresh::Fresh;
 use crate::graph::Graph;
-use crate::graph_memory::GraphMemory;
+use crate::graph_memory::{GraphMemory, GraphPool};
+use crate::green::Green;
+use crate::mipmap::Mipmap;
 use crate::module::{Kernel, Module};
 use crate::pool::Pool;
 use crate::primary::Primary;
+use crate::sparse::Tile;
 use crate::stream::StreamState;
 use crate::truth::Truth;
 use crate::vmm::Physical;
@@ -35,8 +39,7 @@ pub struct Device {
     pub primary: Primary,
     pub default_pool: Handle,
     pub pool: Handle,
-    /// Graph memory: used now and highest.
-    pub graph_used: (u64, u64),
+    pub graph_pool: GraphPool,
 }
 
 pub struct Core {
@@ -54,6 +57,12 @@ pub struct Core {
     pub pools: BTreeMap<Handle, Pool>,
     pub arrays: BTreeMap<Handle, Array>,
     pub mipmaps: BTreeMap<Handle, Mipmap>,
+    /// What is mapped into arrays without memory.
+    pub tiles: BTreeMap<Tile, u64>,
+    pub externals: BTreeMap<Handle, External>,
+    pub greens: BTreeMap<Handle, Green>,
+    /// Resource descriptors: how many processors.
+    pub shares_wanted: BTreeMap<Handle, u32>,
     pub streams: BTreeMap<Handle, StreamState>,
     pub captures: BTreeMap<u64, Capture>,
     pub events: BTreeMap<Handle, Event>,
@@ -84,6 +93,10 @@ impl Core {
             pools: BTreeMap::new(),
             arrays: BTreeMap::new(),
             mipmaps: BTreeMap::new(),
+            tiles: BTreeMap::new(),
+            externals: BTreeMap::new(),
+            greens: BTreeMap::new(),
+            shares_wanted: BTreeMap::new(),
             streams: BTreeMap::new(),
             captures: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -160,7 +173,7 @@ pub fn initialise() -> Res {
             primary,
             default_pool: pool,
             pool,
-            graph_used: (0, 0),
+            graph_pool: GraphPool::default(),
         });
     }
     core.memory = config.memory;

@@ -68,17 +68,21 @@ impl Core {
     }
 }
 
-fn create(out: Out<Handle>, flags: u32, priority: i32) -> Status {
-    here(|core, at| {
+impl Core {
+    pub fn add_stream(&mut self, out: Out<Handle>, at: Here, flags: u32, priority: i32) -> Res {
         if flags & !NON_BLOCKING != 0 {
             return Err(INVALID_VALUE);
         }
-        let handle = core.handle();
+        let handle = self.handle();
         out.put(handle)?;
-        let state = StreamState::new(core, at, flags, priority.clamp(-5, 0));
-        core.streams.insert(handle, state);
+        let state = StreamState::new(self, at, flags, priority.clamp(-5, 0));
+        self.streams.insert(handle, state);
         Ok(())
-    })
+    }
+}
+
+fn create(out: Out<Handle>, flags: u32, priority: i32) -> Status {
+    here(|core, at| core.add_stream(out, at, flags, priority))
 }
 
 #[unsafe(no_mangle)]
@@ -99,7 +103,7 @@ pub extern "C" fn cuStreamDestroy_v2(stream: Stream) -> Status {
     with(|core| {
         let state = core.streams.remove(&stream.0).filter(|_| !is_default(stream)).ok_or(INVALID_HANDLE)?;
         if let Some(capture) = state.capture {
-            core.invalidate(capture);
+            core.forget_stream(stream.0, capture);
         }
         Ok(())
     })
@@ -133,9 +137,10 @@ pub extern "C" fn cuStreamGetCtx(stream: Stream, out: Out<Handle>) -> Status {
 pub extern "C" fn cuStreamGetCtx_v2(stream: Stream, out: Out<Handle>, green: Out<Handle>) -> Status {
     distinct!(cuStreamGetCtx_v2);
     with(|core| {
-        out.put(core.stream_place(stream)?.context)?;
-        green.put_opt(0);
-        Ok(())
+        let context = core.stream_place(stream)?.context;
+        let of_green = core.green_of(context);
+        green.put_opt(of_green.unwrap_or(0));
+        out.put(if of_green.is_some() && !green.is_null() { 0 } else { context })
     })
 }
 

@@ -22,17 +22,9 @@ macro_rules! not_supported {
     )*};
 }
 not_supported! {
-    cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolExportPointer
-    cuMemPoolImportPointer
-    cuMulticastCreate cuMulticastAddDevice cuMulticastBindMem cuMulticastBindAddr cuMulticastUnbind
-    cuMulticastGetGranularity
-    cuImportExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
-    cuDestroyExternalMemory cuImportExternalSemaphore cuDestroyExternalSemaphore
+    cuImportExternalSemaphore cuDestroyExternalSemaphore
     cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz
     cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz
-    cuGreenCtxCreate cuGreenCtxDestroy cuCtxFromGreenCtx cuDeviceGetDevResource cuCtxGetDevResource
-    cuGreenCtxGetDevResource cuDevSmResourceSplitByCount cuDevResourceGenerateDesc cuGreenCtxRecordEvent
-    cuGreenCtxWaitEvent cuStreamGetGreenCtx cuGreenCtxStreamCreate
     cuGraphConditionalHandleCreate
     cuUserObjectCreate cuUserObjectRetain cuUserObjectRelease cuGraphRetainUserObject cuGraphReleaseUserObject
     cuTexObjectGetResourceDesc cuTexObjectGetTextureDesc cuTexObjectGetResourceViewDesc

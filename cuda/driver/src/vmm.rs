@@ -2,10 +2,11 @@
 //!
 //! A handle's bytes end when its references and its mappings are both 0.
 
-use crate::abi::{Addr, Handle, In, Out};
+use crate::abi::{Addr, In, Out};
 use crate::arena::{LARGE, PAGE, RW, close, map, shared_file, unmap};
 use crate::blocks::{Block, GRANULARITY, Kind};
 use crate::error::*;
+use crate::multicast::Multicast;
 use crate::params::{Access, AllocationProps, Location};
 use crate::state::{Core, Here, with};
 
@@ -17,13 +18,19 @@ pub struct Physical {
     pub file: i32,
     pub references: u32,
     pub maps: u32,
-    /// Another process's: neither charged nor in the truth here.
-    pub foreign: bool,
+    /// Charged and in the truth: not another process's, nor a multicast object.
+    pub charged: bool,
+    pub multicast: Option<Multicast>,
 }
 
 const ON_DEVICE: i32 = 1;
 
 impl Physical {
+    /// One that stands for no memory of this process's.
+    pub fn uncharged(bytes: u64, props: AllocationProps) -> Physical {
+        Physical { bytes, props, at: 0, file: -1, references: 1, maps: 0, charged: false, multicast: None }
+    }
+
     pub fn device(&self) -> i32 {
         if self.props.location.kind == ON_DEVICE { self.props.location.id } else { -1 }
     }
@@ -33,7 +40,7 @@ impl Core {
     /// The file and offset that a handle's bytes are at.
     fn backing(&self, physical: &Physical) -> (i32, i64) {
         match self.devices.get(physical.device().max(0) as usize) {
-            Some(device) if physical.file < 0 && device.arena.file >= 0 => {
+            Some(device) if physical.charged && physical.file < 0 && device.arena.file >= 0 => {
                 (device.arena.file, device.arena.offset(physical.at))
             }
             _ => (physical.file, 0),
@@ -47,6 +54,11 @@ impl Core {
 
     pub fn mapping_ended(&mut self, api: &str, at: Addr, bytes: u64, id: u64) {
         let _ = map(at, bytes, libc::PROT_NONE, -1, 0);
+        self.let_go(api, id);
+    }
+
+    /// A mapping or a binding of a handle ends.
+    pub fn let_go(&mut self, api: &str, id: u64) {
         if let Some(physical) = self.physical.get_mut(&id) {
             physical.maps -= 1;
         }
@@ -60,7 +72,10 @@ impl Core {
         }
         let Some(physical) = self.physical.remove(&id) else { return };
         let device = physical.device();
-        if !physical.foreign {
+        for held in physical.multicast.iter().flat_map(Multicast::holds) {
+            self.let_go(api, held);
+        }
+        if physical.charged {
             self.truth.line('-', api, id, physical.bytes, device);
             if device >= 0 {
                 self.displace(device, physical.at, physical.bytes);
@@ -175,12 +190,12 @@ pub extern "C" fn cuMemCreate(out: Out<u64>, bytes: usize, props: In<AllocationP
         };
         let id = core.handle() as u64;
         core.truth.line('+', "cuMemCreate", id, bytes, device);
-        core.physical.insert(id, Physical { bytes, props, at, file, references: 1, maps: 0, foreign: false });
+        core.physical.insert(id, Physical { at, file, charged: true, ..Physical::uncharged(bytes, props) });
         out.put(id)
     })
 }
 
-fn referenced(core: &mut Core, id: u64) -> Res<&mut Physical> {
+pub fn referenced(core: &mut Core, id: u64) -> Res<&mut Physical> {
     core.physical.get_mut(&id).filter(|p| p.references > 0).ok_or(INVALID_VALUE)
 }
 
@@ -288,11 +303,3 @@ pub extern "C" fn cuMemGetAllocationPropertiesFromHandle(out: Out<AllocationProp
     distinct!(cuMemGetAllocationPropertiesFromHandle);
     with(|core| out.put(referenced(core, id)?.props))
 }
-
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMemMapArrayAsync(_list: In<u64>, _count: u32, _stream: Handle) -> Status {
-    distinct!(cuMemMapArrayAsync);
-    NOT_SUPPORTED
-}
-
-per_thread! { cuMemMapArrayAsync_ptsz = cuMemMapArrayAsync(list: In<u64>, count: u32, stream: Handle); }

@@ -10,7 +10,8 @@ use crate::params::{AllocationProps, Location};
 use crate::state::{Core, with};
 use crate::vmm::Physical;
 
-const POSIX: i32 = 1;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
+pub const POSIX: i32 = 1;
 
 impl Core {
     /// Gives a handle a file of its own and moves every mapping onto it.
@@ -20,12 +21,15 @@ impl Core {
         if physical.file >= 0 {
             return Ok(physical.file);
         }
+        let in_arena = physical.charged;
         let file = shared_file(bytes).ok_or(OPERATING_SYSTEM)?;
-        copy_in(file, at, bytes)?;
+        if in_arena {
+            copy_in(file, at, bytes).inspect_err(|_| close(file))?;
+            crate::arena::discard(at, bytes);
+        }
         if let Some(physical) = self.physical.get_mut(&id) {
             physical.file = file;
         }
-        crate::arena::discard(at, bytes);
         let mine: Vec<(Addr, u64)> =
             self.blocks.iter().filter(|(_, b)| b.kind == Kind::Map(id)).map(|(&a, b)| (a, b.size)).collect();
         for (address, bytes) in mine {
@@ -113,8 +117,7 @@ pub extern "C" fn cuMemImportFromShareableHandle(out: Out<u64>, descriptor: In<u
             reserved: [0; 4],
         };
         let id = core.handle() as u64;
-        core.physical
-            .insert(id, Physical { bytes, props, at: 0, file, references: 1, maps: 0, foreign: true });
-        out.put(id).inspect_err(|_| close(file))
+        core.physical.insert(id, Physical { file, ..Physical::uncharged(bytes, props) });
+        out.put(id)
     })
 }

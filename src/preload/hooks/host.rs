@@ -1,4 +1,4 @@
-//! Pinned host memory.
+//! Pinned host memory: the driver's own, and the program's made so.
 
 use std::ffi::c_void;
 
@@ -42,4 +42,27 @@ pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(p: *mut c_voi
     let real = real!(ROW, SLOT, fn(*mut c_void));
     // SAFETY: the caller's own argument.
     note::driver_free(ROW, Class::Host, p as u64, || unsafe { real(p) })
+}
+
+/// `cuMemHostRegister(void *p, size_t bytes, unsigned flags)`. The program's own memory, page-locked from now on.
+pub unsafe extern "C" fn register<const ROW: usize, const SLOT: usize>(
+    p: *mut c_void,
+    bytes: usize,
+    flags: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void, usize, u32));
+    note::driver_alloc(
+        ROW,
+        Class::Registered,
+        // SAFETY: the caller's own arguments.
+        || unsafe { real(p, bytes, flags) },
+        || (p as u64, bytes as u64),
+    )
+}
+
+/// `cuMemHostUnregister(void *p)`
+pub unsafe extern "C" fn unregister<const ROW: usize, const SLOT: usize>(p: *mut c_void) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void));
+    // SAFETY: the caller's own argument.
+    note::driver_free(ROW, Class::Registered, p as u64, || unsafe { real(p) })
 }

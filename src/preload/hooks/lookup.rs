@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use super::{Status, real};
-use crate::preload::driver;
+use crate::preload::{api, driver};
 
 /// `cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)`, CUDA 11
 pub unsafe extern "C" fn get_proc_address<const ROW: usize, const SLOT: usize>(
@@ -16,7 +16,7 @@ pub unsafe extern "C" fn get_proc_address<const ROW: usize, const SLOT: usize>(
     // SAFETY: the caller's own arguments.
     let status = unsafe { real(symbol, function, version, flags) };
     // SAFETY: as just used by the real function.
-    unsafe { put_hook(status, symbol, function, version, flags) };
+    unsafe { put_hook(status, symbol, function, version, meant(ROW, flags)) };
     status
 }
 
@@ -32,8 +32,13 @@ pub unsafe extern "C" fn get_proc_address_v2<const ROW: usize, const SLOT: usize
     // SAFETY: the caller's own arguments.
     let status = unsafe { real(symbol, function, version, flags, found) };
     // SAFETY: as just used by the real function.
-    unsafe { put_hook(status, symbol, function, version, flags) };
+    unsafe { put_hook(status, symbol, function, version, meant(ROW, flags)) };
     status
+}
+
+/// The forms for programs compiled with the per-thread default stream take no flags to mean theirs.
+fn meant(row: usize, flags: u64) -> u64 {
+    if flags == 0 && api::entry_point(row).per_thread { driver::PER_THREAD_STREAM } else { flags }
 }
 
 /// # Safety

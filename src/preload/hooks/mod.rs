@@ -3,10 +3,14 @@
 //! An allocation is noted after the real call, a free before it (another thread may get the address at once) and undone
 //! if it fails. The real call stands outside every lock and every fence of ours.
 
+pub mod array;
 pub mod context;
 pub mod device;
+pub mod foreign;
+pub mod graph;
 pub mod host;
 pub mod lookup;
+pub mod marker;
 pub mod pool;
 pub mod runtime;
 pub mod virtual_memory;

@@ -1,9 +1,19 @@
 //! Stream-ordered memory out of pools. The per-thread-stream forms have the same signatures.
+//!
+//! On a stream that is being captured nothing is allocated or freed: nodes of a graph are made (see `graph`).
 
-use super::{Status, real, stored};
-use crate::preload::note;
+use super::{Status, graph, real, stored};
+use crate::preload::{api, driver, holes, note};
 use crate::trace::record::Class;
 use cudarc::driver::sys::{CUdeviceptr, CUmemoryPool, CUstream};
+
+/// True if the stream, as the caller of that row means it, is being captured.
+pub fn captured(row: usize, stream: CUstream) -> bool {
+    /// `CU_STREAM_PER_THREAD`
+    const PER_THREAD: CUstream = 2 as CUstream;
+    let own = stream.is_null() && api::entry_point(row).per_thread;
+    driver::is_capturing(if own { PER_THREAD } else { stream })
+}
 
 /// `cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream stream)`
 pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
@@ -12,13 +22,16 @@ pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
     stream: CUstream,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, CUstream));
-    // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(
-        ROW,
-        Class::Async,
-        || unsafe { real(p, bytes, stream) },
-        || (unsafe { stored(p) }, bytes as u64),
-    )
+    // SAFETY: the caller's own arguments.
+    let real = || unsafe { real(p, bytes, stream) };
+    // SAFETY: asked after a call that succeeded, so `p` was written.
+    let given = || unsafe { stored(p) };
+    if captured(ROW, stream) {
+        graph::node_made();
+        let (device, _) = note::deeper(driver::current);
+        return note::planned(ROW, real, || Some((given(), bytes as u64, device)));
+    }
+    note::driver_alloc(ROW, Class::Async, real, || (given(), bytes as u64))
 }
 
 /// `cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream stream)`
@@ -29,13 +42,17 @@ pub unsafe extern "C" fn alloc_from_pool<const ROW: usize, const SLOT: usize>(
     stream: CUstream,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, CUmemoryPool, CUstream));
-    // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(
-        ROW,
-        Class::Async,
-        || unsafe { real(p, bytes, pool, stream) },
-        || (unsafe { stored(p) }, bytes as u64),
-    )
+    // SAFETY: the caller's own arguments.
+    let real = || unsafe { real(p, bytes, pool, stream) };
+    // SAFETY: asked after a call that succeeded, so `p` was written.
+    let given = || unsafe { stored(p) };
+    let device = driver::pool_device(pool);
+    if captured(ROW, stream) {
+        graph::node_made();
+        let device = device.unwrap_or_else(|| note::deeper(driver::current).0);
+        return note::planned(ROW, real, || Some((given(), bytes as u64, device)));
+    }
+    note::driver_alloc_on(ROW, Class::Async, device, real, || (given(), bytes as u64))
 }
 
 /// `cuMemFreeAsync(CUdeviceptr p, CUstream stream)`
@@ -45,5 +62,51 @@ pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(CUdeviceptr, CUstream));
     // SAFETY: the caller's own arguments.
-    note::driver_free(ROW, Class::Async, p, || unsafe { real(p, stream) })
+    let real = || unsafe { real(p, stream) };
+    if captured(ROW, stream) {
+        graph::node_made();
+        return real();
+    }
+    note::driver_free(ROW, Class::Async, p, real)
+}
+
+/// The head of `CUmemPoolProps`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Properties {
+    kind: u32,
+    handle_types: u32,
+    location_kind: u32,
+    location: i32,
+}
+
+/// `cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)`. A pool of its own is asked at each boundary
+/// what it has reserved.
+pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
+    pool: *mut CUmemoryPool,
+    properties: *const Properties,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut CUmemoryPool, *const Properties));
+    note::unnoted(
+        // SAFETY: the caller's own arguments.
+        || unsafe { real(pool, properties) },
+        || {
+            // SAFETY: the call succeeded, so it read the properties and wrote the handle.
+            let (pool, made) = unsafe { (stored(pool.cast::<usize>()), stored(properties)) };
+            /// `CU_MEM_LOCATION_TYPE_DEVICE`
+            const DEVICE: u32 = 1;
+            if made.location_kind == DEVICE && !driver::pool_made(pool, made.location as u8) {
+                holes::name("more than 256 memory pools at a time: what the others hold unused is not seen");
+            }
+        },
+    )
+}
+
+/// `cuMemPoolDestroy(CUmemoryPool pool)`. What was taken from it lives on until it is freed.
+pub unsafe extern "C" fn destroy<const ROW: usize, const SLOT: usize>(pool: CUmemoryPool) -> Status {
+    let real = real!(ROW, SLOT, fn(CUmemoryPool));
+    // Before the call: another thread may be given the same handle at once.
+    driver::pool_gone(pool);
+    // SAFETY: the caller's own argument.
+    unsafe { real(pool) }
 }

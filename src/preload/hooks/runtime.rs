@@ -179,7 +179,12 @@ pub unsafe extern "C" fn free_async<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void, *mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_free(ROW, Class::Async, p as u64, || unsafe { real(p, stream) })
+    let real = || unsafe { real(p, stream) };
+    if super::pool::captured(ROW, stream.cast()) {
+        super::graph::node_made();
+        return real();
+    }
+    note::runtime_free(ROW, Class::Async, p as u64, real)
 }
 
 /// `cudaFreeHost(void *p)`
@@ -187,4 +192,118 @@ pub unsafe extern "C" fn free_host<const ROW: usize, const SLOT: usize>(p: *mut 
     let real = real!(ROW, SLOT, fn(*mut c_void));
     // SAFETY: see `malloc`.
     note::runtime_free(ROW, Class::Host, p as u64, || unsafe { real(p) })
+}
+
+/// `cudaHostRegister(void *p, size_t bytes, unsigned flags)`
+pub unsafe extern "C" fn host_register<const ROW: usize, const SLOT: usize>(
+    p: *mut c_void,
+    bytes: usize,
+    flags: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void, usize, u32));
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Registered,
+        // SAFETY: see `malloc`.
+        || unsafe { real(p, bytes, flags) },
+        || (p as u64, bytes as u64),
+    )
+}
+
+/// `cudaHostUnregister(void *p)`
+pub unsafe extern "C" fn host_unregister<const ROW: usize, const SLOT: usize>(p: *mut c_void) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void));
+    // SAFETY: see `malloc`.
+    note::runtime_free(ROW, Class::Registered, p as u64, || unsafe { real(p) })
+}
+
+/// `cudaChannelFormatDesc`: bits per channel, and a kind.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Channels {
+    bits: [i32; 4],
+    kind: u32,
+}
+
+impl Channels {
+    fn bytes(&self, extent: Extent) -> u64 {
+        let bits: u64 = self.bits.iter().map(|&b| u64::from(b.unsigned_abs())).sum();
+        let lengths = [extent.width, extent.height, extent.depth].map(|n| (n as u64).max(1));
+        lengths.into_iter().fold(bits, u64::saturating_mul) / 8
+    }
+}
+
+/// `cudaMallocArray(cudaArray_t *array, const cudaChannelFormatDesc *, size_t width, size_t height, unsigned flags)`
+pub unsafe extern "C" fn malloc_array<const ROW: usize, const SLOT: usize>(
+    array: Pointer,
+    channels: *const Channels,
+    width: usize,
+    height: usize,
+    flags: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(Pointer, *const Channels, usize, usize, u32));
+    // SAFETY: see `malloc`.
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Array,
+        || unsafe { real(array, channels, width, height, flags) },
+        || unsafe { (stored(array), stored(channels).bytes(Extent { width, height, depth: 0 })) },
+    )
+}
+
+/// `cudaMalloc3DArray(cudaArray_t *array, const cudaChannelFormatDesc *, cudaExtent extent, unsigned flags)`
+pub unsafe extern "C" fn malloc_3d_array<const ROW: usize, const SLOT: usize>(
+    array: Pointer,
+    channels: *const Channels,
+    extent: Extent,
+    flags: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(Pointer, *const Channels, Extent, u32));
+    // SAFETY: see `malloc`.
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Array,
+        || unsafe { real(array, channels, extent, flags) },
+        || unsafe { (stored(array), stored(channels).bytes(extent)) },
+    )
+}
+
+/// `cudaMallocMipmappedArray(cudaMipmappedArray_t *array, const cudaChannelFormatDesc *, cudaExtent extent, unsigned levels,
+/// unsigned flags)`
+pub unsafe extern "C" fn malloc_mipmapped_array<const ROW: usize, const SLOT: usize>(
+    array: Pointer,
+    channels: *const Channels,
+    extent: Extent,
+    levels: u32,
+    flags: u32,
+) -> Status {
+    let real = real!(ROW, SLOT, fn(Pointer, *const Channels, Extent, u32, u32));
+    let level = |n: u32| {
+        let halved = |size: usize| size >> n.min(63);
+        Extent { width: halved(extent.width), height: halved(extent.height), depth: halved(extent.depth) }
+    };
+    // SAFETY: see `malloc`.
+    note::runtime_alloc(
+        ROW,
+        SLOT,
+        Class::Array,
+        || unsafe { real(array, channels, extent, levels, flags) },
+        || {
+            // SAFETY: see `malloc`.
+            let (array, channels) = unsafe { (stored(array), stored(channels)) };
+            let largest = extent.width.max(extent.height).max(extent.depth).max(1);
+            let levels = levels.clamp(1, largest.ilog2() + 1);
+            (array, (0..levels).fold(0, |sum, n| sum.saturating_add(channels.bytes(level(n)))))
+        },
+    )
+}
+
+/// `cudaFreeArray(cudaArray_t array)`, `cudaFreeMipmappedArray(cudaMipmappedArray_t array)`
+pub unsafe extern "C" fn free_array<const ROW: usize, const SLOT: usize>(array: *mut c_void) -> Status {
+    let real = real!(ROW, SLOT, fn(*mut c_void));
+    // SAFETY: see `malloc`.
+    note::runtime_free(ROW, Class::Array, array as u64, || unsafe { real(array) })
 }

@@ -89,6 +89,53 @@ fn primary_contexts_are_counted() {
 }
 
 #[test]
+fn green_contexts_are_contexts() {
+    alone("doors::green_contexts_are_contexts", &[], || {
+        let own = context();
+        // CUdevResource: the kind at 0, the number of processors at 96.
+        let (mut all, mut parts, mut rest) = ([0u32; 36], [[0u32; 36]; 4], [0u32; 36]);
+        ok("cuDeviceGetDevResource", &[0, at(&mut all), 1]);
+        assert_eq!((all[0], all[24]), (1, 108));
+        let mut groups = 0u32;
+        ok("cuDevSmResourceSplitByCount", &[0, at(&mut groups), at(&mut all), 0, 0, 15]);
+        assert_eq!(groups, 6, "of 16 each");
+        groups = 4;
+        let list = [at(&mut parts), at(&mut groups), at(&mut all), at(&mut rest), 0, 15];
+        ok("cuDevSmResourceSplitByCount", &list);
+        assert_eq!((groups, parts[3][24], rest[24]), (4, 16, 44));
+        let share = result("cuDevResourceGenerateDesc", &[at(&mut parts), 2]);
+        let mut word = 0u64;
+        assert_eq!(
+            call("cuGreenCtxCreate", &[at(&mut word), share, 0, 0]),
+            INVALID_VALUE,
+            "the flag is required"
+        );
+        let green = result("cuGreenCtxCreate", &[share, 0, 1]);
+        ok("cuGreenCtxGetDevResource", &[green, at(&mut all), 1]);
+        assert_eq!(all[24], 32);
+        let current = result("cuCtxFromGreenCtx", &[green]);
+        let (mut flags, mut active) = (0u32, 0u32);
+        ok("cuDevicePrimaryCtxGetState", &[0, at(&mut flags), at(&mut active)]);
+        assert_eq!(active, 1, "it retains the primary context");
+        let stream = result("cuGreenCtxStreamCreate", &[green, 1, 0]);
+        ok("cuStreamGetGreenCtx", &[stream, at(&mut word)]);
+        assert_eq!(word, green);
+        ok("cuCtxPushCurrent_v2", &[current]);
+        let block = result("cuMemAlloc_v2", &[512]);
+        assert_eq!(result("cuMemAllocAsync", &[512, stream]) & 511, 0);
+        ok("cuCtxPopCurrent_v2", &[0]);
+        assert_eq!(call("cuCtxDestroy_v2", &[current]), INVALID_CONTEXT, "that is not how it ends");
+        ok("cuGreenCtxDestroy", &[green]);
+        ok("cuCtxSynchronize", &[]);
+        assert_eq!((used(), result("cuCtxGetCurrent", &[])), (0, own));
+        assert_eq!(call("cuMemFree_v2", &[block]), INVALID_VALUE, "it ended with its context");
+        assert_eq!(call("cuGreenCtxDestroy", &[green]), INVALID_HANDLE);
+        ok("cuDevicePrimaryCtxGetState", &[0, at(&mut flags), at(&mut active)]);
+        assert_eq!(active, 0);
+    });
+}
+
+#[test]
 fn a_forked_child_has_no_driver() {
     alone("doors::a_forked_child_has_no_driver", &[], || {
         context();

@@ -199,7 +199,11 @@ fn a_destroyed_pool_ends_with_its_last_block() {
 
 /// `CUmemAllocationProp`: pinned, on device 0, exportable as a file descriptor.
 pub fn props() -> [u64; 4] {
-    [1 | 1 << 32, 1, 0, 0]
+    props_of(0)
+}
+
+pub fn props_of(device: u64) -> [u64; 4] {
+    [1 | 1 << 32, 1 | device << 32, 0, 0]
 }
 
 #[test]
@@ -239,6 +243,50 @@ fn physical_memory_ends_with_its_last_reference_and_map() {
         ok("cuMemRelease", &[second]);
         assert_eq!(used(), 0);
         ok("cuMemAddressFree", &[range, 4 * step]);
+    });
+}
+
+/// A `CUarrayMapInfo`: maps (or for no handle unmaps) tiles of level 0 of an array.
+fn map_info(array: u64, from: [u32; 2], extent: [u32; 2], memory: u64, offset: u64) -> [u64; 12] {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let (operation, device) = (if memory == 0 { 2 } else { 1 }, 1);
+    let mut info = [0; 12];
+    (info[1], info[4], info[5]) = (array, pair(from[0], from[1]), pair(0, extent[0]));
+    (info[6], info[7], info[8], info[9], info[10]) = (pair(extent[1], 1), operation, memory, offset, device);
+    info
+}
+
+#[test]
+fn sparse_arrays_hold_what_is_mapped_into_them() {
+    alone("memory::sparse_arrays_hold_what_is_mapped_into_them", &[], || {
+        context();
+        let mut shape = [300u64, 200, 0, 0x20 | 1 << 32, 0x40];
+        let array = result("cuArray3DCreate_v2", &[at(&mut shape)]);
+        assert_eq!(used(), 0, "no memory of its own");
+        let mut properties = [0u32; 12];
+        ok("cuArrayGetSparseProperties", &[at(&mut properties), array]);
+        assert_eq!(properties[..3], [128, 128, 1]);
+        let memory = result("cuMemCreate", &[2 * MIB, at(&mut props()), 0]);
+        let change = |info: [u64; 12], count| call("cuMemMapArrayAsync", &[at(&mut { info }), count, 0]);
+        assert_eq!(change(map_info(array, [0, 0], [300, 128], memory, 0), 1), 0, "three tiles, to the edge");
+        assert_eq!(change(map_info(array, [128, 128], [128, 72], memory, 4 * 65536), 1), 0);
+        assert_eq!(change(map_info(array, [5, 0], [128, 128], memory, 0), 1), INVALID_VALUE, "cuts a tile");
+        assert_eq!(change(map_info(array, [0, 0], [128, 128], memory, 2 * MIB), 1), INVALID_VALUE, "past it");
+        ok("cuMemRelease", &[memory]);
+        assert_eq!(used(), 2 * MIB, "mapped");
+        assert_eq!(change(map_info(array, [0, 0], [300, 128], 0, 0), 1), 0);
+        assert_eq!(used(), 2 * MIB, "one tile is left");
+        assert_eq!(change(map_info(array, [128, 128], [128, 72], 0, 0), 1), 0);
+        assert_eq!(used(), 0);
+        let memory = result("cuMemCreate", &[2 * MIB, at(&mut props()), 0]);
+        assert_eq!(change(map_info(array, [0, 0], [128, 128], memory, 0), 1), 0);
+        ok("cuMemRelease", &[memory]);
+        ok("cuArrayDestroy", &[array]);
+        assert_eq!(used(), 0, "the array's end unmaps");
+        let mipmap = result("cuMipmappedArrayCreate", &[at(&mut shape), 3]);
+        ok("cuMipmappedArrayGetSparseProperties", &[at(&mut properties), mipmap]);
+        assert_eq!((used(), properties[3]), (0, 3));
+        ok("cuMipmappedArrayDestroy", &[mipmap]);
     });
 }
 

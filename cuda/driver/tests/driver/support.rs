@@ -24,14 +24,15 @@ pub fn alone(name: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
 pub fn child(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
     command.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
-    for setting in ["SIMGPU_MEM", "SIMGPU_DEVICES", "SIMGPU_CC", "SIMGPU_LOG", "CUDA_VISIBLE_DEVICES"] {
-        command.env_remove(setting);
+    for setting in ["MEM", "DEVICES", "CC", "LOG", "FAIL"] {
+        command.env_remove(format!("SIMGPU_{setting}"));
     }
+    command.env_remove("CUDA_VISIBLE_DEVICES");
     command
 }
 
 /// The newest build of the library next to this binary.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let exe = std::env::current_exe().expect("this binary has a path");
     let built = exe.ancestors().skip(1).take(2).map(|dir| dir.join("libsimgpu_driver.so"));
     let age = |path: &PathBuf| path.metadata().and_then(|m| m.modified()).ok();

@@ -33,6 +33,13 @@ fn lines(dir: &PathBuf) -> Vec<String> {
     lines
 }
 
+/// The lines without addresses.
+fn shapes(lines: &[String]) -> Vec<String> {
+    let words =
+        |l: &String| l.split(' ').filter(|w| !w.starts_with("0x")).map(str::to_owned).collect::<Vec<_>>();
+    lines.iter().map(|l| words(l).join(" ")).collect()
+}
+
 #[test]
 fn every_family_is_written() {
     let dir = log("families");
@@ -44,6 +51,15 @@ fn every_family_is_written() {
         let pitch = at(&mut pitched[1]);
         ok("cuMemAllocPitch_v2", &[at(&mut pitched[0]), pitch, 100, 3, 4]);
         let host = result("cuMemHostAlloc", &[77, 0]);
+        let managed = result("cuMemAllocManaged", &[444, 1]);
+        let mut pool_props = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0u64];
+        let pool = result("cuMemPoolCreate", &[at(&mut pool_props)]);
+        let from_pool = result("cuMemAllocFromPoolAsync", &[55, pool, 0]);
+        let mut shape = [10u64, 10, 0, 0x20 | 1 << 32, 0];
+        let array = result("cuArray3DCreate_v2", &[at(&mut shape)]);
+        let mipmap = result("cuMipmappedArrayCreate", &[at(&mut shape), 2]);
+        let level = result("cuMipmappedArrayGetLevel", &[mipmap, 1]);
+        assert_ne!(level, 0);
         let block = result("cuMemAllocAsync", &[33, 0]);
         let mut props = props();
         let range = result("cuMemAddressReserve", &[2 * MIB, 0, 0, 0]);
@@ -52,6 +68,11 @@ fn every_family_is_written() {
         ok("cuMemRelease", &[handle]);
         ok("cuMemUnmap", &[range, 2 * MIB]);
         ok("cuMemFree_v2", &[block]);
+        ok("cuMemPoolDestroy", &[pool]);
+        ok("cuMemFreeAsync", &[from_pool, 0]);
+        ok("cuArrayDestroy", &[array]);
+        ok("cuMipmappedArrayDestroy", &[mipmap]);
+        ok("cuMemFree_v2", &[managed]);
         ok("cuMemFreeHost", &[host]);
         call("cuMemFree_v2", &[linear + 1]);
         ok("cuMemFree_v2", &[linear]);
@@ -62,28 +83,134 @@ fn every_family_is_written() {
         return; // the child
     }
     let lines = lines(&dir);
-    let shape: Vec<String> = lines
-        .iter()
-        .map(|l| l.split(' ').filter(|w| !w.starts_with("0x")).collect::<Vec<_>>().join(" "))
-        .collect();
     assert_eq!(
-        shape,
+        shapes(&lines),
         [
             "+ cuMemAlloc_v2 1000 0",
             "+ cuMemAllocPitch_v2 1536 0",
             "+ cuMemHostAlloc 77 -1",
+            "+ cuMemAllocManaged 444 0",
+            "+ cuMemAllocFromPoolAsync 55 0",
+            "+ cuArray3DCreate_v2 400 0",
+            "+ cuMipmappedArrayCreate 500 0",
             "+ cuMemAllocAsync 33 0",
             "+ cuMemCreate 2097152 0",
             "- cuMemUnmap 2097152 0",
             "- cuMemFree_v2 33 0",
+            "- cuMemFreeAsync 55 0",
+            "- cuArrayDestroy 400 0",
+            "- cuMipmappedArrayDestroy 500 0",
+            "- cuMemFree_v2 444 0",
             "- cuMemFreeHost 77 -1",
             "- cuMemFree_v2 1000 0",
             "- implicit 1536 0",
         ]
     );
     let address = |line: &String| line.split(' ').nth(2).unwrap().to_owned();
-    for (begin, end) in [(0, 8), (1, 9), (2, 7), (3, 6), (4, 5)] {
+    for (begin, end) in [(0, 16), (1, 17), (2, 15), (3, 14), (4, 11), (5, 12), (6, 13), (7, 10), (8, 9)] {
         assert_eq!(address(&lines[begin]), address(&lines[end]));
+    }
+}
+
+#[test]
+fn graph_memory_is_written_from_launch_to_free() {
+    let dir = log("graph");
+    let file = dir.join("log-%p");
+    let settings = [("SIMGPU_LOG", file.to_str().unwrap())];
+    alone("truth::graph_memory_is_written_from_launch_to_free", &settings, || {
+        context();
+        let stream = result("cuStreamCreate", &[1]);
+        ok("cuStreamBeginCapture_v2", &[stream, 2]);
+        let kept = result("cuMemAllocAsync", &[700, stream]);
+        let within = result("cuMemAllocAsync", &[800, stream]);
+        ok("cuMemFreeAsync", &[within, stream]);
+        let mut graph = 0u64;
+        ok("cuStreamEndCapture", &[stream, at(&mut graph)]);
+        let exec = result("cuGraphInstantiateWithFlags", &[graph, 1]);
+        ok("cuGraphLaunch", &[exec, stream]);
+        ok("cuGraphLaunch", &[exec, stream]);
+        ok("cuGraphExecDestroy", &[exec]);
+        ok("cuGraphDestroy", &[graph]);
+        ok("cuMemFreeAsync", &[kept, stream]);
+        ok("cuDeviceGraphMemTrim", &[0]);
+    });
+    if std::env::var_os("SIMGPU_LOG").is_none() {
+        let launch = ["+ cuGraphLaunch 700 0", "+ cuGraphLaunch 800 0", "- cuGraphLaunch 800 0"];
+        let expected: Vec<&str> = launch
+            .into_iter()
+            .chain(["- cuGraphLaunch 700 0"])
+            .chain(launch)
+            .chain(["- cuMemFreeAsync 700 0"])
+            .collect();
+        assert_eq!(shapes(&lines(&dir)), expected);
+    }
+}
+
+#[test]
+fn what_the_process_does_not_own_is_not_written() {
+    let dir = log("foreign");
+    let file = dir.join("log-%p");
+    let settings = [("SIMGPU_LOG", file.to_str().unwrap())];
+    alone("truth::what_the_process_does_not_own_is_not_written", &settings, || {
+        context();
+        // The program's own memory, registered; and code with a variable.
+        let mut mine = [0u8; 4096];
+        ok("cuMemHostRegister_v2", &[at(&mut mine), 4096, 0]);
+        ok("cuMemHostUnregister", &[at(&mut mine)]);
+        let module = result("cuModuleLoadData", &[mine.as_ptr() as u64]);
+        let (mut variable, mut bytes) = (0u64, 0u64);
+        ok("cuModuleGetGlobal_v2", &[at(&mut variable), at(&mut bytes), module, c"v".as_ptr() as u64]);
+        ok("cuModuleUnload", &[module]);
+        // A block opened as another process's would be.
+        let block = result("cuMemAlloc_v2", &[4096]);
+        let mut handle = [0u64; 8];
+        ok("cuIpcGetMemHandle", &[at(&mut handle), block]);
+        let (code, opened) = crate::sharing::open(crate::sharing::Ipc(handle));
+        assert_eq!(code, 0);
+        ok("cuIpcCloseMemHandle", &[opened]);
+        ok("cuMemFree_v2", &[block]);
+        // Memory of another API's, a multicast object, and a block opened through its pool.
+        let mut import = [0u64; 13];
+        (import[0], import[1], import[3]) = (1, crate::sharing::file(MIB) as u64, MIB);
+        let external = result("cuImportExternalMemory", &[at(&mut import)]);
+        let mut range = [0u64; 11];
+        range[1] = MIB;
+        let buffer = result("cuExternalMemoryGetMappedBuffer", &[external, at(&mut range)]);
+        ok("cuMemFree_v2", &[buffer]);
+        ok("cuDestroyExternalMemory", &[external]);
+        let object = result("cuMulticastCreate", &[at(&mut [1, 2 * MIB, 1, 0])]);
+        ok("cuMemRelease", &[object]);
+        let pool = result("cuMemPoolCreate", &[at(&mut [1 | 1 << 32, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0u64])]);
+        let block = result("cuMemAllocFromPoolAsync", &[5000, pool, 0]);
+        let mut descriptor = -1i32;
+        ok("cuMemPoolExportToShareableHandle", &[at(&mut descriptor), pool, 1, 0]);
+        let theirs = result("cuMemPoolImportFromShareableHandle", &[descriptor as u64, 1, 0]);
+        let mut data = [0u64; 8];
+        ok("cuMemPoolExportPointer", &[at(&mut data), block]);
+        let opened = result("cuMemPoolImportPointer", &[theirs, at(&mut data)]);
+        ok("cuMemFreeAsync", &[opened, 0]);
+        ok("cuMemFreeAsync", &[block, 0]);
+        // Its own physical memory, imported again: the same memory.
+        let mut props = props();
+        let physical = result("cuMemCreate", &[2 * MIB, at(&mut props), 0]);
+        let mut descriptor = -1i32;
+        ok("cuMemExportToShareableHandle", &[at(&mut descriptor), physical, 1, 0]);
+        let imported = result("cuMemImportFromShareableHandle", &[descriptor as u64, 1]);
+        ok("cuMemRelease", &[physical]);
+        ok("cuMemRelease", &[imported]);
+    });
+    if std::env::var_os("SIMGPU_LOG").is_none() {
+        assert_eq!(
+            shapes(&lines(&dir)),
+            [
+                "+ cuMemAlloc_v2 4096 0",
+                "- cuMemFree_v2 4096 0",
+                "+ cuMemAllocFromPoolAsync 5000 0",
+                "- cuMemFreeAsync 5000 0",
+                "+ cuMemCreate 2097152 0",
+                "- cuMemRelease 2097152 0"
+            ]
+        );
     }
 }
 

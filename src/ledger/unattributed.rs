@@ -1,0 +1,69 @@
+//! Memory in use that nobody was seen to ask for: does it grow with the steps? There are no blocks here whose identity
+//! could tell, only the driver's own account at each boundary, so what it takes to be a finding is a rise that goes on.
+
+use super::verdict::{Confidence, Finding, Kind};
+use super::{DeviceAt, Layer, Ledger};
+use crate::trace::record::NO_DEVICE;
+
+/// The run after its warm-up is cut into so many windows; the lowest account of each must lie above the one before.
+const WINDOWS: usize = 8;
+/// The first steps load code, make handles and work spaces: this share of the run is warm-up, and at least so many steps.
+const WARM_UP_SHARE: f64 = 0.25;
+const WARM_UP_STEPS: usize = 5;
+/// Accounts in each window, at least: a low one among them is what a spike does not reach.
+const MIN_ACCOUNTS: usize = 3;
+/// A device hands out memory in large pages: less than a few of them is no growth.
+const MIN_GROWTH: u64 = 16 << 20;
+/// Each window adds at least this share of the mean one: one jump is not a rise.
+const EVEN: f64 = 0.25;
+
+/// The devices on which it grows.
+pub(super) fn growing(ledger: &Ledger) -> Vec<Finding> {
+    let devices = ledger.devices().iter().map(|d| d.device).filter(|&d| d != NO_DEVICE);
+    devices.filter_map(|device| judge(ledger, device)).collect()
+}
+
+fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
+    let at = |devices: &[DeviceAt]| devices.iter().find(|d| d.device == device)?.unattributed_bytes;
+    let accounts: Vec<(u32, u64)> =
+        ledger.steps().iter().filter_map(|r| Some((r.step, at(&r.devices)?))).collect();
+    let warm_up = WARM_UP_STEPS.max((WARM_UP_SHARE * accounts.len() as f64) as usize);
+    let judged = accounts.get(warm_up..)?;
+    let window = judged.len() / WINDOWS;
+    if window < MIN_ACCOUNTS {
+        return None;
+    }
+    // The newest windows whole: what is left over goes to the warm-up.
+    let judged = &judged[judged.len() - window * WINDOWS..];
+    let lows: Vec<u64> = judged.chunks(window).filter_map(|w| w.iter().map(|a| a.1).min()).collect();
+    let (first, last) = (*lows.first()?, *lows.last()?);
+    let growth = last.checked_sub(first).filter(|&g| g >= MIN_GROWTH)?;
+    let mean = growth as f64 / (WINDOWS - 1) as f64;
+    let rises = lows.windows(2).all(|w| w[1].saturating_sub(w[0]) as f64 >= EVEN * mean);
+    if !rises {
+        return None;
+    }
+    let steps = judged[window * (WINDOWS - 1)].0.saturating_sub(judged[0].0).max(1);
+    let slope = growth as f64 / f64::from(steps);
+    let adding: Vec<u64> =
+        judged.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).filter(|&step| step > 0).collect();
+    let held = accounts.last()?.1.saturating_sub(judged[0].1);
+    Some(Finding {
+        kind: Kind::Growing,
+        confidence: Confidence::Likely,
+        device,
+        layer: Layer::Driver,
+        parts: Vec::new(),
+        bytes_per_step: super::verdict::median(adding.iter().copied()),
+        blocks_per_step: 0.0,
+        adding_share: adding.len() as f64 / (judged.len() - 1).max(1) as f64,
+        growth_bytes_per_step: slope,
+        live_bytes: held,
+        live_blocks: 0,
+        cohorts: 0,
+        oldest_step: judged[0].0,
+        span: accounts.last()?.0.saturating_sub(judged[0].0),
+        freed: 0,
+        longest_life: 0,
+    })
+}

@@ -1,0 +1,141 @@
+//! In company: other preloads before and after us, a runtime inside another library, a Python that opens the libraries itself.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::programs::{compile, driver_calls, linked, script};
+use common::report::Report;
+use common::{Ran, Run, library, simulated_libraries};
+
+/// Runs with a preload before us, after us and without us. It counts the same each time, the program says the same, and
+/// the report is what the driver's log says.
+#[track_caller]
+fn with_preload(preload: &Path, run: impl Fn() -> Run, says: impl Fn(&Ran) -> String) {
+    let (other, own) = (preload.to_str().unwrap(), library().to_str().unwrap());
+    let ran = |preloads: &str| {
+        let run = run().simulated();
+        let counts = run.folder().join("counts");
+        let ran = run
+            .env("COUNTS", &counts)
+            .env("LD_PRELOAD", preloads)
+            .env("LEAKTRACE_QUIET", "1")
+            .run()
+            .success();
+        let counts = std::fs::read_to_string(counts).unwrap_or_default();
+        (ran, counts)
+    };
+    let (plain, counted) = ran(other);
+    for preloads in [format!("{other}:{own}"), format!("{own}:{other}")] {
+        let (traced, counts) = ran(&preloads);
+        assert_eq!(says(&traced), says(&plain), "{preloads}\n{}", traced.told());
+        assert_eq!(traced.stderr, plain.stderr, "{preloads}");
+        assert_eq!(counts, counted, "{preloads}");
+        let report = Report::of(&traced.recording());
+        assert_eq!(report.driver_live(), traced.truth().live(), "{preloads}");
+        report.assert_whole();
+    }
+}
+
+/// Everything a program may be: linked to the driver or the runtime, or finding them in every way.
+fn in_every_program(preload: &Path) {
+    for flavour in ["link", "dlsym", "proc"] {
+        let program = driver_calls(flavour);
+        // The lengths of the log are not the same in two runs: thread numbers stand in it.
+        let lines = |ran: &Ran| ran.text().lines().count().to_string();
+        with_preload(preload, || Run::new(&program).args(["21", "400", "4", "2", "own", "keep"]), lines);
+    }
+    let runtime = simulated_libraries().join("libcudart.so.12");
+    let program = linked("runtime_calls.c", "runtime_linked_libcudart.so.12", &runtime, &["-DBY_LINK"]);
+    let loader = compile("runtime_calls.c", "runtime_loading", &["-DBY_DLOPEN"]);
+    with_preload(preload, || Run::new(&program), Ran::text);
+    with_preload(preload, || Run::new(&loader).arg(&runtime), Ran::text);
+}
+
+#[test]
+fn a_preload_that_stands_in_for_dlsym() {
+    for (name, flags) in [("libcalls.so", &[][..]), ("libjumps.so", &["-DTAIL"][..])] {
+        let all = [&["-shared", "-fPIC", "-fno-optimize-sibling-calls"], flags].concat();
+        in_every_program(&compile("interpose_dlsym.c", name, &all));
+    }
+}
+
+#[test]
+fn a_preload_that_wraps_allocators() {
+    for (name, flags) in [("libwraps.so", &[][..]), ("libwraps_early.so", &["-DEARLY"][..])] {
+        let all = [&["-shared", "-fPIC"], flags].concat();
+        in_every_program(&compile("interpose_alloc.c", name, &all));
+    }
+}
+
+#[test]
+fn an_allocator_of_host_memory() {
+    let jemalloc = Path::new("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");
+    if !jemalloc.exists() {
+        println!("passed over: {} is not installed", jemalloc.display());
+        return;
+    }
+    in_every_program(jemalloc);
+}
+
+/// The runtime inside a library that shows nothing of it.
+fn with_a_runtime_inside() -> PathBuf {
+    let archive = simulated_libraries().parent().unwrap().join("release/libsimgpu_runtime.a");
+    let major = common::root().join("cuda/programs/runtime_major.c");
+    compile(
+        "runtime_calls.c",
+        "libinside.so",
+        &[
+            "-DPLUGIN",
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname,libinside.so",
+            major.to_str().unwrap(),
+            archive.to_str().unwrap(),
+            "-Wl,--exclude-libs,ALL",
+            "-Wl,--gc-sections",
+            "-lpthread",
+            "-ldl",
+            "-lm",
+        ],
+    )
+}
+
+#[test]
+fn a_runtime_inside_another_library() {
+    let inside = with_a_runtime_inside();
+    let host = compile("plugin_host.c", "plugin_host", &[]);
+    let program = linked("plugin_linked.c", "plugin_linked", &inside, &[]);
+    for (program, arg) in [(&host, Some(&inside)), (&program, None)] {
+        let run = || Run::new(program).args(arg).env("LEAKTRACE_QUIET", "1").simulated();
+        let (plain, traced) = (run().run().success(), run().traced().run().success());
+        assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr));
+        let report = Report::of(&traced.recording());
+        report.assert_whole();
+        assert_eq!(report.driver_live(), traced.truth().live());
+        // Three of each of five allocators without the one that is freed, two of each of two.
+        let blocks: u64 = report.retained().iter().map(|s| s["live_blocks"].as_u64().unwrap()).sum();
+        assert_eq!(blocks, 2 * 5 + 2 * 2);
+        for site in report.retained() {
+            let name = site["entry_point"].as_str().unwrap();
+            assert!(name.starts_with("cuMem"), "{name}: the runtime has no symbol that anyone could see");
+        }
+    }
+}
+
+#[test]
+fn libraries_that_python_opens() {
+    for mode in ["default", "global", "now", "deep"] {
+        for names in [&["libcuda.so.1"][..], &["libcudart.so.12"], &["libcuda.so.1", "libcudart.so.12"]] {
+            let run = || Run::new("python3").arg(script("modes.py")).arg(mode).args(names).simulated();
+            let plain = run().run().success();
+            let traced = run().traced().env("LEAKTRACE_QUIET", "1").run().success();
+            assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr), "{mode} {names:?}");
+            let report = Report::of(&traced.recording());
+            report.assert_whole();
+            assert_eq!(report.driver_live(), traced.truth().live(), "{mode} {names:?}");
+            let blocks: u64 = report.retained().iter().map(|s| s["live_blocks"].as_u64().unwrap()).sum();
+            assert_eq!(blocks, names.len() as u64, "{mode} {names:?}");
+        }
+    }
+}
