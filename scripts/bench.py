@@ -1,20 +1,21 @@
 """The benchmark behind scripts/bench. Prints nanoseconds per `x = torch.empty(1024, device="cuda"); del x`.
 
 Each mode runs in processes of its own, the modes interleaved over several rounds, so that a change of the machine's pace
-meets all of them; within a process the best of many repeats counts. The bars are ratios of *net* costs: what a mode adds
-to the bare pair. Needs nothing but the project's environment.
+meets all of them; within a process the best of many repeats counts (of a training step the median). The bars are ratios
+of *net* costs: what a mode adds to the bare pair. Needs nothing but the project's environment.
 """
 
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIBRARY = pathlib.Path(os.environ.get("LIBRARY", ROOT / "target/release/libleaktrace.so"))
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+ROUNDS = int(os.environ.get("ROUNDS", "9"))
 
 LOOP = """
 import json, sys, time, torch
@@ -49,11 +50,14 @@ empty(1024, device="cuda")
 print(json.dumps(train() if depth < 0 else at(depth)))
 """
 
+TRACED = {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1"}
+# (PyTorch's recorder, environment); `leaktrace` alone is the default, LEAKTRACE_STACKS=auto.
 MODES = {
     "without": ("off", {}),
-    "leaktrace": ("off", {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1"}),
-    "leaktrace, stacks=python": ("off", {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1", "LEAKTRACE_STACKS": "python"}),
-    "leaktrace, stacks off": ("off", {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1", "LEAKTRACE_STACKS": "off"}),
+    "leaktrace": ("off", TRACED),
+    "leaktrace, stacks=python": ("off", {**TRACED, "LEAKTRACE_STACKS": "python"}),
+    "leaktrace, stacks=mixed": ("off", {**TRACED, "LEAKTRACE_STACKS": "mixed"}),
+    "leaktrace, stacks=off": ("off", {**TRACED, "LEAKTRACE_STACKS": "off"}),
     "recorder, stacks=python": ("python", {}),
     "recorder, stacks=all": ("all", {}),
 }
@@ -69,18 +73,24 @@ def run(mode, depth, folder):
 def table(title, depth, unit, divide):
     samples = {mode: [] for mode in MODES}
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(ROUNDS):
-            for mode in MODES:
-                samples[mode].append(run(mode, depth, folder))
-    figures = {mode: sorted(values)[len(values) // 2] / divide for mode, values in samples.items()}
-    bare = figures["without"]
-    ours = figures["leaktrace"] - bare
-    print(f"\n{title} ({ROUNDS} rounds, median)")
-    print(f"{'':26}{unit:>10}{'net':>10}{'× bare':>10}{'ours / its net':>18}")
-    for mode, figure in figures.items():
-        net = figure - bare
-        ratio = f"{ours / net:18.2f}" if mode.startswith("recorder") and net > 0 else ""
-        print(f"{mode:26}{figure:10.1f}{net:10.1f}{figure / bare:10.3f}{ratio}")
+        for turn in range(ROUNDS):
+            # Who goes first changes: a machine that grows hot or busy meets all modes alike.
+            for mode in list(MODES)[:: 1 if turn % 2 else -1]:
+                samples[mode].append(run(mode, depth, folder) / divide)
+    middle = {mode: statistics.median(values) for mode, values in samples.items()}
+    bare = middle["without"]
+    net = {mode: figure - bare for mode, figure in middle.items()}
+    python, everything = net["recorder, stacks=python"], net["recorder, stacks=all"]
+    print(f"\n{title} ({ROUNDS} rounds; median, and the spread of the middle half)")
+    print(f"{'':26}{unit:>10}{'spread':>9}{'net':>10}{'× bare':>9}{'/ rec. python':>15}{'/ rec. all':>12}")
+    for mode, figure in middle.items():
+        values = sorted(samples[mode])
+        spread = values[-1 - len(values) // 4] - values[len(values) // 4]
+        ratios = "".join(
+            f"{net[mode] / of:{width}.3f}" if mode.startswith("leaktrace") and of > 0 else " " * width
+            for of, width in ((python, 15), (everything, 12))
+        )
+        print(f"{mode:26}{figure:10.1f}{spread:9.1f}{net[mode]:10.1f}{figure / bare:9.3f}{ratios}")
 
 
 if __name__ == "__main__":
