@@ -108,6 +108,8 @@ pub struct Ledger {
     unknown_kinds: u64,
     unknown_frees: [u64; CLASSES],
     missed_frees: u64,
+    /// Those among them that may still turn out to be none, by the context they were allocated in.
+    displaced: Vec<(u8, u64)>,
     implicit_ends: u64,
     /// By entry point.
     markers: Vec<Marker>,
