@@ -111,6 +111,11 @@ fn workers_that_are_spawned() {
     trained(&["--workers", "spawn", "--steps", "12"], "1", "");
 }
 
+#[test]
+fn workers_of_a_fork_server() {
+    trained(&["--workers", "forkserver", "--steps", "12"], "1", "");
+}
+
 /// The line of `train.py` with this text.
 fn line_of(text: &str) -> u64 {
     let source = std::fs::read_to_string(script("train.py")).unwrap();

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::programs::{bare_cudart, compile, driver_calls, linked};
-use common::report::Report;
+use common::report::{Report, agrees_at_instants};
 use common::{Ran, Run, simulated_libraries};
 
 /// Random calls over every family; the report is compared with the log at each of 20 instants and at the end.
@@ -13,26 +13,8 @@ use common::{Ran, Run, simulated_libraries};
 fn compare(flavour: &str, seed: u64, threads: u32, context: &str, end: &str) {
     let args = [&seed.to_string(), "1500", "20", &threads.to_string(), context, end];
     let ran = Run::new(driver_calls(flavour)).simulated().traced().args(args).run().success();
-    let (truth, recording) = (ran.truth(), ran.recording());
-    let mut instants = 0;
-    for line in ran.text().lines() {
-        match line.split(' ').collect::<Vec<_>>()[..] {
-            ["instant", step, length] => {
-                let report = Report::at(&recording, step.parse().unwrap());
-                let told = truth.live_at(length.parse().unwrap());
-                assert_eq!(report.driver_live(), told, "at instant {step} of {flavour} {args:?}");
-                assert!(!told.is_empty(), "nothing alive: nothing tested");
-                instants += 1;
-            }
-            ["end", _] => {}
-            _ => panic!("{line}"),
-        }
-    }
-    assert_eq!(instants, 20);
-    let report = Report::of(&recording);
-    assert_eq!(report.driver_live(), truth.live(), "at the end of {flavour} {args:?}");
+    let report = agrees_at_instants(&ran, 20);
     assert_eq!((report.steps(), report.source(), report.end()), (20, "call", "clean"));
-    report.assert_whole();
 }
 
 #[test]

@@ -4,28 +4,14 @@ mod common;
 
 use common::Run;
 use common::programs::families;
-use common::report::Report;
+use common::report::agrees_at_instants;
 
 /// Random calls; the report is compared with the log at each of 20 instants and at the end.
 #[track_caller]
 fn compare(flavour: &str, seed: u64, threads: u32, context: &str, end: &str) {
     let args = [&seed.to_string(), "3000", "20", &threads.to_string(), context, end];
     let ran = Run::new(families(flavour)).simulated().traced().args(args).run().success();
-    let (truth, recording) = (ran.truth(), ran.recording());
-    let report = Report::of(&recording);
-    let mut instants = 0;
-    for line in ran.text().lines() {
-        if let ["instant", step, length] = line.split(' ').collect::<Vec<_>>()[..] {
-            let told = truth.live_at(length.parse().unwrap());
-            let at = Report::at(&recording, step.parse().unwrap());
-            assert_eq!(at.driver_live(), told, "at instant {step} of {flavour} {args:?}");
-            assert!(!told.is_empty(), "nothing alive: nothing tested");
-            instants += 1;
-        }
-    }
-    assert_eq!(instants, 20);
-    assert_eq!(report.driver_live(), truth.live(), "at the end of {flavour} {args:?}");
-    report.assert_whole();
+    agrees_at_instants(&ran, 20);
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Fork: the parent's recording stays the parent's; a child that allocates has one of its own, any other none.
+//! Several processes: the parent's recording stays the parent's; a child that allocates has one of its own, any other none.
 
 mod common;
 
-use common::programs::{bare_cudart, linked, pythons, script};
+use common::programs::{bare_cudart, linked, pythons, script, torch_python};
 use common::report::Report;
+use common::truth::Truth;
 use common::{Ran, Run};
 
 /// Runs `forks HOW`; the parent's report, and that of the others.
@@ -89,4 +90,88 @@ fn a_fork_between_threads_that_allocate() {
         children += own;
     }
     assert_eq!(children, 40, "each child holds what it allocated, the parent nothing of theirs");
+}
+
+#[test]
+fn a_storm_of_forks() {
+    // Threads of parent and children meet at every lock of ours, with ever new stacks: none waits for what is not there.
+    let program = linked("storm.c", "storm", &bare_cudart(), &[]);
+    let ran = Run::new(&program).arg("120").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    assert_eq!((ran.text().as_str(), ran.stderr.as_str()), ("120 children did well\n", ""));
+    let recordings = ran.recordings();
+    assert_eq!(recordings.len(), 1 + 120);
+    for recording in recordings {
+        let report = Report::of(&recording);
+        assert_eq!(report.device(0, "live_bytes"), 0, "{}", recording.display());
+        report.assert_whole();
+    }
+}
+
+#[test]
+fn a_child_made_without_its_handlers() {
+    // `_Fork` runs no fork handler: the child shares the mapped recording, and must leave it alone.
+    let (_, children) = forked("_Fork");
+    assert_eq!(children.len(), 0);
+}
+
+/// Runs a Python program without and with the preload; bytes alive at the end and rank, of each recording.
+fn processes(run: impl Fn() -> Run) -> Vec<(u64, String)> {
+    let run = |traced: bool| {
+        let run = run().env("LEAKTRACE_QUIET", "1").traced_if(traced);
+        // Each process its own log.
+        let log = run.folder().with_file_name("truth.%p");
+        run.env("SIMGPU_LOG", log).run().success()
+    };
+    let (plain, traced) = (run(false), run(true));
+    let sorted = |ran: &Ran| {
+        let text = ran.text();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&traced), sorted(&plain));
+    assert_eq!(traced.stderr, plain.stderr);
+    let mut found = Vec::new();
+    for recording in traced.recordings() {
+        let report = Report::of(&recording);
+        report.assert_whole();
+        let log = traced.folder().with_file_name(format!("truth.{}", report.0["program"]["pid"]));
+        assert_eq!(report.driver_live(), Truth::read(&log).live(), "{}", recording.display());
+        let rank = report.0["program"]["rank"].as_str().unwrap_or_default().to_owned();
+        found.push((report.device(0, "driver_live_bytes"), rank));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn processes_of_multiprocessing() {
+    let python = |how: &str| {
+        let how = how.to_owned();
+        processes(move || Run::new(torch_python()).simulated().arg(script("processes.py")).arg(&how))
+    };
+    let none = String::new;
+    assert_eq!(python("fork"), [(77, none())]);
+    for how in ["spawn", "forkserver"] {
+        assert_eq!(python(how), [(77, none()), (1001, none()), (1002, none())], "{how}");
+    }
+    let pool = python("pool");
+    assert_eq!(pool.iter().map(|(bytes, _)| bytes).sum::<u64>(), 77 + 8 * 1000 + 36, "{pool:?}");
+}
+
+#[test]
+fn ranks() {
+    let ranks = |run: &dyn Fn() -> Run| {
+        processes(|| run().env("LEAKTRACE_OUT", "rank%r.ltrace").env("OMP_NUM_THREADS", "1"))
+    };
+    // As `torchrun` starts them, and a launcher's environment alone.
+    let two = || {
+        let run = Run::new(torch_python()).simulated();
+        run.args(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"])
+            .arg(script("ranks.py"))
+    };
+    let segment = 2 << 20;
+    assert_eq!(ranks(&two), [(segment, "0".to_owned()), (segment, "1".to_owned())]);
+    let one = || Run::new(torch_python()).simulated().arg(script("ranks.py")).env("RANK", "5");
+    assert_eq!(ranks(&one), [(segment, "5".to_owned())]);
 }

@@ -12,6 +12,7 @@
 //! This room knows neither CUDA nor the layout of the recording. No lock is held while frames are walked; the locks here
 //! are held only around a table insert and the entry that belongs to it, and what writes entries never calls back.
 
+pub mod backward;
 mod codes;
 mod cpython;
 mod finish;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::trace::entry::{Entry, Frame};
 use crate::trace::recording::append_entry;
+use backward::Under;
 use codes::Numbered;
 use cpython::Walked;
 use hash::Hash;
@@ -70,9 +72,8 @@ pub fn arm(stacks: Stacks) {
         Stacks::Auto => PYTHON | NATIVE,
         Stacks::Mixed => PYTHON | NATIVE | BOTH,
     };
-    if wanted != 0 {
-        thread::arm();
-    }
+    // Also without stacks: a thread's place in the recording is given back when it ends.
+    thread::arm();
     if wanted & NATIVE != 0 {
         native::arm();
     }
@@ -103,42 +104,74 @@ pub fn stack(thread: &mut Thread) -> u32 {
     id
 }
 
+/// The id of the calling thread's Python stack; 0 where there is none.
+#[inline]
+pub fn python_stack(thread: &mut Thread) -> u32 {
+    if WANTED.load(Ordering::Relaxed) & PYTHON == 0 || !thread.begin_reading() {
+        return 0;
+    }
+    let id = take(thread, PYTHON, true);
+    thread.end_reading();
+    id
+}
+
 #[inline(always)]
 fn take(thread: &mut Thread, wanted: u8, python: bool) -> u32 {
     // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
     let epoch = EPOCH.load(Ordering::Acquire);
     let mut hash = Hash::new(epoch);
     let python = if python { cpython::walk_hash(&mut hash) } else { None };
-    if wanted & NATIVE != 0 && (python.is_none() || wanted & BOTH != 0) {
-        return with_native(thread, epoch, hash, python);
+    let under = backward::current(thread);
+    if let Some(under) = under {
+        hash.add2(under.name as u64, u64::from(under.forward));
     }
-    let Some(python) = python else { return 0 };
+    // A line of Python is known: this thread's own, or the one that made the node.
+    let told = python.is_some() || under.is_some_and(|u| u.forward != 0);
+    if wanted & NATIVE != 0 && (!told || wanted & BOTH != 0) {
+        return with_native(thread, epoch, hash, python, under);
+    }
+    if python.is_none() && under.is_none() {
+        return 0;
+    }
     let hash = hash.finish();
     match thread.cached(hash) {
-        0 => miss(thread, epoch, hash, Some(python), &[]),
+        0 => miss(thread, epoch, hash, python, &[], under),
         id => id,
     }
 }
 
 #[inline(never)]
-fn with_native(thread: &mut Thread, epoch: u64, mut hash: Hash, python: Option<cpython::Top>) -> u32 {
+fn with_native(
+    thread: &mut Thread,
+    epoch: u64,
+    mut hash: Hash,
+    python: Option<cpython::Top>,
+    under: Option<Under>,
+) -> u32 {
     let mut trace = native::Trace::new();
     trace.take(&mut hash);
-    if python.is_none() && trace.frames().is_empty() {
+    if python.is_none() && under.is_none() && trace.frames().is_empty() {
         return 0;
     }
     let hash = hash.finish();
     match thread.cached(hash) {
-        0 => miss(thread, epoch, hash, python, trace.frames()),
+        0 => miss(thread, epoch, hash, python, trace.frames(), under),
         id => id,
     }
 }
 
 #[cold]
 #[inline(never)]
-fn miss(thread: &mut Thread, epoch: u64, hash: u64, python: Option<cpython::Top>, native: &[u64]) -> u32 {
+fn miss(
+    thread: &mut Thread,
+    epoch: u64,
+    hash: u64,
+    python: Option<cpython::Top>,
+    native: &[u64],
+    under: Option<Under>,
+) -> u32 {
     let known = table::by_hash(epoch, hash);
-    let id = if known != 0 { known } else { spell_out(python, native) };
+    let id = if known != 0 { known } else { spell_out(python, native, under) };
     if id != 0 {
         if known == 0 {
             table::remember(epoch, hash, id);
@@ -149,7 +182,7 @@ fn miss(thread: &mut Thread, epoch: u64, hash: u64, python: Option<cpython::Top>
 }
 
 /// Turns the frames into numbers of codes and modules, and those into the id of the stack.
-fn spell_out(python: Option<cpython::Top>, native: &[u64]) -> u32 {
+fn spell_out(python: Option<cpython::Top>, native: &[u64], under: Option<Under>) -> u32 {
     let mut frames = Vec::with_capacity(64 * 8);
     if let Some(top) = python {
         let mut failed = None;
@@ -174,6 +207,12 @@ fn spell_out(python: Option<cpython::Top>, native: &[u64]) -> u32 {
     for &pc in native {
         push(&mut frames, if pc == native::TRUNCATED { Frame::Truncated } else { modules::frame(pc) });
     }
+    if let Some(under) = under {
+        match backward::number(under) {
+            0 => {}
+            id => push(&mut frames, Frame::Backward(id)),
+        }
+    }
     table::intern(count as u32, &frames)
 }
 
@@ -183,6 +222,7 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
 
 /// To be called after a `dlclose`: an address may now belong to another module.
 pub fn modules_changed() {
+    modules::changed();
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 

@@ -16,7 +16,8 @@ struct Place {
     start: u64,
     end: u64,
     bias: u64,
-    /// The loader's own record of it: two files that followed one another at one place differ in it.
+    /// The loader's own record of it: two files at one place differ in it, unless one was unloaded before (see
+    /// [`changed`]).
     map: usize,
 }
 
@@ -24,11 +25,20 @@ pub(super) struct Modules {
     known: Vec<(Place, u32)>,
     contents: Map<u128, u32>,
     last: u32,
+    /// The unloads that `known` knows of.
+    unloads: usize,
 }
 
 pub(super) type Guard = MutexGuard<'static, Modules>;
 
-static MODULES: Mutex<Modules> = Mutex::new(Modules { known: Vec::new(), contents: map(), last: 0 });
+static MODULES: Mutex<Modules> =
+    Mutex::new(Modules { known: Vec::new(), contents: map(), last: 0, unloads: 0 });
+static UNLOADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Something was unloaded: what lies where it lay is another file, even if the loader's record of that got the same memory.
+pub(super) fn changed() {
+    UNLOADS.fetch_add(1, Ordering::AcqRel);
+}
 
 /// The frame of a return address.
 pub(super) fn frame(pc: u64) -> Frame {
@@ -48,8 +58,16 @@ pub(super) fn range_of(address: u64) -> Option<(u64, u64)> {
 
 /// The number of a module; 0 if it could not be written.
 fn number(place: Place) -> u32 {
-    if let Some(&(_, id)) = lock(&MODULES).known.iter().find(|(known, _)| *known == place) {
-        return id;
+    let unloads = UNLOADS.load(Ordering::Acquire);
+    {
+        let mut modules = lock(&MODULES);
+        if modules.unloads != unloads {
+            modules.known.clear();
+            modules.unloads = unloads;
+        }
+        if let Some(&(_, id)) = modules.known.iter().find(|(known, _)| *known == place) {
+            return id;
+        }
     }
     let (path, build_id) = describe(&place);
     let key = content(&[

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hash::{Map, content, map};
-use super::{codes, modules, note, thread};
+use super::{backward, codes, modules, note, thread};
 use crate::trace::entry::{Entry, Frame};
 use crate::trace::recording::append_entry;
 
@@ -119,6 +119,7 @@ struct Held {
     shards: [MutexGuard<'static, Shard>; SHARDS],
     codes: codes::Guard,
     modules: modules::Guard,
+    backward: backward::Guard,
     stacks: MutexGuard<'static, Stacks>,
     caches: thread::Guard,
 }
@@ -135,6 +136,7 @@ pub(super) fn before_fork() {
         shards: array::from_fn(|i| lock(&BY_HASH[i])),
         codes: codes::lock_all(),
         modules: modules::lock_all(),
+        backward: backward::lock_all(),
         stacks: lock(&STACKS),
         caches: thread::lock_all(),
     };
@@ -152,6 +154,7 @@ pub(super) fn after_fork(child: bool) {
         }
         codes::forget(&mut held.codes);
         modules::forget(&mut held.modules);
+        backward::forget(&mut held.backward);
         thread::forget(&mut held.caches);
         held.stacks.ids.clear();
         (held.stacks.last, held.stacks.no_room) = (0, 0);

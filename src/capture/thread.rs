@@ -21,6 +21,8 @@ pub struct Thread {
     pub optimizer_hooked: bool,
     /// The address that the runtime call under way was noted to free.
     pub freeing: u64,
+    /// The node of the autograd graph that this thread evaluates; 0: none.
+    pub node: usize,
     /// This thread's place in the recording.
     pub cursor: Cursor,
     /// The cache of stacks; null before the first stack, [`GONE`] once the thread is ending.
@@ -246,6 +248,7 @@ pub fn thread() -> *mut Thread {
                 runtime_entry_point: 0,
                 optimizer_hooked: false,
                 freeing: 0,
+                node: 0,
                 cursor: Cursor::NONE,
                 stacks: ptr::null_mut(),
             })

@@ -6,7 +6,8 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::entry_points::entry_points;
+use super::entry_points::{PASSED_OVER, entry_points};
+use super::holes;
 use super::hooks::{
     array, context, device, foreign, graph, host, lookup, marker, pool, runtime, virtual_memory,
 };
@@ -155,6 +156,23 @@ pub fn is_ours(address: *const c_void) -> bool {
         static _end: u8;
     }
     (&raw const __ehdr_start..&raw const _end).contains(&address.cast())
+}
+
+/// True for a form of a listed function of the driver that is newer than the list: `cuMemAlloc_v3`.
+pub fn is_newer_form(symbol: &CStr) -> bool {
+    let name = symbol.to_bytes();
+    let form = name.strip_suffix(b"_ptsz").or(name.strip_suffix(b"_ptds")).unwrap_or(name);
+    let [base @ .., b'_', b'v', b'2'..=b'9'] = form else { return false };
+    let listed = |e: &EntryPoint| e.library == Library::Driver && e.name.as_bytes() == base;
+    ENTRY_POINTS.iter().any(listed)
+        && row_of_symbol(symbol).is_none()
+        && PASSED_OVER.iter().all(|(pattern, _)| pattern.as_bytes() != name)
+}
+
+/// Such a form was handed to the program.
+pub fn name_newer_form(symbol: &CStr) {
+    let symbol = symbol.to_string_lossy();
+    holes::name(&format!("{symbol} is newer than this leaktrace: what it gives or takes is not seen"));
 }
 
 /// The row of a symbol of `library`, as exported.

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use super::{driver, guard, life, note};
+use super::{driver, guard, life, memory, note};
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
 use crate::symbol::Names;
+use crate::trace::calm::calmly;
 use crate::trace::drain::Drain;
 use crate::trace::entry::Entry;
+use crate::trace::lock::{self, Mutex};
 use crate::trace::record::{Event, Kind, RECORD};
 use crate::trace::recording;
-use crate::trace::{lock, reader, tables::Tables};
+use crate::trace::{reader, tables::Tables};
 
 /// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
 const WINDOW: u64 = (8 << 20) / RECORD as u64;
@@ -124,7 +124,9 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     });
     let mut host = HOST.lock();
     let Some(host) = host.as_mut() else { return };
-    host.catch_up();
+    if !host.catch_up() {
+        return;
+    }
     let step = host.ledger.step_count();
     let every = life::settings().dump_every;
     if !boundary.replaces && (step == 10 || step == 30 || step.is_multiple_of(every)) {
@@ -185,14 +187,25 @@ pub fn relieve() {
     }
 }
 
+/// The file cannot grow: a checkpoint now, however few events have gathered, gives back what holds older ones.
+pub fn make_room() {
+    if let Some(mut host) = HOST.try_lock()
+        && let Some(host) = host.as_mut()
+        && host.take_in()
+    {
+        host.write_checkpoint();
+    }
+}
+
 /// Writes the report so far.
 pub fn dump() {
     if life::is_live() {
         guard::fenced(|| {
             accounts();
             let mut host = HOST.lock();
-            if let Some(host) = host.as_mut() {
-                host.catch_up();
+            if let Some(host) = host.as_mut()
+                && host.catch_up()
+            {
                 host.dump();
             }
         });
@@ -203,7 +216,9 @@ pub fn dump() {
 pub fn out_of_memory() {
     let mut host = HOST.lock();
     let Some(host) = host.as_mut() else { return };
-    host.catch_up();
+    if !host.catch_up() {
+        return;
+    }
     host.out_of_memory_dumps += 1;
     // A program that searches for its batch size runs out again and again; the first dumps and every later power of two.
     let n = host.out_of_memory_dumps;
@@ -219,9 +234,16 @@ pub fn exit() {
     }
     accounts();
     note::mark(&Event { address: life::elapsed(), ..Event::new(Kind::Exit) });
-    let mut host = HOST.lock();
+    // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
+    let Some(mut host) = HOST.try_lock_for(Duration::from_secs(5)) else { return };
     let Some(host) = host.as_mut() else { return };
-    host.catch_up();
+    if !host.catch_up() {
+        // Where events are lost, that was said.
+        if recording::dropped() == 0 {
+            guard::say("too little memory to sum up; the recording is whole");
+        }
+        return;
+    }
     host.dump();
     if !life::settings().quiet
         && let Some(path) = life::path()
@@ -237,15 +259,44 @@ fn shown(path: &Path) -> String {
     below.as_deref().unwrap_or(path).display().to_string()
 }
 
+/// The name of another file beside a recording; never the recording's own, whatever that is called.
+fn beside(path: &Path, extension: &str) -> PathBuf {
+    if path.extension().is_some_and(|e| e == "ltrace") {
+        return path.with_extension(extension);
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
+
 impl Host {
     /// Takes in every event up to now; writes a checkpoint when enough have gathered.
-    fn catch_up(&mut self) {
+    /// `false`: there is no memory for that. The events stay where they are.
+    fn catch_up(&mut self) -> bool {
+        if !self.take_in() {
+            return false;
+        }
+        if self.ledger.next_seq() - COVERED.load(Relaxed) > WINDOW.max(2 * self.checkpoint) {
+            self.write_checkpoint();
+        }
+        true
+    }
+
+    fn take_in(&mut self) -> bool {
+        // What waits is copied and sorted, most of it may be new blocks, and tables that grow exist twice for a moment.
+        let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
+        if !memory::enough_for(waiting * 8 * RECORD + 4 * self.checkpoint as usize * RECORD) {
+            return false;
+        }
         let ledger = &mut self.ledger;
         self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
+        true
+    }
+
+    fn write_checkpoint(&mut self) {
         let next = self.ledger.next_seq();
-        if next - COVERED.load(Relaxed) > WINDOW.max(2 * self.checkpoint)
-            && let Ok(state) = postcard::to_stdvec(&self.ledger)
-        {
+        if let Ok(state) = postcard::to_stdvec(&self.ledger) {
             // Without room for it the next try comes a window later, not at every boundary.
             recording::checkpoint(&state, next, life::settings().all_events);
             self.checkpoint = (state.len() / RECORD) as u64;
@@ -275,10 +326,12 @@ impl Host {
     /// Writes beside the recording, replacing what stood there at once.
     fn write(&self, extension: &str, render: impl FnOnce(&Report) -> Option<String>) {
         let (Some(path), Some(text)) = (life::path(), self.report().and_then(|r| render(&r))) else { return };
-        let (target, draft) = (path.with_extension(extension), path.with_extension("draft"));
-        if std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
-            let _ = std::fs::remove_file(&draft);
-        }
+        let (target, draft) = (beside(&path, extension), beside(&path, "draft"));
+        calmly(|| {
+            if std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
+                let _ = std::fs::remove_file(&draft);
+            }
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing is asked while a stream capture is under way: capture forbids most calls.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering::*};
 
 use super::api::{self, ENTRY_POINTS, Library};
@@ -133,25 +133,22 @@ fn by_rule(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> Optio
         }
     }
     let (row, _) = best?;
-    if let Some(newer) = newer_form(name.to_bytes(), address) {
-        super::holes::name(&format!(
-            "{newer} is newer than this leaktrace: what it allocates or frees is not seen"
-        ));
-        return None;
+    match newer_form(name, address) {
+        Some(form) => {
+            api::name_newer_form(&form);
+            None
+        }
+        None => Some(row),
     }
-    Some(row)
 }
 
-/// The exported name of a function that is a form of `name` this list does not have: `cuMemAlloc_v3`.
-fn newer_form(name: &[u8], address: *mut c_void) -> Option<String> {
+/// The exported name of a function that is a form of `name` this list does not have.
+fn newer_form(name: &CStr, address: *mut c_void) -> Option<CString> {
     let object = elf::object_of(address)?;
-    let name = std::str::from_utf8(name).ok()?;
-    let forms = (2..=9).flat_map(|v| ["", "_ptsz", "_ptds"].map(|suffix| format!("{name}_v{v}{suffix}")));
-    forms.filter(|form| api::ENTRY_POINTS.iter().all(|e| e.symbol.to_bytes() != form.as_bytes())).find(
-        |form| {
-            std::ffi::CString::new(form.as_str()).is_ok_and(|symbol| object.find(&symbol) == Some(address))
-        },
-    )
+    let name = name.to_str().ok()?;
+    let forms = (2..=9).flat_map(|v| ["", "_ptsz", "_ptds"].map(|thread| format!("{name}_v{v}{thread}")));
+    let newer = forms.filter_map(|form| CString::new(form).ok()).filter(|form| api::is_newer_form(form));
+    newer.into_iter().find(|form| object.find(form) == Some(address))
 }
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`

@@ -8,25 +8,24 @@
 //!                                                                            Off
 //! ```
 //!
-//! Dormant: one pointer was stored, nothing else; `sh`, `git` and the like never leave it. Armed: everything that needs
+//! Dormant: one pointer was stored, and whether there is a stderr, nothing else; `sh`, `git` and the like never leave it. Armed: everything that needs
 //! the loader was looked up, so that no hook has to. Live: there is a recording. Off: for good.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::race::OnceBox;
-use parking_lot::Mutex;
 
-use super::guard::say;
+use super::guard::{self, say};
 use super::settings::{self, Settings};
-use super::{api, boundary, driver, elf, holes, python};
+use super::{api, boundary, driver, elf, holes, opening, python};
 use crate::capture;
+use crate::trace::calm::calmly;
 use crate::trace::entry::Entry;
+use crate::trace::lock::{self, Mutex};
 use crate::trace::record::NO_DEVICE;
-use crate::trace::{lock, recording};
+use crate::trace::recording;
 
 const DORMANT: u8 = 0;
 const ARMING: u8 = 1;
@@ -35,6 +34,15 @@ const LIVE: u8 = 3;
 const OFF: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(DORMANT);
+/// What hooks look at: whether the recording is this process's to write. It lies in a page that the kernel gives to a child
+/// zeroed, however that was made: `_Fork` and a bare `clone` run no handlers of ours, and the file is mapped there too.
+static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
+static NOT_YET: AtomicU8 = AtomicU8::new(NOT_MINE);
+const NOT_MINE: u8 = 0;
+const TO_WRITE: u8 = 1;
+/// Switched off.
+const DONE: u8 = 2;
+
 /// Read once per process image: a forked child has the same environment until it changes it, and then it is told so
 /// too late anyway.
 static SETTINGS: OnceBox<Settings> = OnceBox::new();
@@ -46,6 +54,8 @@ static ARMING_PID: AtomicU32 = AtomicU32::new(0);
 static OPENING: Mutex<()> = Mutex::new(());
 /// The recording's path; empty without one.
 static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Events that could not wait until all was armed.
+static MISSED: AtomicU64 = AtomicU64::new(0);
 /// Devices already described in the recording, a bit each.
 static SIGHTED: AtomicU64 = AtomicU64::new(0);
 
@@ -68,7 +78,7 @@ pub fn arm() {
     std::panic::set_hook(Box::new(|_| {}));
     // What arming itself calls is no event.
     super::note::deeper(|| {
-        super::guard::fenced(|| {
+        guard::fenced(|| {
             register_handlers();
             elf::orient();
             if !settings().on {
@@ -76,6 +86,7 @@ pub fn arm() {
                 return;
             }
             boundary::arm(settings().step);
+            recording::help(&recording::Help { relieve: boundary::make_room, full });
             capture::arm(settings().stacks);
             python::arm();
             STATE.store(ARMED, Release);
@@ -83,12 +94,13 @@ pub fn arm() {
     });
 }
 
-/// Waits until the thread that is arming is done, for a second at most. A forked child may have been copied in the middle
+/// Waits until the thread that is arming is done; once for a second at most, for it may be waiting for us. A forked child may have been copied in the middle
 /// of it, without the thread that was at it: then it begins anew.
 pub fn wait_until_armed() {
     const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    static GAVE_UP: AtomicBool = AtomicBool::new(false);
     for _ in 0..20_000 {
-        if STATE.load(Acquire) != ARMING {
+        if STATE.load(Acquire) != ARMING || GAVE_UP.load(Relaxed) {
             return;
         }
         if ARMING_PID.load(Acquire) != std::process::id() {
@@ -98,6 +110,7 @@ pub fn wait_until_armed() {
         // SAFETY: a constant duration.
         unsafe { libc::nanosleep(&PAUSE, std::ptr::null_mut()) };
     }
+    GAVE_UP.store(true, Relaxed);
 }
 
 /// The handlers are inherited, so a process and all its forked children register them once.
@@ -113,7 +126,31 @@ fn register_handlers() {
 /// True while there is a recording.
 #[inline(always)]
 pub fn is_live() -> bool {
-    STATE.load(Relaxed) == LIVE
+    mine().load(Relaxed) == TO_WRITE
+}
+
+#[inline(always)]
+fn mine() -> &'static AtomicU8 {
+    // SAFETY: a static, or the page that is never unmapped.
+    unsafe { &*MINE.load(Relaxed) }
+}
+
+/// The word is set to "to write", in such a page if there can be one.
+fn take_over() {
+    const PAGE: usize = 4096;
+    if std::ptr::eq(mine(), &NOT_YET) {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh page of our own; a kernel that cannot wipe it says so, and then it is a page like any other.
+        unsafe {
+            let page = libc::mmap(std::ptr::null_mut(), PAGE, access, kind, -1, 0);
+            if page != libc::MAP_FAILED {
+                libc::madvise(page, PAGE, libc::MADV_WIPEONFORK);
+                MINE.store(page.cast(), Release);
+            }
+        }
+    }
+    mine().store(TO_WRITE, Release);
 }
 
 /// Armed → Live on the first event. `false`: nothing is to be noted.
@@ -128,6 +165,9 @@ fn open() -> bool {
     // A block may be the first thing ever seen (the allocator was reached without the driver's doors).
     arm();
     wait_until_armed();
+    if STATE.load(Acquire) == ARMING {
+        MISSED.fetch_add(1, Relaxed);
+    }
     if STATE.load(Acquire) != ARMED {
         return is_live();
     }
@@ -136,13 +176,16 @@ fn open() -> bool {
         return is_live();
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let opened = create(settings().path(), now.as_nanos() as u64);
+    let opened = calmly(|| opening::create(settings().path(), now.as_nanos() as u64));
     match opened {
         Ok(path) => {
             BEGAN.store(monotonic(), Release);
             *PATH.lock() = Some(path);
             introduce(now);
             boundary::begin();
+            recording::lost(MISSED.swap(0, Relaxed));
+            // In this order: who sees that it is no longer armed looks at the other word.
+            take_over();
             STATE.store(LIVE, Release);
             holes::tell();
             true
@@ -155,27 +198,12 @@ fn open() -> bool {
     }
 }
 
-/// Creates the recording; under another name if a living process writes that one already.
-fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
-    let pid = std::process::id();
-    let attempt = |path: &PathBuf| {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
-        recording::open(&name, pid, began_ns)
-    };
-    // The reports name it by this path, also after a chdir.
-    let path = std::path::absolute(&path).unwrap_or(path);
-    let error = match attempt(&path) {
-        Ok(()) => return Ok(path),
-        Err(libc::EWOULDBLOCK) => {
-            let own = path.with_extension(format!("{pid}.ltrace"));
-            match attempt(&own) {
-                Ok(()) => return Ok(own),
-                Err(error) => error,
-            }
-        }
-        Err(error) => error,
-    };
-    Err(format!("cannot create {}: {}", path.display(), std::io::Error::from_raw_os_error(error)))
+/// The file cannot grow, and no old events could make room.
+fn full(errno: i32) {
+    let why = std::io::Error::from_raw_os_error(errno);
+    let line = format!("the recording cannot grow: {why}; events are lost");
+    say(&line);
+    recording::append_entry(&Entry::Note { text: &line });
 }
 
 /// What the reader has to know about this process.
@@ -239,7 +267,8 @@ pub fn path() -> Option<PathBuf> {
 
 /// Ends the tracing for good, saying why where the reader will see it.
 pub fn off(why: &str) {
-    if STATE.swap(OFF, AcqRel) == LIVE {
+    if STATE.swap(OFF, AcqRel) == LIVE && mine().swap(DONE, AcqRel) == TO_WRITE {
+        say(why);
         recording::append_entry(&Entry::Note { text: why });
     }
 }
@@ -253,6 +282,9 @@ pub fn unloaded() {
 
 /// More providers of one entry point than can be told apart: calls to the last of them are not seen.
 pub fn too_many_providers(row: usize) {
+    if !is_live() {
+        return;
+    }
     let name = api::entry_point(row).name;
     recording::append_entry(&Entry::Note {
         text: &format!("coverage hole: more than {} different {name} in this process", api::SLOTS),
@@ -289,6 +321,7 @@ extern "C" fn after_fork_child() {
     }
     // What was looked up holds in the child too; only the recording was the parent's.
     SIGHTED.store(0, Release);
+    mine().store(NOT_MINE, Release);
     match STATE.load(Acquire) {
         LIVE => STATE.store(ARMED, Release),
         // Another thread was at it; here there is none.
@@ -302,9 +335,13 @@ extern "C" fn after_fork_child() {
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
-        if is_live() {
-            super::guard::fenced(|| {
-                boundary::exit();
+        // Also of a recording that was switched off on the way.
+        if mine().load(Acquire) != NOT_MINE {
+            guard::fenced(|| {
+                // From a handler nothing can be done that the interrupted code may be in the middle of. All it noted stands.
+                if !guard::in_signal_handler() {
+                    boundary::exit();
+                }
                 recording::mark_clean(elapsed());
             });
         }

@@ -76,7 +76,13 @@ unsafe fn look_up(
     let Some(symbol) = (!symbol.is_null()).then(|| unsafe { CStr::from_ptr(symbol) }) else {
         return Answer::jump(real);
     };
-    let Some(asked) = asked(symbol).filter(|_| !real.is_null()) else { return Answer::jump(real) };
+    let Some(asked) = asked(symbol).filter(|_| !real.is_null()) else {
+        let relative = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
+        if !real.is_null() && !relative && api::is_newer_form(symbol) && !look().is_null() {
+            api::name_newer_form(symbol);
+        }
+        return Answer::jump(real);
+    };
     // Who asks matters for these two.
     let relative = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
     let row = match asked {

@@ -308,6 +308,17 @@ pub fn block_free(device: u8, address: u64, size: u64) {
     }
 }
 
+/// A forward operation took a number: its backward node will bear it.
+#[inline]
+pub fn forward_operation(thread_id: u64, number: u64) {
+    let thread = mine();
+    let stack = match capture::python_stack(thread) {
+        0 => capture::backward::forward_of_current(thread),
+        stack => stack,
+    };
+    capture::backward::forward(thread_id, number, stack);
+}
+
 /// An allocation that failed for want of memory.
 pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
     let stack = capture::stack(mine());

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::guard::say;
+use super::guard::{say, shown};
 use crate::capture::Stacks;
 use crate::steps::Setting;
 
@@ -33,9 +33,7 @@ impl Settings {
                 "off" | "0" => Some(false),
                 _ => None,
             }),
-            out: std::env::var_os("LEAKTRACE_OUT")
-                .filter(|v| !v.is_empty())
-                .unwrap_or_else(|| "leaktrace.%p.ltrace".into()),
+            out: out(),
             step: choice(
                 "LEAKTRACE_STEP",
                 "auto, optimizer, backward, call or every:SECONDS",
@@ -90,12 +88,32 @@ impl Settings {
     }
 }
 
+/// What may follow a `%`. Anything else stays as it is written.
+const SIGNS: &[u8] = b"pehr%";
+
+fn out() -> OsString {
+    let Some(value) = std::env::var_os("LEAKTRACE_OUT").filter(|v| !v.is_empty()) else {
+        return "leaktrace.%p.ltrace".into();
+    };
+    let mut bytes = value.as_bytes().iter();
+    while bytes.any(|b| *b == b'%') {
+        if !bytes.next().is_some_and(|sign| SIGNS.contains(sign)) {
+            say(&format!(
+                "LEAKTRACE_OUT={} is not understood: % takes one of %p %e %h %r %%; it is left as it stands",
+                shown(&value)
+            ));
+            break;
+        }
+    }
+    value
+}
+
 fn choice<T>(variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
     let Some(value) = std::env::var_os(variable).filter(|v| !v.is_empty()) else { return default };
     value.to_str().and_then(parse).unwrap_or_else(|| {
         say(&format!(
             "{variable}={} is not understood: it takes {takes}; the default is used",
-            value.to_string_lossy()
+            shown(&value)
         ));
         default
     })

@@ -55,6 +55,15 @@ static EXECUTE: Original = Original::new(
     c"_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_",
 );
 
+/// `torch::autograd::Engine::evaluate_function(…)`
+static EVALUATE: Original = Original::new(
+    c"_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
+);
+/// `at::sequence_number::get_and_increment()`
+static NUMBER: Original = Original::new(c"_ZN2at15sequence_number17get_and_incrementEv");
+/// `at::RecordFunction::currentThreadId()`
+static THREAD_ID: Original = Original::new(c"_ZN2at14RecordFunction15currentThreadIdEv");
+
 type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, u64, u64, Device);
 
 #[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")]
@@ -142,6 +151,61 @@ unsafe extern "C" fn execute() {
 unsafe extern "C" fn backward_begins() -> *mut c_void {
     boundary::backward();
     EXECUTE.get()
+}
+
+// ── backward tied to forward ─────────────────────────────────────────────────────────────────────────────────────────
+
+/// Restores, however the call ends: C++ exceptions pass through here.
+struct Evaluating(usize);
+
+impl Drop for Evaluating {
+    fn drop(&mut self) {
+        // SAFETY: this thread's own block.
+        unsafe { (*thread::thread()).node = self.0 };
+    }
+}
+
+/// `Engine::evaluate_function(std::shared_ptr<GraphTask> &, Node *, InputBuffer &, const std::shared_ptr<ReadyQueue> &)`:
+/// until it returns, what this thread allocates belongs to that node.
+#[unsafe(export_name = "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE")]
+unsafe extern "C-unwind" fn evaluate_function(
+    engine: *mut c_void,
+    task: *mut c_void,
+    node: *mut c_void,
+    inputs: *mut c_void,
+    queue: *mut c_void,
+) {
+    type Evaluate =
+        unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void, *mut c_void);
+    let original = EVALUATE.get();
+    if original.is_null() {
+        return;
+    }
+    // SAFETY: this thread's own block.
+    let _before = Evaluating(unsafe { std::mem::replace(&mut (*thread::thread()).node, node as usize) });
+    // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
+    unsafe { std::mem::transmute::<*mut c_void, Evaluate>(original)(engine, task, node, inputs, queue) }
+}
+
+/// `at::sequence_number::get_and_increment()`: the number that a forward operation gives to its node.
+#[unsafe(export_name = "_ZN2at15sequence_number17get_and_incrementEv")]
+unsafe extern "C-unwind" fn take_number() -> u64 {
+    type Take = unsafe extern "C-unwind" fn() -> u64;
+    let original = NUMBER.get();
+    if original.is_null() {
+        return 0;
+    }
+    // SAFETY: PyTorch's function of that name, which takes nothing.
+    let number = unsafe { std::mem::transmute::<*mut c_void, Take>(original)() };
+    let id = if life::is_live() { THREAD_ID.get() } else { std::ptr::null_mut() };
+    if !id.is_null() {
+        guard::fenced(|| {
+            // SAFETY: as above; asks for the id of the calling thread.
+            let id = unsafe { std::mem::transmute::<*mut c_void, Take>(id)() };
+            note::forward_operation(id, number);
+        });
+    }
+    number
 }
 
 // ── optimizer steps, natively ────────────────────────────────────────────────────────────────────────────────────────

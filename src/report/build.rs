@@ -238,6 +238,13 @@ impl Builder<'_> {
         devices
     }
 
+    /// The user's line whose backward pass a stack was taken in.
+    fn backward_of(&self, stack: u32) -> Option<Place> {
+        let frames = self.names.forward_of(stack);
+        let at = self.names.allocated_at(&frames)?;
+        Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+    }
+
     fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {
         let names = self.names;
         let left = self.room;
@@ -276,7 +283,7 @@ impl Builder<'_> {
                     live_blocks: part.live_blocks,
                     entry_point: self.entry_point(site.entry_point),
                     stack,
-                    backward_of: None,
+                    backward_of: self.backward_of(site.stack),
                 })
             })
             .collect();

@@ -86,7 +86,10 @@ pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
         return unseen(f);
     }
     let main = sites.first();
-    let who = place(main.and_then(|s| s.allocated_at.as_ref()), cwd);
+    let mut who = place(main.and_then(|s| s.allocated_at.as_ref()), cwd);
+    if main.is_some_and(|s| s.backward_of.is_some() && s.backward_of == s.allocated_at) {
+        who.push_str(", in its backward pass,");
+    }
     let mut places: Vec<Option<&Place>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();
     places.dedup();
     places.sort_by_key(|p| p.map(|p| (&p.file, p.line)));

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::explain::{count, exact, grouped, place, short, size};
 use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained};
 use crate::ledger::verdict::{Confidence, Kind, MIN_STEPS};
+use crate::symbol::FrameKind;
 
 const WIDTH: usize = 100;
 const TOP: usize = 10;
@@ -200,14 +201,19 @@ fn full_in(out: &mut String, f: &Finding) {
 
 /// The frames of the user's own code; of a stack without any, the innermost ones.
 fn stack(out: &mut String, frames: &[Frame], cwd: &str) {
-    let own: Vec<&Frame> = frames.iter().filter(|f| f.own).collect();
-    let shown = if own.is_empty() { frames.iter().collect() } else { own };
+    let told = |f: &&Frame| f.own || f.frame.kind == FrameKind::Autograd;
+    let own: Vec<&Frame> = frames.iter().filter(told).collect();
+    let shown = if own.iter().any(|f| f.own) { own } else { frames.iter().collect() };
     for frame in shown.iter().take(STACK) {
         let f = &frame.frame;
         let at = match f.line {
             Some(line) => format!("{}:{line}", short(&f.file, cwd)),
             None => String::new(),
         };
+        if f.kind == FrameKind::Autograd {
+            line!(out, "      in the backward pass ({}) of", clean(&f.function));
+            continue;
+        }
         let lead = if at.is_empty() { "      " } else { "      at " };
         wrap(out, lead, 12, &clean(&format!("{at} {}", f.function)));
     }

@@ -22,6 +22,8 @@ use crate::trace::tables::{Module, Stack, Tables};
 pub enum FrameKind {
     Python,
     Native,
+    /// A node of an autograd graph: what stands before it ran in its backward pass, what stands behind it made it.
+    Autograd,
 }
 
 /// A frame with its name.
@@ -88,21 +90,43 @@ impl<'a> Names<'a> {
 
     /// The frames of a stack, innermost first.
     pub fn resolve(&self, stack: &Stack) -> Vec<NamedFrame> {
-        self.look_up(&stack.native);
-        if stack.native.is_empty() || stack.python.is_empty() {
-            return self.python(&stack.python).chain(self.native(&stack.native)).collect();
+        let (native, node) = split_backward(stack);
+        self.look_up(native);
+        let merged = || {
+            if native.is_empty() || stack.python.is_empty() {
+                None
+            } else {
+                self.merged(&stack.python, native)
+            }
+        };
+        let mut frames =
+            merged().unwrap_or_else(|| self.python(&stack.python).chain(self.native(native)).collect());
+        if let Some(node) = node.and_then(|id| self.tables.backward.get(&id)) {
+            frames.push(nameless(FrameKind::Autograd, innermost_name(&node.node)));
+            frames.extend(self.forward(node.forward));
         }
-        self.merged(stack)
-            .unwrap_or_else(|| self.python(&stack.python).chain(self.native(&stack.native)).collect())
+        frames
+    }
+
+    /// The frames of the forward operation in whose backward pass a stack was taken; empty if it was not, or that is not
+    /// known.
+    pub fn forward_of(&self, stack: u32) -> Vec<NamedFrame> {
+        let node = self.tables.stacks.get(&stack).and_then(|s| split_backward(s).1);
+        let node = node.and_then(|id| self.tables.backward.get(&id));
+        node.map_or_else(Vec::new, |node| self.forward(node.forward))
+    }
+
+    /// Only Python frames: a forward stack has no others.
+    fn forward(&self, stack: u32) -> Vec<NamedFrame> {
+        self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.python(&s.python).collect())
     }
 
     /// Both lists as one: each native frame of the interpreter's loop stands for Python frames, innermost first, up to
     /// and including one that was entered from C. `None` if the lists do not fit together.
-    fn merged(&self, stack: &Stack) -> Option<Vec<NamedFrame>> {
-        let mut python = stack.python.as_slice();
-        let mut merged = Vec::with_capacity(stack.python.len() + stack.native.len());
+    fn merged(&self, mut python: &[Frame], native: &[Frame]) -> Option<Vec<NamedFrame>> {
+        let mut merged = Vec::with_capacity(python.len() + native.len());
         let mut paired = false;
-        for frame in &stack.native {
+        for frame in native {
             if !self.is_interpreter(frame) {
                 merged.extend(self.native(std::slice::from_ref(frame)));
                 continue;
@@ -115,7 +139,7 @@ impl<'a> Names<'a> {
             python = rest;
         }
         // A native stack that was cut off ends before the Python one does.
-        let cut = stack.native.last() == Some(&Frame::Truncated);
+        let cut = native.last() == Some(&Frame::Truncated);
         merged.extend(self.python(python));
         (paired && (python.is_empty() || cut)).then_some(merged)
     }
@@ -202,6 +226,30 @@ impl<'a> Names<'a> {
             }
         }
     }
+}
+
+/// The native frames of a stack, and the backward node that stands behind them.
+fn split_backward(stack: &Stack) -> (&[Frame], Option<u32>) {
+    match stack.native.split_last() {
+        Some((Frame::Backward(id), native)) => (native, Some(*id)),
+        _ => (&stack.native, None),
+    }
+}
+
+/// The last part of a mangled nested name: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`.
+fn innermost_name(mangled: &str) -> String {
+    let mut rest = mangled.strip_prefix('N').unwrap_or(mangled);
+    let mut last = None;
+    loop {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length = rest.get(..digits).and_then(|d| d.parse::<usize>().ok()).unwrap_or(0);
+        let Some(name) = rest.get(digits..digits.saturating_add(length)).filter(|n| !n.is_empty()) else {
+            break;
+        };
+        last = Some(name);
+        rest = &rest[digits + length..];
+    }
+    last.unwrap_or(mangled).to_owned()
 }
 
 fn nameless(kind: FrameKind, function: String) -> NamedFrame {

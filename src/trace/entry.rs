@@ -34,6 +34,9 @@ pub enum Entry<'a> {
     Note { text: &'a str },
     /// A device's name and total memory in bytes.
     Device { index: u8, name: &'a str, total_bytes: u64 },
+    /// A node of an autograd graph, by the mangled name of its type, and the stack of the forward operation that made it
+    /// (0: not known).
+    Backward { id: u32, node: &'a str, forward: u32 },
 }
 
 /// One frame of a stack.
@@ -44,12 +47,14 @@ pub enum Entry<'a> {
 /// │ 1   │ module id        │ pc − bias        │   native, a return address
 /// │ 2   │ address                             │   native, in no known module
 /// │ 3   │ 0                                   │   the stack goes on, but could not be followed
+/// │ 3   │ backward id      │ 0                │   what lies further in ran in this backward node
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {
     Python { code: u32, offset: u32, entry: bool },
     Native { module: u32, offset: u32 },
     Address(u64),
+    Backward(u32),
     Truncated,
 }
 
@@ -64,6 +69,7 @@ impl Frame {
             }
             Frame::Native { module, offset } => 1 << 62 | (module as u64 & ID) << 32 | offset as u64,
             Frame::Address(pc) => 2 << 62 | (pc & ADDRESS),
+            Frame::Backward(id) => 3 << 62 | (id as u64 & ID) << 32,
             Frame::Truncated => 3 << 62,
         }
     }
@@ -74,6 +80,7 @@ impl Frame {
             0 => Frame::Python { code: id, offset: word as u32 & !1, entry: word & 1 == 1 },
             1 => Frame::Native { module: id, offset: word as u32 },
             2 => Frame::Address(word & ADDRESS),
+            _ if id != 0 => Frame::Backward(id),
             _ => Frame::Truncated,
         }
     }

@@ -14,6 +14,7 @@
 //! Events of all threads carry one dense sequence number; the truth at any moment is the newest whole checkpoint plus
 //! the committed events from its sequence number on.
 
+pub mod calm;
 pub mod drain;
 pub mod entry;
 mod file;

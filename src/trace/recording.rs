@@ -2,7 +2,7 @@
 //!
 //! It does not know what an event means. The hot path is [`append`]: one atomic add and four stores.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
 use super::entry::Entry;
 use super::file;
@@ -49,18 +49,24 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 struct Sequence(AtomicU64);
 static SEQUENCE: Sequence = Sequence(AtomicU64::new(1));
 
-/// Opens the recording of this process. `Err` is the errno.
-pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64) -> Result<(), i32> {
+/// Opens the recording of this process, which began at `since_ns` (0: not known). `Err` is the errno; `EWOULDBLOCK`:
+/// another process writes it; `EEXIST`: it is of this very process, from before an `exec`; `EMEDIUMTYPE`: a file that is
+/// no recording stands there.
+pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64, since_ns: u64) -> Result<(), i32> {
     let mut space = SPACE.lock();
-    file::create(path)?;
+    file::create(path, |head| may_go(head, pid, since_ns))?;
     *space = Space {
         free: Vec::new(),
         orphans: Vec::new(),
         events: Vec::new(),
         checkpoint: Vec::new(),
         fresh: 1,
+        refused: 0,
+        patience: 0,
+        helpless: 0,
         ..*space
     };
+    SAID_FULL.store(false, Relaxed);
     (space.tables, space.tables_used, space.generation) = (0, 0, 0);
     SEQUENCE.0.store(1, Relaxed);
     set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
@@ -71,6 +77,18 @@ pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64) -> Result<(), i32> {
     set(0, 0, u64::from_le_bytes(MAGIC));
     RECORDING.store(OPENED.fetch_add(1, Relaxed) + 1, Release);
     Ok(())
+}
+
+/// Whether a file that begins so may be written over.
+fn may_go(head: &[u8], pid: u32, since_ns: u64) -> Result<(), i32> {
+    let word = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    match word(0) {
+        // Never begun.
+        0 => Ok(()),
+        magic if magic != u64::from_le_bytes(MAGIC) => Err(libc::EMEDIUMTYPE),
+        _ if word(header::PID) as u32 == pid && word(header::BEGAN) >= since_ns => Err(libc::EEXIST),
+        _ => Ok(()),
+    }
 }
 
 /// True while a recording is open.
@@ -141,16 +159,21 @@ fn roll(cursor: &mut Cursor) -> bool {
         seal(&mut space, cursor);
     }
     *cursor = Cursor::NONE;
-    let place = match space.orphans.pop() {
-        Some(orphan) => Some(orphan),
-        None => space.take(usage::EVENTS, SEQUENCE.0.load(Acquire)).map(|index| {
-            space.events.push(EventSegment { index, drained: 0, sealed: None, last: 0 });
-            (index, 0)
-        }),
-    };
+    let mut place = space.place();
+    if place.is_none() && space.may_ask_for_relief() {
+        drop(space);
+        relieved();
+        space = SPACE.lock();
+        place = space.place();
+        if place.is_none() {
+            space.relief_was_useless();
+        }
+    }
     let Some((index, used, base)) = place.and_then(|(i, used)| Some((i, used, file::base(i)?))) else {
+        let refused = space.refused;
         drop(space);
         count_dropped();
+        say_full(refused);
         return false;
     };
     let start = base as u64 + PAYLOAD as u64;
@@ -161,6 +184,51 @@ fn roll(cursor: &mut Cursor) -> bool {
         recording,
     };
     true
+}
+
+impl Space {
+    /// A segment for events and how many it holds already.
+    fn place(&mut self) -> Option<(u32, usize)> {
+        if let Some(orphan) = self.orphans.pop() {
+            return Some(orphan);
+        }
+        let index = self.take(usage::EVENTS, SEQUENCE.0.load(Acquire))?;
+        self.events.push(EventSegment { index, drained: 0, sealed: None, last: 0 });
+        Some((index, 0))
+    }
+}
+
+/// Who helps when the file cannot grow: `relieve` may write a checkpoint, which gives segments back; `full` says that
+/// events are lost, and the errno why.
+pub struct Help {
+    pub relieve: fn(),
+    pub full: fn(i32),
+}
+
+static HELP: AtomicPtr<Help> = AtomicPtr::new(std::ptr::null_mut());
+static SAID_FULL: AtomicBool = AtomicBool::new(false);
+
+/// Takes the help on.
+pub fn help(help: &'static Help) {
+    HELP.store(std::ptr::from_ref(help).cast_mut(), Release);
+}
+
+fn helped(with: impl FnOnce(&Help)) {
+    // SAFETY: null, or what `help` was given, which lives for ever.
+    if let Some(help) = unsafe { HELP.load(Acquire).as_ref() } {
+        with(help);
+    }
+}
+
+#[cold]
+fn relieved() {
+    helped(|help| (help.relieve)());
+}
+
+fn say_full(errno: i32) {
+    if errno != 0 && !SAID_FULL.swap(true, AcqRel) {
+        helped(|help| (help.full)(errno));
+    }
 }
 
 fn seal(space: &mut Space, cursor: &Cursor) {
@@ -192,8 +260,13 @@ pub fn release(cursor: &mut Cursor) {
 }
 
 fn count_dropped() {
+    lost(1);
+}
+
+/// Counts events that are not in the recording.
+pub fn lost(events: u64) {
     if let Some(word) = file::word(0, header::DROPPED) {
-        word.fetch_add(1, Relaxed);
+        word.fetch_add(events, Relaxed);
     }
 }
 

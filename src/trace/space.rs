@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Release;
 
-use parking_lot::Mutex;
+use super::lock::Mutex;
 
 use super::file;
 use super::layout::{SEGMENT, header, segment, usage};
@@ -28,7 +28,17 @@ pub(super) struct Space {
     pub(super) generation: u64,
     /// First segment that was never handed out.
     pub(super) fresh: u32,
+    /// Why the file could not grow when last tried; 0 if it could.
+    pub(super) refused: i32,
+    /// How often to do without before it is tried again: on a full disk a try is slow, and every event would be one.
+    pub(super) patience: u32,
+    /// The same for asking for relief.
+    pub(super) helpless: u32,
 }
+
+const PATIENCE: u32 = 4096;
+/// Segments that only a checkpoint takes: when the file can grow no more, one gives the others back.
+const RESERVE: usize = 8;
 
 pub(super) static SPACE: Mutex<Space> = Mutex::new(Space {
     free: Vec::new(),
@@ -39,16 +49,26 @@ pub(super) static SPACE: Mutex<Space> = Mutex::new(Space {
     checkpoint: Vec::new(),
     generation: 0,
     fresh: 1,
+    refused: 0,
+    patience: 0,
+    helpless: 0,
 });
+
 /// Stores a word of a segment.
 pub(super) fn set(segment: u32, offset: usize, value: u64) {
     if let Some(word) = file::word(segment, offset) {
         word.store(value, Release);
     }
 }
+
 impl Space {
     /// A segment for `usage`, zeroed where old bytes could be taken for new ones; grows the file when it must.
     pub(super) fn take(&mut self, usage: u64, first: u64) -> Option<u32> {
+        let left = self.free.len() + (file::segments() - self.fresh) as usize;
+        let reserve = if usage == usage::CHECKPOINT { 0 } else { RESERVE };
+        if left <= reserve && !self.grow() {
+            return None;
+        }
         let index = match self.free.pop() {
             Some(index) => {
                 let base = file::base(index)?;
@@ -57,9 +77,6 @@ impl Space {
                 index
             }
             None => {
-                if self.fresh >= file::segments() {
-                    file::grow().ok()?;
-                }
                 let index = self.fresh;
                 self.fresh += 1;
                 index
@@ -69,6 +86,29 @@ impl Space {
         set(index, segment::USE, usage);
         set(0, header::SEGMENTS, u64::from(self.fresh));
         Some(index)
+    }
+
+    fn grow(&mut self) -> bool {
+        if self.patience > 0 {
+            self.patience -= 1;
+            return false;
+        }
+        self.refused = file::grow().err().unwrap_or(0);
+        if self.refused != 0 {
+            self.patience = PATIENCE;
+        }
+        self.refused == 0
+    }
+
+    /// Whether relief is worth asking for: the file cannot grow, and asking did not just prove useless.
+    pub(super) fn may_ask_for_relief(&mut self) -> bool {
+        let useless = self.helpless > 0;
+        self.helpless = self.helpless.saturating_sub(1);
+        self.refused != 0 && !useless
+    }
+
+    pub(super) fn relief_was_useless(&mut self) {
+        self.helpless = PATIENCE;
     }
 
     pub(super) fn give_back(&mut self, index: u32) {

@@ -36,6 +36,15 @@ pub struct Stack {
     pub native: Vec<Frame>,
 }
 
+/// A node of an autograd graph.
+#[derive(Clone, Debug)]
+pub struct Backward {
+    /// The mangled name of its type.
+    pub node: String,
+    /// The stack of the forward operation that made it; 0: not known.
+    pub forward: u32,
+}
+
 /// A device as the driver names it.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -55,6 +64,7 @@ pub struct Tables {
     pub notes: Vec<String>,
     noted: HashSet<String>,
     pub devices: BTreeMap<u8, Device>,
+    pub backward: HashMap<u32, Backward>,
 }
 
 impl Tables {
@@ -97,6 +107,9 @@ impl Tables {
             }
             Entry::Device { index, name, total_bytes } => {
                 self.devices.insert(index, Device { name: name.into(), total_bytes });
+            }
+            Entry::Backward { id, node, forward } => {
+                self.backward.insert(id, Backward { node: node.into(), forward });
             }
         }
     }

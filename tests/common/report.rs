@@ -105,6 +105,27 @@ impl Report {
     }
 }
 
+/// The program printed `instant STEP LENGTH` lines: at each of them, and at the end, the report says what the truth log said.
+#[track_caller]
+pub fn agrees_at_instants(ran: &super::Ran, instants: usize) -> Report {
+    let (truth, recording) = (ran.truth(), ran.recording());
+    let mut met = 0;
+    for line in ran.text().lines() {
+        if let ["instant", step, length] = line.split(' ').collect::<Vec<_>>()[..] {
+            let told = truth.live_at(length.parse().unwrap());
+            let at = Report::at(&recording, step.parse().unwrap());
+            assert_eq!(at.driver_live(), told, "at instant {step}");
+            assert!(!told.is_empty(), "nothing alive: nothing tested");
+            met += 1;
+        }
+    }
+    assert_eq!(met, instants);
+    let report = Report::of(&recording);
+    assert_eq!(report.driver_live(), truth.live(), "at the end");
+    report.assert_whole();
+    report
+}
+
 /// A stack as (file, line, function), innermost first; only frames of that kind.
 pub fn frames(stack: &Value, kind: &str) -> Vec<(String, u64, String)> {
     let frames = stack.as_array().expect("stack").iter().filter(|f| f["kind"] == kind);

@@ -1,6 +1,6 @@
 """Trains something small on the GPU, leaking or not, and prints PyTorch's own counters after every step.
 
-    train.py [--leak none|losses|outputs] [--steps N] [--devices N] [--workers fork|spawn] [--churn]
+    train.py [--leak none|losses|outputs] [--steps N] [--devices N] [--workers fork|spawn|forkserver] [--churn]
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--leak", default="none", choices=("none", "losses", "outputs"))
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--devices", type=int, default=1)
-    parser.add_argument("--workers", choices=("fork", "spawn"))
+    parser.add_argument("--workers", choices=("fork", "spawn", "forkserver"))
     parser.add_argument("--churn", action="store_true")
     arguments = parser.parse_args()
     dice = random.Random(5)

@@ -10,6 +10,7 @@ use super::api::{self, Api, Method, Object};
 use super::{ASKED, INSTALLED, STATE, WANTED};
 use crate::capture::thread;
 use crate::preload::boundary;
+use crate::trace::calm::calmly;
 
 /// `METH_VARARGS`
 const VARARGS: c_int = 1;
@@ -161,15 +162,16 @@ fn none(python: &Api) -> Object {
 
 /// Starts the thread that installs when the main thread does not come to it.
 fn start_helper() {
+    // Begun where signals wait, it never takes one: those are the program's threads' to take.
     // SAFETY: plain thread creation; the thread is detached and ends by itself.
-    unsafe {
+    calmly(|| unsafe {
         let mut thread = std::mem::zeroed();
         let entry: extern "C" fn(*mut c_void) -> *mut c_void =
             std::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, _>(helper);
         if libc::pthread_create(&mut thread, std::ptr::null(), entry, std::ptr::null_mut()) == 0 {
             libc::pthread_detach(thread);
         }
-    }
+    });
 }
 
 /// Unwinding passes through: an interpreter that is shutting down ends threads that ask for its GIL.
