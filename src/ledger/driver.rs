@@ -12,8 +12,9 @@ use super::sites::Layer;
 use super::{Departed, Ledger};
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
-/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
-const RECENT: usize = 256;
+/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between, but
+/// with more threads than cores that may be all of them for many turns (64 on 2 cores: thousands of events).
+const RECENT: usize = 16_384;
 
 /// One allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

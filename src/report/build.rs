@@ -107,7 +107,8 @@ impl Report {
             let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
             return Err(StepUnknown { step, count: ledger.step_count(), next });
         }
-        let mut b = Builder { ledger, tables, names, stacks: HashMap::new(), room: NAMES };
+        let mut b =
+            Builder { ledger, tables, names, stacks: HashMap::new(), forward: HashMap::new(), room: NAMES };
         let devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
         let verdict = judge(ledger);
@@ -159,6 +160,7 @@ struct Builder<'a> {
     tables: &'a Tables,
     names: &'a Names<'a>,
     stacks: HashMap<u32, (Option<Place>, Vec<Frame>)>,
+    forward: HashMap<u32, Option<Place>>,
     /// Bytes left for names in stacks.
     room: usize,
 }
@@ -239,10 +241,14 @@ impl Builder<'_> {
     }
 
     /// The user's line whose backward pass a stack was taken in.
-    fn backward_of(&self, stack: u32) -> Option<Place> {
-        let frames = self.names.forward_of(stack);
-        let at = self.names.allocated_at(&frames)?;
-        Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+    fn backward_of(&mut self, stack: u32) -> Option<Place> {
+        let names = self.names;
+        let find = || {
+            let frames = names.forward_of(stack);
+            let at = names.allocated_at(&frames)?;
+            Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+        };
+        self.forward.entry(stack).or_insert_with(find).clone()
     }
 
     fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {

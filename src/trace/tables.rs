@@ -109,7 +109,7 @@ impl Tables {
                 self.devices.insert(index, Device { name: name.into(), total_bytes });
             }
             Entry::Backward { id, node, forward } => {
-                self.backward.insert(id, Backward { node: node.into(), forward });
+                self.backward.insert(id, Backward { node: short(node).into(), forward });
             }
         }
     }
