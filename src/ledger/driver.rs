@@ -419,7 +419,8 @@ impl Ledger {
     }
 }
 
-/// Physical memory belongs to no context. One whose number was not to be had could be any: nothing is guessed.
+/// Physical memory, one's own or another's, belongs to no context. One whose number was not to be had could be any: nothing
+/// is guessed.
 fn is_of_context(g: &Given) -> bool {
-    Class::from_code(g.class) != Some(Class::Physical)
+    !matches!(Class::from_code(g.class), Some(Class::Physical | Class::ForeignHandle))
 }
