@@ -210,3 +210,15 @@ fn two_processes_on_a_device_each() {
         report.assert_whole();
     }
 }
+
+#[test]
+fn contexts_come_and_go_without_end() {
+    let program = compile("contexts.c", "contexts_proc", &["-DBY_PROC"]);
+    let run = Run::new(program).simulated().traced().env("LEAKTRACE_QUIET", "1").arg("700");
+    let ran = run.run().success();
+    let report = Report::of(&ran.recording());
+    let [(0, bytes)] = says_it_holds(&ran.text())[..] else { panic!("{}", ran.text()) };
+    assert_eq!(report.device(0, "driver_live_bytes"), bytes);
+    assert!(report.coverage("implicit_ends").as_u64() >= Some(700));
+    report.assert_whole();
+}

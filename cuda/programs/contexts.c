@@ -1,5 +1,6 @@
 /* Two contexts on every visible device. In each of them memory is taken; a third of it is freed by another thread, which has
    the other context current, and one context of each device is destroyed with what it still has.
+   With an argument, so many contexts come and go first, each taking memory along.
    Prints "pid PID", and "held DEVICE BYTES" for what is alive at the end. */
 #include "driver_api.h"
 #include <pthread.h>
@@ -20,13 +21,21 @@ static void *frees(void *argument) {
     return NULL;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     reach_driver();
     MUST(cu(Init)(0));
     int count = 0;
     CUdevice device;
     while (count < DEVICES && cu(DeviceGet)(&device, count) == 0) count++;
     printf("pid %d\n", (int)getpid());
+    for (int n = 0; argc > 1 && n < atoi(argv[1]); n++) {
+        CUcontext context;
+        CUdeviceptr block;
+        MUST(cu(DeviceGet)(&device, 0));
+        MUST(cu(CtxCreate)(&context, 0, device));
+        MUST(cu(MemAlloc)(&block, 100000 + n));
+        MUST(cu(CtxDestroy)(context));
+    }
     for (int d = 0; d < count; d++) {
         for (int c = 0; c < CONTEXTS; c++) {
             MUST(cu(DeviceGet)(&device, d));

@@ -44,7 +44,8 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
-    let ledger = replay(&recording)?;
+    let ledger = Ledger::replay(recording.checkpoint.as_deref(), &recording.events)
+        .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
     let (end, duration_ns) = match recording.ended {
         Ended::Clean(after) => (End::Clean, Some(after)),
         Ended::Open if is_running(&recording) => (End::Running, None),
@@ -59,19 +60,6 @@ fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
         problems: recording.problems.clone(),
     };
     Report::build(&ledger, &recording.tables, &names, &run, step).map_err(|e| e.to_string())
-}
-
-/// The checkpoint, and what was committed after it: the same code that ran in the process.
-fn replay(recording: &Recording) -> Result<Ledger, String> {
-    let mut ledger: Ledger = match &recording.checkpoint {
-        Some(state) => postcard::from_bytes(state).map_err(|_| {
-            "holds a checkpoint of another version of leaktrace; read it with that one".to_owned()
-        })?,
-        None => Ledger::default(),
-    };
-    // Those that the checkpoint covers are passed over by the ledger itself.
-    recording.events.iter().for_each(|e| ledger.apply(e));
-    Ok(ledger)
 }
 
 /// True if the process that wrote it is alive on this machine, and the same one (a pid comes round again).

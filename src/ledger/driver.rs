@@ -12,8 +12,9 @@ use super::sites::Layer;
 use super::{Departed, Ledger};
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
-/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
-const RECENT: usize = 256;
+/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between, but
+/// with more threads than cores that may be all of them for many turns (64 on 2 cores: thousands of events).
+const RECENT: usize = 16_384;
 
 /// One allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,6 +180,13 @@ impl Ledger {
         } else {
             self.missed_frees = self.missed_frees.wrapping_add(1);
             self.gone(&old, false);
+            // Its context may be ending just now: another thread can be given the address before that is noted.
+            if old.context != 0 && old.context != e.context && is_of_context(&old) {
+                match self.displaced.iter_mut().find(|(context, _)| *context == old.context) {
+                    Some((_, count)) => *count = count.saturating_add(1),
+                    None => self.displaced.push((old.context, 1)),
+                }
+            }
         }
     }
 
@@ -303,9 +311,12 @@ impl Ledger {
     }
 
     pub(super) fn context_end(&mut self, e: &Event) {
-        // Physical memory belongs to no context. One whose number was not to be had could be any: nothing is guessed.
-        let owned = |g: &Given| Class::from_code(g.class) != Some(Class::Physical);
-        let of_it = |g: &Given| e.context != 0 && g.context == e.context && owned(g);
+        let of_it = |g: &Given| e.context != 0 && g.context == e.context && is_of_context(g);
+        if let Some(at) = self.displaced.iter().position(|(context, _)| *context == e.context) {
+            let (_, ended) = self.displaced.swap_remove(at);
+            self.missed_frees = self.missed_frees.saturating_sub(ended);
+            self.implicit_ends = self.implicit_ends.wrapping_add(ended);
+        }
         for handle in [false, true] {
             let of_it = self.driver.space(handle).iter().filter(|(_, g)| of_it(g));
             let mut ended: Vec<u64> = of_it.map(|(&address, _)| address).collect();
@@ -406,4 +417,10 @@ impl Ledger {
         let slot = self.sites.get(site)?.slot;
         self.devices.get_mut(usize::from(slot))
     }
+}
+
+/// Physical memory, one's own or another's, belongs to no context. One whose number was not to be had could be any: nothing
+/// is guessed.
+fn is_of_context(g: &Given) -> bool {
+    !matches!(Class::from_code(g.class), Some(Class::Physical | Class::ForeignHandle))
 }

@@ -108,11 +108,25 @@ pub struct Ledger {
     unknown_kinds: u64,
     unknown_frees: [u64; CLASSES],
     missed_frees: u64,
+    /// Those among them that may still turn out to be none, by the context they were allocated in.
+    displaced: Vec<(u8, u64)>,
     implicit_ends: u64,
+    /// By entry point.
     markers: Vec<Marker>,
 }
 
 impl Ledger {
+    /// A ledger as a checkpoint left it (`None`: an empty one), and what was committed after it. Events that it covers
+    /// are passed over. `None`: that is no checkpoint of this version.
+    pub fn replay(checkpoint: Option<&[u8]>, events: &[Event]) -> Option<Ledger> {
+        let mut ledger: Ledger = match checkpoint {
+            Some(state) => postcard::from_bytes(state).ok()?,
+            None => Ledger::default(),
+        };
+        events.iter().for_each(|e| ledger.apply(e));
+        Some(ledger)
+    }
+
     /// Takes in one event. Events come in sequence order; one that was taken in already is passed over.
     #[inline]
     pub fn apply(&mut self, e: &Event) {
@@ -372,13 +386,15 @@ impl Ledger {
     }
 
     fn marker(&mut self, e: &Event) {
-        let known = self.markers.iter_mut().find(|m| m.entry_point == e.entry_point);
-        match known {
-            Some(m) => {
+        match self.markers.binary_search_by_key(&e.entry_point, |m| m.entry_point) {
+            Ok(at) => {
+                let m = &mut self.markers[at];
                 m.calls = m.calls.wrapping_add(1);
                 m.bytes = m.bytes.wrapping_add(e.size);
             }
-            None => self.markers.push(Marker { entry_point: e.entry_point, calls: 1, bytes: e.size }),
+            Err(at) => {
+                self.markers.insert(at, Marker { entry_point: e.entry_point, calls: 1, bytes: e.size });
+            }
         }
     }
 

@@ -8,6 +8,8 @@ use super::devices::DeviceAt;
 const MAX_RECORDS: usize = 65_536;
 /// Changes kept over all records: 16 MiB of them.
 const MAX_DELTAS: usize = (16 << 20) / size_of::<Delta>();
+/// Devices kept over all records: 16 MiB of them.
+const MAX_DEVICES: usize = (16 << 20) / size_of::<DeviceAt>();
 
 /// Net change of one site in one step (or in several that were merged).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +39,9 @@ pub struct StepRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
     records: Vec<StepRecord>,
+    /// Changes and devices in all of them.
     deltas: usize,
+    devices: usize,
 }
 
 impl Steps {
@@ -51,24 +55,28 @@ impl Steps {
     }
 
     pub(super) fn push(&mut self, record: StepRecord) {
-        self.deltas += record.deltas.len();
+        // Neither comes from our own hand where a checkpoint is damaged.
+        self.deltas = self.deltas.saturating_add(record.deltas.len());
+        self.devices = self.devices.saturating_add(record.devices.len());
         self.records.push(record);
-        self.bound(MAX_RECORDS, MAX_DELTAS);
+        self.bound(MAX_RECORDS, MAX_DELTAS, MAX_DEVICES);
     }
 
     /// The last step goes on until `record`.
     pub(super) fn extend(&mut self, record: StepRecord) {
         match self.records.pop() {
             Some(last) => {
-                self.deltas -= last.deltas.len().min(self.deltas);
+                self.deltas = self.deltas.saturating_sub(last.deltas.len());
+                self.devices = self.devices.saturating_sub(last.devices.len());
                 self.push(merge(last, record));
             }
             None => self.push(record),
         }
     }
 
-    fn bound(&mut self, records: usize, deltas: usize) {
-        while self.records.len() > records || (self.deltas > deltas && self.records.len() > 2) {
+    fn bound(&mut self, records: usize, deltas: usize, devices: usize) {
+        let full = |s: &Steps| s.deltas > deltas || s.devices > devices;
+        while self.records.len() > records || (full(self) && self.records.len() > 2) {
             self.thin();
         }
     }
@@ -85,6 +93,7 @@ impl Steps {
         }
         self.records.extend(newer);
         self.deltas = self.records.iter().map(|r| r.deltas.len()).sum();
+        self.devices = self.records.iter().map(|r| r.devices.len()).sum();
     }
 }
 
@@ -138,7 +147,7 @@ mod tests {
             let r = record(step, &[(step % 5, change), (9, 512)]);
             thick.push(r.clone());
             thin.push(r);
-            thin.bound(64, usize::MAX);
+            thin.bound(64, usize::MAX, usize::MAX);
         }
         assert!(thin.all().len() <= 64);
         assert!(thin.all().iter().rev().take(20).map(|r| r.step).eq((981..=1000).rev()));
@@ -157,11 +166,24 @@ mod tests {
         for step in 1..=500 {
             let all: Vec<_> = (0..40).map(|site| (site, i64::from(step % 3) - 1)).collect();
             steps.push(record(step, &all));
-            steps.bound(usize::MAX, 400);
+            steps.bound(usize::MAX, 400, usize::MAX);
         }
         assert!(
             steps.deltas <= 400 + 80
                 && steps.deltas == steps.all().iter().map(|r| r.deltas.len()).sum::<usize>()
         );
+    }
+    #[test]
+    fn many_devices_in_many_steps_are_bounded_too() {
+        let mut steps = Steps::default();
+        for step in 1..=500 {
+            let mut r = record(step, &[(1, 512)]);
+            r.devices = (0..40).map(|device| DeviceAt { device, ..DeviceAt::default() }).collect();
+            steps.push(r);
+            steps.bound(usize::MAX, usize::MAX, 400);
+        }
+        let held: usize = steps.all().iter().map(|r| r.devices.len()).sum();
+        assert!(held == steps.devices && held <= 400, "{held}");
+        assert_eq!(sum(&steps, 500, 1), 512 * 500);
     }
 }

@@ -1,7 +1,11 @@
 //! Synthetic programs, whole and cut.
 
 mod driver;
+mod legal;
+mod oracle;
 mod shapes;
+
+use std::collections::BTreeMap;
 
 use super::*;
 use crate::trace::record::{Class, NO_DEVICE};
@@ -81,7 +85,8 @@ fn noise(seed: u64, count: usize) -> Program {
         e.address = r.below(40) << 12;
         e.size = r.below(6) << 11;
         e.stack = r.below(7) as u32;
-        e.context = r.below(2) as u8;
+        e.context = r.below(3) as u8;
+        e.entry_point = r.below(3) as u16;
         if r.below(200) == 0 {
             (e.address, e.size, e.stack) = (u64::MAX - r.below(3), (1 << 48) - 1, u32::MAX);
         }
@@ -89,6 +94,15 @@ fn noise(seed: u64, count: usize) -> Program {
             e.kind = Kind::BlockAlloc as u8;
         }
         p.push(e);
+        // The halves of a pair do follow each other, mostly.
+        let second = match Kind::from_code(e.kind) {
+            Some(Kind::Map) => Kind::MapHandle,
+            Some(Kind::GraphNode) => Kind::GraphExec,
+            _ => continue,
+        };
+        if r.below(8) != 0 {
+            p.push(Event { address: r.below(40) << 12, ..Event::new(second) });
+        }
     }
     p
 }

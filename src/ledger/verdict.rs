@@ -26,6 +26,9 @@ const LATER_SHARE: f64 = 0.25;
 /// Sites whose surviving birth steps overlap this much (Jaccard) live and die together: one cause.
 const SAME_STEPS: f64 = 0.9;
 
+/// Causes told of at most, the largest: each further site is compared with all of them.
+const MAX_CAUSES: usize = 200;
+
 /// A run shorter than this cannot show a leak: burn-in, `MIN_COHORTS` births, `MIN_AGE` steps of waiting.
 pub const MIN_STEPS: u32 = BURN_IN_STEPS + MIN_COHORTS as u32 + MIN_AGE + 1;
 
@@ -140,9 +143,11 @@ fn leaks(view: &View<'_>) -> Vec<Finding> {
     found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.suspect.number));
     let mut groups: Vec<Vec<Survivors<'_, '_>>> = Vec::new();
     for survivors in found {
+        let room = groups.len() < MAX_CAUSES;
         match groups.iter_mut().find(|g| g.first().is_some_and(|leader| together(leader, &survivors))) {
             Some(group) => group.push(survivors),
-            None => groups.push(vec![survivors]),
+            None if room => groups.push(vec![survivors]),
+            None => {}
         }
     }
     groups.iter().filter_map(|g| finding(view.steps, g)).collect()

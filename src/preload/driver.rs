@@ -163,12 +163,16 @@ pub fn current() -> (u8, u8) {
     (if known { device as u8 } else { NO_DEVICE }, context_number(context))
 }
 
+/// Living contexts by number. A number is given out anew once the end of its context was noted.
 static CONTEXTS: [AtomicPtr<c_void>; 255] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 255];
+/// In place of a context that is being ended: the driver may give its address out again before that is noted.
+const ENDING: *mut c_void = std::ptr::dangling_mut();
 
-/// A context's number, from 1; 0 for none, or beyond the 255th.
+/// A context's number, from 1; 0 for none, or while 255 others are alive.
 pub fn context_number(context: CUcontext) -> u8 {
-    if context.is_null() {
-        return 0;
+    match known_context(context) {
+        0 if !context.is_null() => {}
+        number => return number,
     }
     for (i, known) in CONTEXTS.iter().enumerate() {
         match known.compare_exchange(std::ptr::null_mut(), context.cast(), AcqRel, Acquire) {
@@ -178,6 +182,36 @@ pub fn context_number(context: CUcontext) -> u8 {
         }
     }
     0
+}
+
+/// The number of a context that has one, else 0: nothing was allocated in it.
+fn known_context(context: CUcontext) -> u8 {
+    let same = |known: &AtomicPtr<c_void>| known.load(Acquire) == context.cast();
+    let at = if context.is_null() { None } else { CONTEXTS.iter().position(same) };
+    at.map_or(0, |i| i as u8 + 1)
+}
+
+/// A context that may be about to end.
+pub struct Ending {
+    pub number: u8,
+    context: CUcontext,
+}
+
+/// A context is about to end, if the call succeeds. Whoever is given its address from now on gets another number.
+pub fn context_ends(context: CUcontext) -> Ending {
+    let number = known_context(context);
+    if number != 0 {
+        CONTEXTS[usize::from(number) - 1].store(ENDING, Release);
+    }
+    Ending { number, context }
+}
+
+/// It did (and that was noted), or it did not.
+pub fn context_ended(ending: Ending, ended: bool) {
+    if ending.number != 0 {
+        let left = if ended { std::ptr::null_mut() } else { ending.context.cast() };
+        CONTEXTS[usize::from(ending.number) - 1].store(left, Release);
+    }
 }
 
 /// A device's primary context, if it is active.
@@ -192,17 +226,23 @@ fn primary_context(device: i32) -> Option<CUcontext> {
     Some(context)
 }
 
-/// The number of a device's primary context; 0 if it is not active or cannot be told.
-pub fn primary_context_number(device: i32) -> u8 {
-    primary_context(device).map_or(0, context_number)
+/// A device's primary context is about to end.
+pub fn primary_context_ends(device: i32) -> Ending {
+    context_ends(primary_context(device).unwrap_or(std::ptr::null_mut()))
 }
 
-/// The number of the context behind a green context.
-pub fn green_context_number(green: *mut c_void) -> u8 {
+/// A reference to it is given back. As long as there are others it is used on, under its number.
+pub fn primary_context_may_end(device: i32) -> Ending {
+    let context = primary_context(device).unwrap_or(std::ptr::null_mut());
+    Ending { number: known_context(context), context }
+}
+
+/// The context behind a green context is about to end.
+pub fn green_context_ends(green: *mut c_void) -> Ending {
     let mut context: CUcontext = std::ptr::null_mut();
     match ask!(GREEN_CONTEXT, (&mut context, green) as (*mut CUcontext, *mut c_void)) {
-        Some(0) => context_number(context),
-        _ => 0,
+        Some(0) => context_ends(context),
+        _ => context_ends(std::ptr::null_mut()),
     }
 }
 

@@ -14,8 +14,15 @@ use crate::trace::tables::Tables;
 /// Sites listed under `retained`, and under one finding.
 const RETAINED: usize = 50;
 const SITES: usize = 20;
-/// Steps listed one by one.
+/// Steps listed one by one, and devices listed in all of them.
 pub const SERIES: usize = 10_000;
+const SERIES_DEVICES: usize = 80_000;
+
+/// Bytes of names listed in stacks; where they run out, a stack shows its innermost frame only. Every stack of a usual
+/// report fits many times over.
+const NAMES: usize = 16 << 20;
+/// What a frame takes beside its names.
+const FRAME: usize = 256;
 
 /// What is known of a run beside its events.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +67,13 @@ impl std::error::Error for StepUnknown {}
 /// The totals of the latest steps.
 fn series(ledger: &Ledger) -> Vec<Step> {
     let records = ledger.steps();
-    let latest = records.iter().skip(records.len().saturating_sub(SERIES));
+    let mut devices = 0;
+    let fits = |r: &&ledger::StepRecord| {
+        devices += r.devices.len();
+        devices <= SERIES_DEVICES
+    };
+    let listed = records.iter().rev().take(SERIES).take_while(fits).count();
+    let latest = records.iter().skip(records.len() - listed);
     let device = |d: &ledger::DeviceAt| StepDevice {
         index: d.device,
         live_bytes: d.live_bytes(),
@@ -94,7 +107,8 @@ impl Report {
             let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
             return Err(StepUnknown { step, count: ledger.step_count(), next });
         }
-        let mut b = Builder { ledger, tables, names, stacks: HashMap::new() };
+        let mut b =
+            Builder { ledger, tables, names, stacks: HashMap::new(), forward: HashMap::new(), room: NAMES };
         let devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
         let verdict = judge(ledger);
@@ -146,6 +160,9 @@ struct Builder<'a> {
     tables: &'a Tables,
     names: &'a Names<'a>,
     stacks: HashMap<u32, (Option<Place>, Vec<Frame>)>,
+    forward: HashMap<u32, Option<Place>>,
+    /// Bytes left for names in stacks.
+    room: usize,
 }
 
 impl Builder<'_> {
@@ -224,23 +241,35 @@ impl Builder<'_> {
     }
 
     /// The user's line whose backward pass a stack was taken in.
-    fn backward_of(&self, stack: u32) -> Option<Place> {
-        let frames = self.names.forward_of(stack);
-        let at = self.names.allocated_at(&frames)?;
-        Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+    fn backward_of(&mut self, stack: u32) -> Option<Place> {
+        let names = self.names;
+        let find = || {
+            let frames = names.forward_of(stack);
+            let at = names.allocated_at(&frames)?;
+            Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+        };
+        self.forward.entry(stack).or_insert_with(find).clone()
     }
 
     fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {
         let names = self.names;
+        let left = self.room;
         let resolve = || {
             let frames = names.frames(id);
             let at = names.allocated_at(&frames);
             let place =
                 at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
             let own = |f: &NamedFrame| names.is_own(f);
-            (place, frames.into_iter().map(|frame| Frame { own: own(&frame), frame }).collect())
+            let mut frames: Vec<Frame> =
+                frames.into_iter().map(|frame| Frame { own: own(&frame), frame }).collect();
+            shorten(&mut frames, left);
+            (place, frames)
         };
-        self.stacks.entry(id).or_insert_with(resolve).clone()
+        let (place, frames) = self.stacks.entry(id).or_insert_with(resolve);
+        let (place, mut frames) = (place.clone(), frames.clone());
+        // Listed once more.
+        self.room = left.saturating_sub(shorten(&mut frames, left));
+        (place, frames)
     }
 
     fn entry_point(&self, id: u16) -> Option<String> {
@@ -334,6 +363,21 @@ impl Builder<'_> {
             markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
         }
     }
+}
+
+/// Cuts a stack that takes more than `room` bytes to its innermost frame; returns what it takes.
+fn shorten(frames: &mut Vec<Frame>, room: usize) -> usize {
+    let of = |f: &Frame| {
+        let module = f.frame.module.as_ref().map_or(0, String::len);
+        FRAME + f.frame.file.len() + f.frame.function.len() + module
+    };
+    let taken: usize = frames.iter().map(of).sum();
+    if taken <= room || frames.len() < 2 {
+        return taken;
+    }
+    frames.truncate(1);
+    frames.shrink_to_fit();
+    frames.iter().map(of).sum()
 }
 
 /// Steps until the device is full if it goes on like this.

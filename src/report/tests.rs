@@ -195,3 +195,88 @@ fn sizes_are_for_people() {
     assert_eq!([0, 999, 1000, 1_234_567].map(explain::grouped), ["0", "999", "1,000", "1,234,567"]);
     assert_eq!(explain::exact(282_112.0), "275.5 KiB (282,112 B)");
 }
+
+#[test]
+fn no_text_of_the_recording_steers_the_terminal() {
+    let mut t = tables();
+    t.add(Entry::Symbol { id: 3, name: "cu\x1b[2JMemAlloc" });
+    t.add(Entry::Code {
+        id: 3,
+        file: "/home/u/a\rb.py",
+        name: "ma\x08in",
+        first_line: 65,
+        encoding: LineTable::Pairs,
+        lines: &[],
+    });
+    t.add(Entry::Note { text: "a\u{9b}note" });
+    t.add(Entry::Device { index: 0, name: "G\nPU", total_bytes: 80 << 30 });
+    t.add(Entry::Meta { key: "host", value: "b\tox" });
+    let mut ledger = ledger(20, true);
+    let object = Event {
+        address: 1 << 40,
+        size: 8 << 20,
+        class: 1,
+        stack: LOSS,
+        device: 0,
+        ..Event::new(Kind::Alloc)
+    };
+    ledger.apply(&Event { seq: ledger.next_seq(), entry_point: 3, ..object });
+    ledger.apply(&Event { seq: ledger.next_seq(), size: 9, entry_point: 3, ..Event::new(Kind::Marker) });
+    let oom = Event { size: 9, device: 0, stack: LOSS, ..Event::new(Kind::OutOfMemory) };
+    ledger.apply(&Event { seq: ledger.next_seq(), ..oom });
+    let run = Run { problems: vec!["a\x7fproblem".into()], ..Run::default() };
+    let report = Report::build(&ledger, &t, &Names::new(&t, None), &run, None).expect("no step asked for");
+    let texts = [
+        text::render(&report),
+        summary::render(&report, "/tmp/\x1b.ltrace"),
+        text::out_of_memory(&report).expect("it ran out"),
+    ];
+    for text in texts {
+        assert!(text.lines().all(|l| !l.chars().any(char::is_control)), "{text:?}");
+    }
+}
+
+#[test]
+fn long_names_in_deep_stacks_do_not_fill_the_memory() {
+    let mut t = tables();
+    let long = "x".repeat(100_000);
+    t.add(Entry::Code {
+        id: 9,
+        file: &long,
+        name: &long,
+        first_line: 1,
+        encoding: LineTable::Pairs,
+        lines: &[],
+    });
+    let frame = Packed::Python { code: 9, offset: 0, entry: false }.pack().to_le_bytes();
+    let mut ledger = Ledger::default();
+    for stack in 0..40 {
+        t.add(Entry::Stack { id: 100 + stack, python: 16_000, frames: &frame.repeat(16_000) });
+        let block =
+            Event { address: u64::from(stack) << 20, size: 512, device: 0, ..Event::new(Kind::BlockAlloc) };
+        ledger.apply(&Event { seq: ledger.next_seq(), stack: 100 + stack, ..block });
+    }
+    let report = Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step");
+    assert_eq!(report.retained.len(), 40);
+    assert!(report.retained.iter().all(|r| r.allocated_at.is_some() && !r.stack.is_empty()));
+    // 5 GB if every frame were told with all of its name.
+    let length = json::render(&report).len();
+    assert!(length < 64 << 20, "{length}");
+}
+
+#[test]
+fn the_series_of_many_devices_is_bounded() {
+    let mut ledger = Ledger::default();
+    for device in 0..200 {
+        let block =
+            Event { address: u64::from(device) << 20, size: 512, device, ..Event::new(Kind::BlockAlloc) };
+        ledger.apply(&Event { seq: ledger.next_seq(), ..block });
+    }
+    for step in 1..=600 {
+        let boundary = Event { address: step, class: 1, ..Event::new(Kind::Boundary) };
+        ledger.apply(&Event { seq: ledger.next_seq(), ..boundary });
+    }
+    let report = report(&ledger, End::Clean, None).expect("no step asked for");
+    let series = &report.steps.series;
+    assert_eq!((series.len(), series.last().map(|s| s.step)), (80_000 / 200, Some(600)));
+}

@@ -269,7 +269,7 @@ fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top:
 fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for r in held {
-        let mut at = clean(&where_of(r, &report.program.cwd));
+        let mut at = where_of(r, &report.program.cwd);
         if r.layer != "block" {
             let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
             at.push_str(&format!(" ({}{by})", r.layer));
@@ -279,6 +279,7 @@ fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
         {
             at.push_str(&format!(" (device {device})"));
         }
+        let at = clean(&at);
         match rows.iter_mut().find(|row| row.0 == at) {
             Some(row) => {
                 (row.1, row.2) = (row.1.wrapping_add(r.live_bytes), row.2.wrapping_add(r.live_blocks))

@@ -35,6 +35,8 @@ impl Files {
         *self.unchanged.entry(key).or_insert_with(|| {
             !module.build_id.is_empty()
                 && Path::new(&module.path).is_absolute()
+                // A pipe of that name would be waited for.
+                && std::fs::metadata(&module.path).is_ok_and(|m| m.is_file())
                 && matches!(read_elf_build_id(&module.path), Ok(Some(id)) if *id == module.build_id[..])
         })
     }

@@ -1,8 +1,13 @@
 //! The tables as the reading side holds them: every entry by its number.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::entry::{Entry, Frame, LineTable};
+
+/// Frames of a stack that are read; the writer keeps fewer.
+const MAX_FRAMES: usize = 2048;
+/// Bytes of a file's or a function's name that are read; the writer keeps no more.
+const MAX_NAME: usize = 4096;
 
 /// A Python code object.
 #[derive(Clone, Debug)]
@@ -57,6 +62,7 @@ pub struct Tables {
     pub stacks: HashMap<u32, Stack>,
     pub labels: HashMap<u32, String>,
     pub notes: Vec<String>,
+    noted: HashSet<String>,
     pub devices: BTreeMap<u8, Device>,
     pub backward: HashMap<u32, Backward>,
 }
@@ -72,17 +78,18 @@ impl Tables {
                 self.entry_points.insert(id, name.into());
             }
             Entry::Code { id, file, name, first_line, encoding, lines } => {
-                let code =
-                    Code { file: file.into(), name: name.into(), first_line, encoding, lines: lines.into() };
+                let (file, name) = (short(file).into(), short(name).into());
+                let code = Code { file, name, first_line, encoding, lines: lines.into() };
                 self.codes.insert(id, code);
             }
             Entry::Module { id, start, end, bias, build_id, path } => {
-                let module = Module { start, end, bias, build_id: build_id.into(), path: path.into() };
+                let module = Module { start, end, bias, build_id: build_id.into(), path: short(path).into() };
                 self.modules.insert(id, module);
             }
             Entry::Stack { id, python, frames } => {
                 let all: Vec<Frame> = frames
                     .chunks_exact(8)
+                    .take(MAX_FRAMES)
                     .map(|b| {
                         Frame::unpack(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
                     })
@@ -94,7 +101,7 @@ impl Tables {
                 self.labels.insert(id, text.into());
             }
             Entry::Note { text } => {
-                if !self.notes.iter().any(|n| n == text) {
+                if self.noted.insert(text.into()) {
                     self.notes.push(text.into());
                 }
             }
@@ -102,8 +109,14 @@ impl Tables {
                 self.devices.insert(index, Device { name: name.into(), total_bytes });
             }
             Entry::Backward { id, node, forward } => {
-                self.backward.insert(id, Backward { node: node.into(), forward });
+                self.backward.insert(id, Backward { node: short(node).into(), forward });
             }
         }
     }
+}
+
+/// A name as long as one can be: a few bytes of a damaged recording must not fill the memory, frame after frame.
+fn short(name: &str) -> &str {
+    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&at| name.is_char_boundary(at));
+    end.map_or("", |end| &name[..end])
 }

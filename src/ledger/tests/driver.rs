@@ -182,3 +182,40 @@ fn the_judged_moment_knows_every_device_and_the_peak_of_the_run() {
     let told: Vec<_> = devices.iter().map(|d| (d.device, d.driver_bytes, d.peak_bytes)).collect();
     assert_eq!(told, [(0, CHUNK, 4 * CHUNK), (1, 0, 2 * CHUNK)]);
 }
+
+#[test]
+fn a_free_may_turn_out_to_have_failed_much_later() {
+    let mut p = Program::default();
+    p.driver(Kind::Alloc, Class::Linear, BASE, 4096);
+    p.driver(Kind::Free, Class::Linear, BASE, 0);
+    p.driver(Kind::Free, Class::Linear, 77, 0); // of nothing
+    // Its thread waits for its turn while the others go on.
+    for i in 1..=10_000 {
+        p.driver(Kind::Alloc, Class::Linear, BASE + i * CHUNK, 512);
+        p.driver(Kind::Free, Class::Linear, BASE + i * CHUNK, 0);
+    }
+    p.driver(Kind::FreeUndo, Class::Linear, 77, 0);
+    p.driver(Kind::FreeUndo, Class::Linear, BASE, 0);
+    assert_eq!(bytes(&p).2, 4096);
+    assert_eq!(p.replay().unknown_frees().iter().sum::<u64>(), 0);
+}
+
+#[test]
+fn an_address_may_come_back_before_the_end_of_its_context_was_noted() {
+    let mut p = Program::default();
+    let alloc = |address, context| {
+        let of = Event { address, size: 512, class: 1, device: 0, ..Event::new(Kind::Alloc) };
+        Event { context, ..of }
+    };
+    p.push(alloc(BASE, 1));
+    p.push(alloc(BASE + 4096, 1));
+    p.push(alloc(BASE, 2)); // the thread that destroyed context 1 has not come to say so
+    assert_eq!(p.replay().missed_frees(), 1);
+    p.push(Event { context: 1, ..Event::new(Kind::ContextEnd) });
+    let ledger = p.replay();
+    assert_eq!((ledger.missed_frees(), ledger.implicit_ends(), bytes(&p).2), (0, 2, 512));
+    // Nothing is taken back twice.
+    p.push(alloc(BASE, 2));
+    p.push(Event { context: 1, ..Event::new(Kind::ContextEnd) });
+    assert_eq!(p.replay().missed_frees(), 1);
+}

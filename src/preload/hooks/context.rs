@@ -9,41 +9,48 @@ use std::ffi::c_void;
 /// `cuCtxDestroy(CUcontext context)`
 pub unsafe extern "C" fn destroy<const ROW: usize, const SLOT: usize>(context: CUcontext) -> Status {
     let real = real!(ROW, SLOT, fn(CUcontext));
-    let number = driver::context_number(context);
     // SAFETY: the caller's own argument.
-    note::ending(|| unsafe { real(context) }, || Some(ended(NO_DEVICE, number)))
+    ends(NO_DEVICE, driver::context_ends(context), || unsafe { real(context) }, || true)
 }
 
 /// `cuDevicePrimaryCtxReset(CUdevice device)`
 pub unsafe extern "C" fn reset_primary<const ROW: usize, const SLOT: usize>(device: CUdevice) -> Status {
     let real = real!(ROW, SLOT, fn(CUdevice));
-    let number = driver::primary_context_number(device);
     // SAFETY: the caller's own argument.
-    note::ending(|| unsafe { real(device) }, || Some(ended(device as u8, number)))
+    ends(device as u8, driver::primary_context_ends(device), || unsafe { real(device) }, || true)
 }
 
 /// `cuDevicePrimaryCtxRelease(CUdevice device)`
 pub unsafe extern "C" fn release_primary<const ROW: usize, const SLOT: usize>(device: CUdevice) -> Status {
     let real = real!(ROW, SLOT, fn(CUdevice));
-    let number = driver::primary_context_number(device);
+    // Only the last reference ends it.
+    let last = || !driver::primary_context_active(device);
     // SAFETY: the caller's own argument.
-    note::ending(
-        || unsafe { real(device) },
-        // Only the last reference ends it.
-        || (!driver::primary_context_active(device)).then(|| ended(device as u8, number)),
-    )
+    ends(device as u8, driver::primary_context_may_end(device), || unsafe { real(device) }, last)
 }
 
 /// `cuGreenCtxDestroy(CUgreenCtx context)`: a part of a device under a context of its own.
 pub unsafe extern "C" fn destroy_green<const ROW: usize, const SLOT: usize>(green: *mut c_void) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void));
-    let number = driver::green_context_number(green);
     // SAFETY: the caller's own argument.
-    note::ending(|| unsafe { real(green) }, || (number != 0).then(|| ended(NO_DEVICE, number)))
+    ends(NO_DEVICE, driver::green_context_ends(green), || unsafe { real(green) }, || true)
 }
 
-fn ended(device: u8, context: u8) -> Event {
-    Event { device, context, ..Event::new(Kind::ContextEnd) }
+/// A call that ends a context if it succeeds and `last` says so.
+fn ends(
+    device: u8,
+    ending: driver::Ending,
+    real: impl FnOnce() -> Status,
+    last: impl FnOnce() -> bool,
+) -> Status {
+    let mut ended = false;
+    let event = Event { device, context: ending.number, ..Event::new(Kind::ContextEnd) };
+    let status = note::ending(real, || {
+        ended = last();
+        ended.then_some(event)
+    });
+    driver::context_ended(ending, ended);
+    status
 }
 
 /// `cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)`

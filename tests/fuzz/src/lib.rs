@@ -1,0 +1,71 @@
+//! The reading side under fuzz: from the bytes of a recording to every report of it, in one process.
+//!
+//! Takes the rooms in by `mod`, as `src/main.rs` does: the library would carry our own `dlsym` into the fuzzer.
+
+#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
+#[path = "../../../src/ledger/mod.rs"]
+mod ledger;
+#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
+#[path = "../../../src/report/mod.rs"]
+mod report;
+#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
+#[path = "../../../src/symbol/mod.rs"]
+mod symbol;
+#[allow(dead_code, reason = "the writing half is the preload's")]
+#[path = "../../../src/trace/mod.rs"]
+mod trace;
+
+mod compact;
+mod mutation;
+mod paper;
+mod programs;
+
+pub use compact::expand;
+pub use mutation::{Random, mutate};
+pub use programs::{SYNTHETIC, synthetic};
+
+use ledger::Ledger;
+use report::{End, Report, Run};
+use trace::reader;
+
+/// What became of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// No recording, or not a whole one: one line says so.
+    Refused,
+    /// A recording without the step that was asked for.
+    NoSuchStep,
+    /// Every report was made.
+    Told,
+}
+
+/// What `leaktrace report` does with a file of these bytes, in every format. Native symbols are not looked up: they
+/// come from files of this machine.
+pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
+    let Ok(recording) = reader::parse(bytes) else { return Fate::Refused };
+    let Some(ledger) = Ledger::replay(recording.checkpoint.as_deref(), &recording.events) else {
+        return Fate::Refused;
+    };
+    let names = symbol::Names::new(&recording.tables, None);
+    let run = Run {
+        end: End::Killed,
+        pid: recording.pid,
+        duration_ns: None,
+        dropped_events: recording.dropped_events,
+        problems: recording.problems.clone(),
+    };
+    let Ok(report) = Report::build(&ledger, &recording.tables, &names, &run, step) else {
+        return Fate::NoSuchStep;
+    };
+    let text = report::text::render(&report);
+    assert!(text.lines().all(|l| l.chars().all(|c| !c.is_control())), "a control character in the text");
+    assert!(report::summary::render(&report, "leaktrace.1.ltrace").lines().count() <= 8);
+    report::text::out_of_memory(&report);
+    let json = report::json::render(&report);
+    assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
+    // The traced process writes the same ledger on: it must still be one.
+    if let Ok(state) = postcard::to_stdvec(&ledger) {
+        assert!(Ledger::replay(Some(&state), &[]).is_some_and(|again| again == ledger), "a checkpoint differs");
+    }
+    Fate::Told
+}

@@ -1,0 +1,324 @@
+//! Changes to a recording that know where its parts stand, so that what lies behind the lengths and sums is reached.
+
+use crate::paper::Paper;
+use crate::trace::layout::{ENTRY_HEAD, PAYLOAD, ROOM, SEGMENT, header, segment, usage};
+use crate::trace::record::{Event, RECORD};
+
+/// Segments a recording may grow to.
+const MOST: usize = 16;
+
+/// A deterministic random number generator.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound.max(1)
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        (!from.is_empty()).then(|| from[self.index(from.len())])
+    }
+
+    /// A word that somebody may not have thought of.
+    fn odd(&mut self) -> u64 {
+        let shift = self.below(64);
+        match self.below(8) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => (1 << shift) - 1,
+            3 => 1 << shift,
+            4 => u64::MAX << shift,
+            5 => self.below(64),
+            6 => self.below(64) << 12,
+            _ => self.next() >> shift,
+        }
+    }
+}
+
+/// Changes `seed` in a few places; parts may come from `other`.
+pub fn mutate(seed: &[u8], other: &[u8], r: &mut Random) -> Vec<u8> {
+    let mut paper = Paper { bytes: seed.to_vec() };
+    for _ in 0..1 + r.below(4).pow(2) {
+        match r.below(16) {
+            0 => raw_bytes(&mut paper, r),
+            1 => header_word(&mut paper, r),
+            2 => segment_word(&mut paper, r),
+            3..=5 => event_fields(&mut paper, r),
+            6 => event_order(&mut paper, r),
+            7 => burst(&mut paper, r),
+            8 | 9 => entry_bytes(&mut paper, r),
+            10 => entry_again(&mut paper, r),
+            11..=13 => state(&mut paper, r),
+            14 => splice(&mut paper, &Paper { bytes: other.to_vec() }, r),
+            _ => cut(&mut paper, r),
+        }
+        if paper.bytes.len() < SEGMENT {
+            break;
+        }
+    }
+    paper.bytes
+}
+
+/// Bytes where something stands, sums left wrong.
+fn raw_bytes(paper: &mut Paper, r: &mut Random) {
+    for _ in 0..1 + r.below(8) {
+        let start = r.index(paper.segments()) * SEGMENT;
+        let reach = [80, 4096, SEGMENT as u64][r.index(3)];
+        let at = start + r.below(reach) as usize;
+        if let Some(byte) = paper.bytes.get_mut(at) {
+            *byte = r.next() as u8;
+        }
+    }
+}
+
+fn header_word(paper: &mut Paper, r: &mut Random) {
+    let words = [
+        header::VERSION,
+        header::PID,
+        header::BEGAN,
+        header::SEGMENTS,
+        header::GENERATION,
+        header::CHECKPOINT,
+        header::DROPPED,
+        header::ENDED,
+    ];
+    let at = words[r.index(words.len())];
+    let word = if r.below(3) == 0 { paper.word(at) ^ 1 << r.below(64) } else { r.odd() };
+    paper.set(at, word);
+}
+
+fn segment_word(paper: &mut Paper, r: &mut Random) {
+    let index = r.index(paper.segments());
+    let words = [segment::USE, segment::FIRST, segment::USED, segment::CRC, segment::NEXT];
+    let at = index * SEGMENT + words[r.index(words.len())];
+    let word = if r.below(2) == 0 { r.below(paper.segments() as u64 + 1) } else { r.odd() };
+    paper.set(at, word);
+    if r.below(2) == 0 {
+        paper.reseal(index);
+    }
+}
+
+/// A segment of events, and how many stand in it.
+fn events_of(paper: &Paper, r: &mut Random) -> Option<(usize, usize)> {
+    let index = r.pick(&paper.all(usage::EVENTS))?;
+    let count = paper.used(index) / RECORD;
+    (count > 0).then_some((index, count))
+}
+
+fn record(paper: &Paper, at: usize) -> Event {
+    Event::unpack([0, 8, 16, 24].map(|word| paper.word(at + word)))
+}
+
+fn write(paper: &mut Paper, at: usize, e: &Event) {
+    for (place, word) in [0, 8, 16, 24].into_iter().zip(e.pack()) {
+        paper.set(at + place, word);
+    }
+}
+
+fn event_fields(paper: &mut Paper, r: &mut Random) {
+    let Some((index, count)) = events_of(paper, r) else { return };
+    for _ in 0..1 + r.below(6) {
+        let at = index * SEGMENT + PAYLOAD + r.index(count) * RECORD;
+        let mut e = record(paper, at);
+        match r.below(9) {
+            0 => e.kind = r.below(30) as u8,
+            1 => e.class = r.below(16) as u8,
+            2 => e.device = r.odd() as u8,
+            3 => e.address = r.odd(),
+            4 => e.size = r.odd(),
+            5 => e.stack = r.odd() as u32,
+            6 => e.context = r.odd() as u8,
+            7 => e.entry_point = r.odd() as u16,
+            _ => {
+                // What another event speaks of.
+                let other = record(paper, index * SEGMENT + PAYLOAD + r.index(count) * RECORD);
+                (e.address, e.size, e.class) = (other.address, other.size, other.class);
+            }
+        }
+        write(paper, at, &e);
+    }
+    paper.reseal(index);
+}
+
+fn event_order(paper: &mut Paper, r: &mut Random) {
+    let Some((index, count)) = events_of(paper, r) else { return };
+    let start = index * SEGMENT + PAYLOAD;
+    let (a, b) = (start + r.index(count) * RECORD, start + r.index(count) * RECORD);
+    match r.below(4) {
+        0 => paper.set(a, r.odd()),
+        1 => paper.bytes.copy_within(a..a + RECORD, b),
+        2 => {
+            // Another event in this one's turn.
+            let (x, y) = (record(paper, a), record(paper, b));
+            write(paper, a, &Event { seq: x.seq, ..y });
+            write(paper, b, &Event { seq: y.seq, ..x });
+        }
+        _ => {
+            let used = paper.used(index).saturating_sub(RECORD * r.index(count));
+            paper.set(index * SEGMENT + segment::USED, used as u64);
+        }
+    }
+    paper.reseal(index);
+}
+
+/// Many events of one or two kinds, one after the other.
+fn burst(paper: &mut Paper, r: &mut Random) {
+    if paper.segments() >= MOST {
+        return;
+    }
+    let last = paper.all(usage::EVENTS).into_iter().map(|i| {
+        let used = paper.used(i).saturating_sub(RECORD);
+        paper.word(i * SEGMENT + PAYLOAD + used)
+    });
+    let mut seq = last.max().unwrap_or(0);
+    let kinds = [r.below(28) as u8, r.below(28) as u8, r.below(28) as u8];
+    let (spread, step) = (1 + r.below(4000), r.odd() % (1 << 40));
+    let class = r.below(13) as u8;
+    let mut payload = Vec::new();
+    let most = if r.below(8) == 0 { 4000 } else { 300 };
+    for n in 0..1 + r.below(most) {
+        seq = seq.wrapping_add(1);
+        let e = Event {
+            seq,
+            kind: kinds[r.index(3)],
+            class,
+            address: (n % spread).wrapping_mul(step),
+            size: step,
+            device: if r.below(4) == 0 { n as u8 } else { 0 },
+            stack: (n % spread) as u32,
+            context: r.below(3) as u8,
+            entry_point: (n % spread) as u16,
+        };
+        payload.extend(e.pack().into_iter().flat_map(u64::to_le_bytes));
+    }
+    paper.events(&payload, r.below(2) == 0);
+}
+
+fn entry_bytes(paper: &mut Paper, r: &mut Random) {
+    let Some(index) = r.pick(&paper.all(usage::TABLES)) else { return };
+    let Some((at, length)) = r.pick(&paper.entries(index)) else { return };
+    let body = at + ENTRY_HEAD;
+    for _ in 0..1 + r.below(4) {
+        // The kind, the ids and the lengths stand in front.
+        let place = if r.below(2) == 0 { r.index(length.min(6)) } else { r.index(length) };
+        paper.bytes[body + place] = match r.below(3) {
+            0 => r.odd() as u8,
+            1 => r.below(8) as u8,
+            _ => r.next() as u8,
+        };
+    }
+    if r.below(10) == 0 {
+        paper.set(at, r.odd());
+        return;
+    }
+    let sum = crc32fast::hash(&paper.bytes[body..body + length]);
+    paper.bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// An entry of its own making at the end: repeated, joined with itself, or larger than it should be.
+fn entry_again(paper: &mut Paper, r: &mut Random) {
+    let Some(index) = r.pick(&paper.all(usage::TABLES)) else { return };
+    let Some((at, length)) = r.pick(&paper.entries(index)) else { return };
+    let body = paper.bytes[at + ENTRY_HEAD..at + ENTRY_HEAD + length].to_vec();
+    let mut payload = Vec::new();
+    match r.below(3) {
+        0 => (0..1 + r.below(300)).for_each(|_| Paper::entry(&mut payload, &body)),
+        1 => Paper::entry(&mut payload, &body.repeat(1 + r.index(40))),
+        _ => {
+            let mut longer = body;
+            let place = r.index(longer.len());
+            let filler = vec![r.next() as u8; r.index(20_000)];
+            longer.splice(place..place, filler);
+            Paper::entry(&mut payload, &longer);
+        }
+    }
+    payload.truncate(ROOM);
+    if paper.segments() < MOST {
+        paper.tables(&payload);
+    }
+}
+
+/// The checkpoint's own bytes, its sum made right again.
+fn state(paper: &mut Paper, r: &mut Random) {
+    let mut state = paper.state();
+    if state.is_empty() || paper.segments() >= MOST {
+        return;
+    }
+    for _ in 0..1 + r.below(4) {
+        let at = r.index(state.len());
+        match r.below(7) {
+            0 => state[at] = r.odd() as u8,
+            1 => state[at] ^= 1 << r.below(8),
+            2 => drop(state.drain(at..(at + 1 + r.index(8)).min(state.len()))),
+            3 => {
+                // A number as postcard writes it.
+                let mut number = r.odd();
+                let mut bytes = Vec::new();
+                while number >= 128 {
+                    bytes.push(number as u8 | 128);
+                    number >>= 7;
+                }
+                bytes.push(number as u8);
+                let end = (at + if r.below(2) == 0 { 1 } else { bytes.len() }).min(state.len());
+                state.splice(at..end, bytes);
+            }
+            4 => {
+                let from = r.index(state.len());
+                let part = state[from..(from + r.index(64)).min(state.len())].to_vec();
+                state.splice(at..at, part);
+            }
+            5 => state.truncate(at.max(1)),
+            _ => state.extend((0..r.below(64)).map(|_| r.next() as u8)),
+        }
+        if state.is_empty() {
+            return;
+        }
+    }
+    paper.checkpoint(&state);
+}
+
+/// A segment of another recording, in place of one of this or behind it.
+fn splice(paper: &mut Paper, other: &Paper, r: &mut Random) {
+    if other.segments() < 2 {
+        return;
+    }
+    let from = (1 + r.index(other.segments() - 1)) * SEGMENT;
+    let part = &other.bytes[from..from + SEGMENT];
+    let to = 1 + r.index(paper.segments());
+    if to >= paper.segments() {
+        if paper.segments() < MOST {
+            let index = paper.segment(usage::FREE, &[]);
+            paper.bytes[index * SEGMENT..(index + 1) * SEGMENT].copy_from_slice(part);
+        }
+    } else {
+        paper.bytes[to * SEGMENT..(to + 1) * SEGMENT].copy_from_slice(part);
+    }
+}
+
+/// The end missing, with or without the header knowing.
+fn cut(paper: &mut Paper, r: &mut Random) {
+    let length = match r.below(3) {
+        0 => r.index(paper.bytes.len()),
+        _ => (1 + r.index(paper.segments())) * SEGMENT,
+    };
+    paper.bytes.truncate(length);
+    if r.below(8) != 0 {
+        paper.set(header::SEGMENTS, (length / SEGMENT).max(1) as u64);
+    }
+}
