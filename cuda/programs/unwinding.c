@@ -1,5 +1,6 @@
 /* Allocates from stacks of every kind that unwinding has to understand. Prints nothing but what went wrong.
 
+     unwinding keep               once, and keeps it
      unwinding threads N          N allocations in each of four threads, from random call chains
      unwinding signals            from signal handlers, on the thread's stack and on one of its own
      unwinding stepping           from a handler after every single instruction of a call
@@ -310,7 +311,9 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "threads";
     wanted = argc > 2 ? atol(argv[2]) : 100;
     allocate(5);
-    if (!strcmp(mode, "threads")) threads();
+    void *kept;
+    if (!strcmp(mode, "keep")) cudaMalloc(&kept, 1234);
+    else if (!strcmp(mode, "threads")) threads();
     else if (!strcmp(mode, "signals")) signals();
     else if (!strcmp(mode, "stepping")) stepping();
     else if (!strcmp(mode, "fibers")) fibers();
