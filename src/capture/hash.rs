@@ -40,6 +40,12 @@ impl Hash {
     }
 }
 
+/// A running hash in one lane, for where its value at every word is wanted.
+#[inline(always)]
+pub(super) const fn chain(hash: u64, word: u64) -> u64 {
+    fold(hash ^ word, A)
+}
+
 /// 128 bits that stand for contents: no two that occur share them.
 pub(super) fn content(parts: &[&[u8]]) -> u128 {
     let (mut low, mut high) = (Hash::new(A), Hash::new(C));

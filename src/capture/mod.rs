@@ -149,10 +149,7 @@ fn with_native(
     under: Option<Under>,
 ) -> u32 {
     let mut trace = native::Trace::new();
-    trace.take(&mut hash);
-    if python.is_none() && under.is_none() && trace.frames().is_empty() {
-        return 0;
-    }
+    trace.take(thread.native(), &mut hash);
     let hash = hash.finish();
     match thread.cached(hash) {
         0 => miss(thread, epoch, hash, python, trace.frames(), under),
@@ -223,6 +220,7 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
 /// To be called after a `dlclose`: an address may now belong to another module.
 pub fn modules_changed() {
     modules::changed();
+    native::modules_changed();
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
@@ -245,5 +243,6 @@ pub fn after_fork_parent() {
 pub fn after_fork_child() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
     ARMING.store(false, Ordering::Release);
+    native::after_fork_child();
     table::after_fork(true);
 }

@@ -52,6 +52,32 @@ pub(super) fn frame(pc: u64) -> Frame {
     }
 }
 
+/// Where a module's unwind tables lie.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct Tables {
+    pub start: u64,
+    pub end: u64,
+    /// Its `.eh_frame_hdr`; 0 if it has none.
+    pub header: u64,
+}
+
+/// The unwind tables of the module at an address. Takes no lock and allocates nothing.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn tables(address: u64) -> Option<Tables> {
+    let found = find(FIND_OBJECT.load(Ordering::Acquire), address)?;
+    Some(Tables {
+        start: found.map_start.addr() as u64,
+        end: found.map_end.addr() as u64,
+        header: found.eh_frame.addr() as u64,
+    })
+}
+
+/// Whether [`tables`] can answer.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn has_tables() -> bool {
+    FIND_OBJECT.load(Ordering::Acquire) != 0
+}
+
 pub(super) fn range_of(address: u64) -> Option<(u64, u64)> {
     locate(address).map(|place| (place.start, place.end))
 }
@@ -101,7 +127,9 @@ struct DlFindObject {
     map_start: *mut c_void,
     map_end: *mut c_void,
     link_map: *const LinkMap,
-    rest: [u64; 9],
+    /// `PT_GNU_EH_FRAME`
+    eh_frame: *const c_void,
+    rest: [u64; 8],
 }
 
 /// The public beginning of the loader's record of an object.
@@ -122,30 +150,39 @@ pub(super) fn arm() {
 }
 
 fn locate(address: u64) -> Option<Place> {
-    let find = FIND_OBJECT.load(Ordering::Acquire);
-    if find == 0 {
+    let find_object = FIND_OBJECT.load(Ordering::Acquire);
+    if find_object == 0 {
         return iterate(|place, _, _| (place.start..place.end).contains(&address).then_some(place));
+    }
+    let found = find(find_object, address)?;
+    Some(Place {
+        start: found.map_start.addr() as u64,
+        end: found.map_end.addr() as u64,
+        // SAFETY: the map of an object that is loaded.
+        bias: unsafe { (*found.link_map).addr as u64 },
+        map: found.link_map.addr(),
+    })
+}
+
+/// `find_object`: [`FIND_OBJECT`], or 0.
+fn find(find_object: usize, address: u64) -> Option<DlFindObject> {
+    if find_object == 0 {
+        return None;
     }
     let mut found = DlFindObject {
         flags: 0,
         map_start: ptr::null_mut(),
         map_end: ptr::null_mut(),
         link_map: ptr::null(),
-        rest: [0; 9],
+        eh_frame: ptr::null(),
+        rest: [0; 8],
     };
     // SAFETY: the function of that name, with its documented signature; `found` is as large as any version's structure.
-    unsafe {
-        let find: FindObject = std::mem::transmute::<usize, FindObject>(find);
-        if find(ptr::without_provenance_mut(address as usize), &mut found) != 0 || found.link_map.is_null() {
-            return None;
-        }
-        Some(Place {
-            start: found.map_start.addr() as u64,
-            end: found.map_end.addr() as u64,
-            bias: (*found.link_map).addr as u64,
-            map: found.link_map.addr(),
-        })
-    }
+    let status = unsafe {
+        let find: FindObject = std::mem::transmute::<usize, FindObject>(find_object);
+        find(ptr::without_provenance_mut(address as usize), &mut found)
+    };
+    (status == 0 && !found.link_map.is_null()).then_some(found)
 }
 
 /// Path and build id of the module at a place.

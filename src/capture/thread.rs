@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard};
 
+use super::native::Previous;
 use super::table::lock;
 use crate::trace::recording::{self, Cursor};
 
@@ -39,6 +40,8 @@ struct Cache {
     /// Odd while this thread reads Python's memory: the interpreter must not go away yet. Written by its thread only.
     reading: AtomicU32,
     places: [Place; PLACES],
+    /// What native unwinding keeps.
+    native: Previous,
 }
 
 #[derive(Clone, Copy)]
@@ -65,6 +68,17 @@ impl Thread {
             // SAFETY: as in `cached`.
             unsafe { (&mut (*self.stacks).places)[hash as usize % PLACES] = Place { hash, id } };
         }
+    }
+
+    /// What native unwinding keeps of this thread; null if there is no place for it.
+    #[inline(always)]
+    pub(super) fn native(&mut self) -> *mut Previous {
+        self.prepare();
+        if self.stacks.addr() <= GONE.addr() {
+            return ptr::null_mut();
+        }
+        // SAFETY: as in `cached`.
+        unsafe { &raw mut (*self.stacks).native }
     }
 
     #[inline(always)]
