@@ -26,9 +26,9 @@ impl Tally {
             let report = Report::of(&recording);
             let told = report.0["coverage"]["holes"].as_array().expect("coverage.holes");
             let told: Vec<&str> = told.iter().filter_map(|note| note.as_str()).collect();
-            let sum =
+            let mut sum =
                 told.iter().filter_map(|note| note.strip_prefix("stack check: ")?.split_once(" captures, "));
-            let sum = sum.last().unwrap_or_else(|| panic!("no stack was checked: {told:#?}"));
+            let sum = sum.next_back().unwrap_or_else(|| panic!("no stack was checked: {told:#?}"));
             let number = |text: &str| -> u64 { text.split(' ').next().unwrap().parse().unwrap() };
             tally.taken += number(sum.0);
             tally.different += number(sum.1);
@@ -63,7 +63,8 @@ fn call_chains_of_four_threads() {
     ] {
         let tally = checked(program(name, flags), &["threads", "2000"]);
         assert!(tally.taken >= 50_000, "{name}: {tally:?}");
-        assert!(tally.replaced < 100, "{name}: {tally:?}");
+        // Chains deeper than what is kept.
+        assert!(tally.replaced * 100 < tally.taken, "{name}: {tally:?}");
     }
 }
 
@@ -122,7 +123,8 @@ fn libraries_that_follow_one_another() {
         let flags = ["-shared", "-fPIC", "-Wl,-z,lazy", &format!("-DPLUGIN={size}")];
         linked("unwinding.c", &format!("plugin_{size}.so"), &bare_cudart(), &flags)
     };
-    let (small, large) = (library("100"), library("3000"));
+    // The same instructions at the same addresses, but for the size of the frames.
+    let (small, large) = (library("1000"), library("3000"));
     let libraries = [small.to_str().unwrap(), large.to_str().unwrap()];
     let tally = checked(optimised(), &["plugins", "40", libraries[0], libraries[1]]);
     assert!(tally.taken > 1_500, "{tally:?}");

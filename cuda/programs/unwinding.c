@@ -113,6 +113,26 @@ __attribute__((force_align_arg_pointer)) static FAR int realigned(int depth, lon
     EMPTY(room);
     return onward(depth, a, b * 3) + room[3];
 }
+/* Calls the same from two places with stacks that differ by less than an alignment: what is called has the same frame each
+   time, and the first return address still lies on the stack the second time. */
+static FAR int settled(long a) {
+    char room[64] __attribute__((aligned(64)));
+    char *more = alloca(32);
+    room[0] = more[0] = (char)a;
+    EMPTY(room);
+    EMPTY(more);
+    allocate(60);
+    return room[0] + more[0];
+}
+static FAR int shifts(int depth, long a, long b) {
+    char *one = alloca(16);
+    EMPTY(one);
+    int r = settled(a);
+    char *two = alloca(16);
+    EMPTY(two);
+    r -= settled(a);
+    return r + onward(depth, a, b);
+}
 static FAR int many(int depth, long a, long b, long c, long d, long e, long f, long g, long h) {
     return onward(depth, a + c + e + g, b + d + f + h) + (int)(a ^ h);
 }
@@ -141,7 +161,7 @@ static FAR int jumps(int depth, long a, long b) {
 }
 
 typedef int kind(int, long, long);
-static kind *const kinds[] = {fixed_1, fixed_2, fixed_3, fixed_4, variable, aligned, realigned, pushes, sorts, jumps};
+static kind *const kinds[] = {fixed_1, fixed_2, fixed_3, fixed_4, variable, aligned, realigned, pushes, sorts, jumps, shifts};
 
 static FAR int onward(int depth, long a, long b) {
     if (depth > 0) return kinds[roll(sizeof kinds / sizeof *kinds)](depth - 1, a, b) + 1;
