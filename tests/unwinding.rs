@@ -87,6 +87,18 @@ fn a_stack_that_ends_too_early_says_so() {
     }
 }
 
+/// Found with greenlets: the platform's unwinder looks for a signal frame's instructions at a return address that no
+/// module has, and died of it.
+#[test]
+fn a_return_address_where_nothing_is() {
+    let run = Run::new(optimised()).args(["stray"]).traced().env("LEAKTRACE_STACKS", "native");
+    let report = Report::of(&run.run().success().recording());
+    let stack = report.retained()[0]["stack"].as_array().unwrap();
+    let functions: Vec<_> = stack.iter().map(|frame| frame["function"].as_str().unwrap()).collect();
+    assert_eq!((functions[0], functions.len()), ("astray", 3), "{functions:?}");
+    assert_eq!(functions[2], "<the stack goes on>", "{functions:?}");
+}
+
 #[test]
 fn signal_handlers_on_either_stack() {
     let tally = checked(optimised(), &["signals"]);

@@ -1,6 +1,7 @@
 /* Allocates from stacks of every kind that unwinding has to understand. Prints nothing but what went wrong.
 
      unwinding keep               once, and keeps it
+     unwinding stray              once, and keeps it, from below a return address where nothing is
      unwinding threads N          N allocations in each of four threads, from random call chains
      unwinding signals            from signal handlers, on the thread's stack and on one of its own
      unwinding stepping           from a handler after every single instruction of a call
@@ -251,6 +252,19 @@ static void stepping(void) {
     if (trapped < 1000) exit(92);
 }
 
+/* A return address where nothing is, as beyond the part of the stack that is a coroutine's own. */
+static jmp_buf after_stray;
+static void astray(void) {
+    void *kept;
+    cudaMalloc(&kept, 4321);
+    longjmp(after_stray, 1);
+}
+static void stray(void) {
+    char *nowhere = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (setjmp(after_stray)) return;
+    __asm__ volatile("andq $-16, %%rsp\n pushq %0\n jmp *%1" ::"r"(nowhere + 100), "r"(astray) : "memory");
+}
+
 static ucontext_t home, fiber;
 static void in_fiber(int n) {
     for (int i = 0; i < 3; i++) {
@@ -333,6 +347,7 @@ int main(int argc, char **argv) {
     allocate(5);
     void *kept;
     if (!strcmp(mode, "keep")) cudaMalloc(&kept, 1234);
+    else if (!strcmp(mode, "stray")) stray();
     else if (!strcmp(mode, "threads")) threads();
     else if (!strcmp(mode, "signals")) signals();
     else if (!strcmp(mode, "stepping")) stepping();
