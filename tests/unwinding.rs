@@ -26,7 +26,7 @@ impl Tally {
             let report = Report::of(&recording);
             let told = report.0["coverage"]["holes"].as_array().expect("coverage.holes");
             let told: Vec<&str> = told.iter().filter_map(|note| note.as_str()).collect();
-            let sum =
+            let mut sum =
                 told.iter().filter_map(|note| note.strip_prefix("stack check: ")?.split_once(" captures, "));
             let sum = sum.next_back().unwrap_or_else(|| panic!("no stack was checked: {told:#?}"));
             let number = |text: &str| -> u64 { text.split(' ').next().unwrap().parse().unwrap() };
@@ -63,7 +63,8 @@ fn call_chains_of_four_threads() {
     ] {
         let tally = checked(program(name, flags), &["threads", "2000"]);
         assert!(tally.taken >= 50_000, "{name}: {tally:?}");
-        assert!(tally.replaced < 100, "{name}: {tally:?}");
+        // Chains deeper than what is kept.
+        assert!(tally.replaced * 100 < tally.taken, "{name}: {tally:?}");
     }
 }
 
@@ -84,6 +85,18 @@ fn a_stack_that_ends_too_early_says_so() {
         let last = stack.as_array().unwrap().last().unwrap();
         assert_eq!(last["function"] == "<the stack goes on>", truncated, "{stack:#}");
     }
+}
+
+/// Found with greenlets: the platform's unwinder looks for a signal frame's instructions at a return address that no
+/// module has, and died of it.
+#[test]
+fn a_return_address_where_nothing_is() {
+    let run = Run::new(optimised()).args(["stray"]).traced().env("LEAKTRACE_STACKS", "native");
+    let report = Report::of(&run.run().success().recording());
+    let stack = report.retained()[0]["stack"].as_array().unwrap();
+    let functions: Vec<_> = stack.iter().map(|frame| frame["function"].as_str().unwrap()).collect();
+    assert_eq!((functions[0], functions.len()), ("astray", 3), "{functions:?}");
+    assert_eq!(functions[2], "<the stack goes on>", "{functions:?}");
 }
 
 #[test]
@@ -122,7 +135,8 @@ fn libraries_that_follow_one_another() {
         let flags = ["-shared", "-fPIC", "-Wl,-z,lazy", &format!("-DPLUGIN={size}")];
         linked("unwinding.c", &format!("plugin_{size}.so"), &bare_cudart(), &flags)
     };
-    let (small, large) = (library("100"), library("3000"));
+    // The same instructions at the same addresses, but for the size of the frames.
+    let (small, large) = (library("1000"), library("3000"));
     let libraries = [small.to_str().unwrap(), large.to_str().unwrap()];
     let tally = checked(optimised(), &["plugins", "40", libraries[0], libraries[1]]);
     assert!(tally.taken > 1_500, "{tally:?}");

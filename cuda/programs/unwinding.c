@@ -1,6 +1,7 @@
 /* Allocates from stacks of every kind that unwinding has to understand. Prints nothing but what went wrong.
 
      unwinding keep               once, and keeps it
+     unwinding stray              once, and keeps it, from below a return address where nothing is
      unwinding threads N          N allocations in each of four threads, from random call chains
      unwinding signals            from signal handlers, on the thread's stack and on one of its own
      unwinding stepping           from a handler after every single instruction of a call
@@ -113,6 +114,26 @@ __attribute__((force_align_arg_pointer)) static FAR int realigned(int depth, lon
     EMPTY(room);
     return onward(depth, a, b * 3) + room[3];
 }
+/* Calls the same from two places with stacks that differ by less than an alignment: what is called has the same frame each
+   time, and the first return address still lies on the stack the second time. */
+static FAR int settled(long a) {
+    char room[64] __attribute__((aligned(64)));
+    char *more = alloca(32);
+    room[0] = more[0] = (char)a;
+    EMPTY(room);
+    EMPTY(more);
+    allocate(60);
+    return room[0] + more[0];
+}
+static FAR int shifts(int depth, long a, long b) {
+    char *one = alloca(16);
+    EMPTY(one);
+    int r = settled(a);
+    char *two = alloca(16);
+    EMPTY(two);
+    r -= settled(a);
+    return r + onward(depth, a, b);
+}
 static FAR int many(int depth, long a, long b, long c, long d, long e, long f, long g, long h) {
     return onward(depth, a + c + e + g, b + d + f + h) + (int)(a ^ h);
 }
@@ -141,7 +162,7 @@ static FAR int jumps(int depth, long a, long b) {
 }
 
 typedef int kind(int, long, long);
-static kind *const kinds[] = {fixed_1, fixed_2, fixed_3, fixed_4, variable, aligned, realigned, pushes, sorts, jumps};
+static kind *const kinds[] = {fixed_1, fixed_2, fixed_3, fixed_4, variable, aligned, realigned, pushes, sorts, jumps, shifts};
 
 static FAR int onward(int depth, long a, long b) {
     if (depth > 0) return kinds[roll(sizeof kinds / sizeof *kinds)](depth - 1, a, b) + 1;
@@ -231,6 +252,19 @@ static void stepping(void) {
     if (trapped < 1000) exit(92);
 }
 
+/* A return address where nothing is, as beyond the part of the stack that is a coroutine's own. */
+static jmp_buf after_stray;
+static void astray(void) {
+    void *kept;
+    cudaMalloc(&kept, 4321);
+    longjmp(after_stray, 1);
+}
+static void stray(void) {
+    char *nowhere = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (setjmp(after_stray)) return;
+    __asm__ volatile("andq $-16, %%rsp\n pushq %0\n jmp *%1" ::"r"(nowhere + 100), "r"(astray) : "memory");
+}
+
 static ucontext_t home, fiber;
 static void in_fiber(int n) {
     for (int i = 0; i < 3; i++) {
@@ -313,6 +347,7 @@ int main(int argc, char **argv) {
     allocate(5);
     void *kept;
     if (!strcmp(mode, "keep")) cudaMalloc(&kept, 1234);
+    else if (!strcmp(mode, "stray")) stray();
     else if (!strcmp(mode, "threads")) threads();
     else if (!strcmp(mode, "signals")) signals();
     else if (!strcmp(mode, "stepping")) stepping();

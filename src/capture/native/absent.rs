@@ -13,7 +13,7 @@ impl Previous {
         None
     }
 
-    pub fn spell_out(&self, _: &mut Frames) {}
+    pub(super) fn spell_out(&self, _: &mut Frames) {}
 
     pub unsafe fn release(_: *mut Previous) {}
 }

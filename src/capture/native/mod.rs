@@ -1,8 +1,10 @@
 //! Native frames, from the unwind tables. Knows addresses only.
 //!
 //! Two unwinders with one answer. The fast one ([`replay`]) follows what compilers emit on x86-64, and reads the tables
-//! once per return address; where it meets anything else, and on every other machine, the platform's own goes over the
-//! whole stack ([`portable`]).
+//! once per return address. Where a rule cannot say what they say, on a stack that is not the thread's own, and on every
+//! other machine, the platform's own goes over the whole stack ([`portable`]). Both end a stack where no table tells of a
+//! caller, with a mark; only the fast one also does so at an address that no module has, where the other would look at
+//! what may not be mapped.
 
 mod check;
 mod portable;

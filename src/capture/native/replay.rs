@@ -95,6 +95,9 @@ enum End {
     Outermost,
     /// No table tells of its caller.
     Untold,
+    /// It is in no module: generated code, or no code at all, where a coroutine's part of the stack ends and what lies
+    /// beyond is not its caller's. The platform's unwinder would look at the instructions there, mapped or not.
+    Unknown,
     /// Its return address is 0: the outermost as well.
     Zero,
     /// Its caller cannot be where it would have to be.
@@ -105,7 +108,7 @@ enum End {
 
 impl End {
     fn is_truncated(self) -> bool {
-        matches!(self, End::Untold | End::Lost | End::Deep)
+        matches!(self, End::Untold | End::Unknown | End::Lost | End::Deep)
     }
 
     /// True if the words that link the frames, and nothing else, lead there again.
@@ -258,9 +261,13 @@ impl Previous {
                 old = changed;
             }
             let Some(frame) = self.fresh.get_mut(walked.stepped) else { return Some(walked) };
-            let rule = rules::of(at.pc.wrapping_sub(u64::from(!exact)))?;
+            let rule = rules::of(at.pc.wrapping_sub(u64::from(!exact)));
             *frame = Frame { pc: at.pc, sp: at.sp, rbp: at.rbp, rbp_from: 0, sp_from: 0, hash: 0, count: 0 };
             walked.stepped += 1;
+            let Some(rule) = rule else {
+                walked.end = End::Unknown;
+                return Some(walked);
+            };
             match step(rule, at, &stack, frame)? {
                 Step::To(caller) => (at, exact) = (caller, false),
                 // Such a frame's words stand elsewhere than a call's: none of this can be checked again.
