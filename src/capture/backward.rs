@@ -9,7 +9,7 @@
 //! Reads a node's memory; knows nothing else of PyTorch.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::hash::{Map, content, map};
@@ -22,6 +22,8 @@ use crate::trace::recording::append_entry;
 /// only what is used is ever there.
 const PLACES: usize = 1 << 18;
 static FORWARD: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+
+static USED: AtomicBool = AtomicBool::new(false);
 
 /// Where a node keeps the number of its operation: behind the words of a `shared_ptr`'s target (PyTorch 1 and 2), or of an
 /// `intrusive_ptr`'s (from 2.15 on). Neither is assumed: the right one is where the numbers are those that were given.
@@ -154,9 +156,7 @@ pub(super) fn lock_all() -> Guard {
 pub(super) fn forget(known: &mut Guard) {
     known.ids.clear();
     known.last = 0;
-    for place in &FORWARD {
-        if place.load(Ordering::Relaxed) != 0 {
-            place.store(0, Ordering::Relaxed);
-        }
+    if USED.swap(false, Ordering::Relaxed) {
+        FORWARD.iter().filter(|p| p.load(Ordering::Relaxed) != 0).for_each(|p| p.store(0, Ordering::Relaxed));
     }
 }

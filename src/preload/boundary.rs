@@ -34,6 +34,10 @@ struct Host {
 static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
 /// The first sequence number that the last checkpoint does not cover.
 static COVERED: AtomicU64 = AtomicU64::new(1);
+/// The first sequence number that the ledger has not seen.
+static TAKEN_IN: AtomicU64 = AtomicU64::new(1);
+/// How long a thread that fills faster than can be taken in waits at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
 static EXITED: AtomicBool = AtomicBool::new(false);
 
@@ -61,6 +65,7 @@ pub fn arm(setting: Setting) {
 pub fn begin() {
     EXITED.store(false, Release);
     COVERED.store(1, Release);
+    TAKEN_IN.store(1, Release);
     *HOST.lock() = Some(Box::new(Host {
         ledger: Ledger::default(),
         drain: Drain::default(),
@@ -177,11 +182,18 @@ pub fn mark(text: &str) {
     }
 }
 
-/// A segment was filled: if none of the boundaries comes, somebody has to make room.
+/// A segment was filled: if none of the boundaries comes, somebody has to make room. Threads that fill faster than one of
+/// them can take in wait for it, or the file would grow without end; nothing that the other needs is held here.
 pub fn relieve() {
-    if recording::sequence() - COVERED.load(Relaxed) > 2 * WINDOW
-        && let Some(mut host) = HOST.try_lock()
+    let next = recording::sequence();
+    if next - COVERED.load(Relaxed) <= 2 * WINDOW {
+        return;
+    }
+    let behind = next.saturating_sub(TAKEN_IN.load(Relaxed));
+    let host = if behind > 2 * WINDOW { HOST.try_lock_for(PATIENCE) } else { HOST.try_lock() };
+    if let Some(mut host) = host
         && let Some(host) = host.as_mut()
+        && recording::sequence().saturating_sub(host.ledger.next_seq()) > WINDOW / 2
     {
         host.catch_up();
     }
@@ -290,7 +302,8 @@ impl Host {
             return false;
         }
         let ledger = &mut self.ledger;
-        self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
+        let next = self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
+        TAKEN_IN.store(next, Relaxed);
         true
     }
 

@@ -42,8 +42,12 @@ impl<T> Mutex<T> {
         MutexGuard(self)
     }
 
+    /// Leaves the lock to one who is about to fork: those who only try come back at once, and would be first every time.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        if FORKING.load(Relaxed) != 0 {
+            return None;
+        }
         self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok().then(|| MutexGuard(self))
     }
 
@@ -114,9 +118,14 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
+/// Threads that wait for a lock in order to fork.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+
 /// Before fork: takes a lock for the time of it.
 pub fn hold<T>(lock: &Mutex<T>) {
+    FORKING.fetch_add(1, Relaxed);
     std::mem::forget(lock.lock());
+    FORKING.fetch_sub(1, Relaxed);
 }
 
 /// After fork, in the parent.
@@ -133,4 +142,5 @@ pub unsafe fn release<T>(lock: &Mutex<T>) {
 /// The process has this one thread, and it has no reference into the lock.
 pub unsafe fn renew<T>(lock: &Mutex<T>) {
     lock.word.store(FREE, Relaxed);
+    FORKING.store(0, Relaxed);
 }
