@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::carried::Gone;
 use super::sites::Layer;
+
+/// Deaths of carried-over blocks looked at in one step.
+const MAX_CARRIED: usize = 16_384;
 
 /// The totals of one device, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +24,13 @@ pub struct Device {
     pool_used: u64,
     peak_bytes: u64,
     step_peak: u64,
+    /// Most live since the latest entry of `carried`.
+    span_peak: u64,
+    /// Births, to tell whether any came between two deaths.
+    births: u64,
+    births_then: u64,
+    /// What the step before left behind and this one let go, in order, and the peaks in between.
+    pub(super) carried: Vec<Gone>,
     pub(super) last_block_seq: u64,
     /// Comparisons with the caching allocator's own total, and how many did not agree.
     pub(super) checks: u64,
@@ -78,7 +89,7 @@ impl Device {
 
     /// The most that was ever live.
     pub fn peak_bytes(&self) -> u64 {
-        self.peak_bytes.max(self.step_peak).max(self.live_bytes())
+        self.peak_bytes.max(self.step_peak).max(self.last_span())
     }
 
     #[inline]
@@ -93,6 +104,7 @@ impl Device {
 
     #[inline]
     pub(super) fn add(&mut self, layer: Layer, bytes: u64) {
+        self.births = self.births.wrapping_add(1);
         let figure = self.of(layer);
         *figure = figure.wrapping_add(bytes);
     }
@@ -101,9 +113,38 @@ impl Device {
     /// which counts as an object until its first block shows what it is, so never makes a peak.
     #[inline]
     pub(super) fn take(&mut self, layer: Layer, bytes: u64) {
-        self.step_peak = self.step_peak.max(self.live_bytes());
+        self.span_peak = self.span_peak.max(self.live_bytes());
         let figure = self.of(layer);
         *figure = figure.wrapping_sub(bytes);
+    }
+
+    /// What the step before left behind is about to be taken off.
+    #[inline]
+    pub(super) fn carried_over(&mut self, site: u32, bytes: u64) {
+        if self.carried.len() >= MAX_CARRIED {
+            return;
+        }
+        let peak = self.span_peak.max(self.live_bytes());
+        let apart = self.births != self.births_then;
+        self.carried.push(Gone { site, bytes, peak, apart });
+        self.births_then = self.births;
+        self.step_peak = self.step_peak.max(peak);
+        self.span_peak = 0;
+    }
+
+    /// The peak of the steps that ended.
+    pub(super) fn peak_of_steps(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// The most that was live in this step so far.
+    pub(super) fn step_so_far(&self) -> u64 {
+        self.step_peak.max(self.last_span())
+    }
+
+    /// The most that was live since the latest entry of `carried`.
+    pub(super) fn last_span(&self) -> u64 {
+        self.span_peak.max(self.live_bytes())
     }
 
     /// An object showed itself to be a segment.
@@ -154,9 +195,10 @@ impl Device {
 
     /// The device at the end of a step; the next step's peak starts from here.
     pub(super) fn end_step(&mut self) -> DeviceAt {
-        let peak = self.step_peak.max(self.live_bytes());
+        let peak = self.step_peak.max(self.last_span());
         self.peak_bytes = self.peak_bytes.max(peak);
-        self.step_peak = self.live_bytes();
+        (self.step_peak, self.span_peak) = (self.live_bytes(), 0);
+        self.births_then = self.births;
         self.at(peak)
     }
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::Ledger;
 use super::keys::Map;
 use super::sites::Layer;
-use super::{Departed, Ledger};
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
 /// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between.
@@ -93,6 +93,19 @@ pub struct Driver {
 impl Driver {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Given> {
         self.pointers.values().chain(self.handles.values())
+    }
+
+    /// Where the segments lie: start, end, site; in order.
+    pub(super) fn segments(&self) -> Vec<(u64, u64, u32)> {
+        let own = self.pointers.iter().filter(|(_, g)| g.segment);
+        let own = own.map(|(&start, g)| (start, start.saturating_add(g.bytes), g.site));
+        let mapped = self.mappings.iter().filter_map(|(&start, m)| {
+            let g = self.handles.get(&m.handle).filter(|g| g.segment)?;
+            Some((start, m.end, g.site))
+        });
+        let mut all: Vec<_> = own.chain(mapped).collect();
+        all.sort_unstable();
+        all
     }
 
     /// True if a pointer is alive.
@@ -230,7 +243,7 @@ impl Ledger {
                 if let Some(s) = self.sites.get_mut(g.site).filter(|_| !g.segment) {
                     // It was neither born again nor ever freed.
                     s.allocs = s.allocs.wrapping_sub(1);
-                    let same = |d: &Departed| (d.site, d.birth, d.bytes) == (g.site, g.birth, g.bytes);
+                    let same = |d: &super::Departed| (d.site, d.birth, d.bytes) == (g.site, g.birth, g.bytes);
                     match self.departed.iter().rposition(same) {
                         Some(at) => drop(self.departed.remove(at)),
                         None => s.frees = s.frees.saturating_sub(1),
@@ -392,9 +405,10 @@ impl Ledger {
             if let Some(d) = self.device_of(g.site) {
                 d.segment_bytes = d.segment_bytes.wrapping_sub(g.bytes);
             }
+            self.past.trimmed |= freed;
             return;
         }
-        self.died(g.site, g.birth, g.bytes, freed);
+        self.died(g.site, g.birth, g.bytes, freed.then_some(false));
         if g.is_pooled()
             && let Some(d) = self.device_of(g.site)
         {

@@ -4,10 +4,13 @@
 //! again over what came after the last checkpoint; being the same code, the two cannot disagree. Nothing an event says
 //! can make it panic: sums wrap, lookups may fail, ranges saturate.
 
+mod carried;
 mod devices;
 mod driver;
+mod fragments;
 mod graphs;
 mod keys;
+mod releases;
 mod sites;
 mod steps;
 #[cfg(test)]
@@ -25,6 +28,7 @@ pub use view::{Retained, retained};
 
 use crate::trace::record::{Event, Kind};
 use keys::Map;
+use releases::Departed;
 use steps::Delta;
 
 /// Sites in the snapshot of an out-of-memory error, and snapshots kept.
@@ -70,14 +74,6 @@ pub struct Marker {
     pub bytes: u64,
 }
 
-/// A block that was alive at the judged moment and has been freed since.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Departed {
-    site: u32,
-    birth: u32,
-    bytes: u64,
-}
-
 /// The books of one process. `Default` is an empty one; serialising gives a checkpoint that continues exactly.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
@@ -102,6 +98,9 @@ pub struct Ledger {
     /// Freed since the last boundary though alive then. Until the next boundary says that the program went on, this may
     /// be the end of the loop: what is let go there was held by every step of it.
     departed: Vec<Departed>,
+    past: releases::Past,
+    carried: carried::Carried,
+    pinned: Vec<fragments::Pinned>,
     out_of_memory: Vec<OutOfMemory>,
     out_of_memory_count: u64,
     lost_events: u64,
@@ -184,7 +183,7 @@ impl Ledger {
         self.note_birth(BLOCK, e.address);
         if let Some(old) = self.blocks.insert(e.address, block) {
             self.missed_frees = self.missed_frees.wrapping_add(1);
-            self.died(old.site, old.birth, old.bytes, false);
+            self.died(old.site, old.birth, old.bytes, None);
         }
     }
 
@@ -192,7 +191,7 @@ impl Ledger {
     fn block_free(&mut self, e: &Event) {
         match self.blocks.remove(&e.address) {
             Some(b) => {
-                let slot = self.died(b.site, b.birth, b.bytes, true);
+                let slot = self.died(b.site, b.birth, b.bytes, Some(e.context == 1));
                 if let Some(d) = self.devices.get_mut(slot) {
                     d.last_block_seq = e.seq;
                 }
@@ -227,22 +226,30 @@ impl Ledger {
         slot
     }
 
-    /// Books a death; `freed`: by the program, so that the age counts. Returns the device's slot.
+    /// Books a death; `freed`: by the program, so that the age counts, and whether by its garbage collector. Returns the
+    /// device's slot.
     #[inline]
-    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: bool) -> usize {
+    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: Option<bool>) -> usize {
         let step = self.completed.saturating_add(1);
         let Some(s) = self.sites.touch(site) else { return usize::MAX };
         s.removed(bytes);
-        if freed && birth != AFTER_EXIT {
+        let mut carried = false;
+        if let Some(collected) = freed
+            && birth != AFTER_EXIT
+        {
             // Without steps the exit is the moment that is judged.
             if birth < step || (self.exit.is_some() && self.completed == 0) {
-                self.departed.push(Departed { site, birth, bytes });
+                self.departed.push(Departed { site, birth, bytes, collected });
+                carried = birth == self.completed && self.exit.is_none();
             } else {
-                s.freed(birth, step);
+                s.freed(step, 1);
             }
         }
         let (slot, layer) = (usize::from(s.slot), s.layer);
         if let Some(d) = self.devices.get_mut(slot) {
+            if carried && matches!(layer, Layer::Block | Layer::Driver) {
+                d.carried_over(site, bytes);
+            }
             d.take(layer, bytes);
         }
         slot
@@ -291,11 +298,9 @@ impl Ledger {
             self.completed = self.completed.saturating_add(1);
         }
         self.newborn.clear();
-        for gone in std::mem::take(&mut self.departed) {
-            if let Some(s) = self.sites.get_mut(gone.site) {
-                s.freed(gone.birth, self.completed);
-            }
-        }
+        self.settle_departed();
+        self.settle_carried(replaces);
+        self.look_at_segments();
         self.last_ns = e.address;
         let count = &mut self.sources[usize::from(e.class & 7)];
         *count = count.saturating_add(1);
@@ -326,10 +331,21 @@ impl Ledger {
         for i in 0..self.sites.touched.len() {
             let site = self.sites.touched[i];
             if let Some(s) = self.sites.get_mut(site) {
-                s.first_birth = s.first_birth.min(to);
-                s.last_birth = s.last_birth.min(to);
-                s.last_freed = s.last_freed.min(to);
+                s.relabel(to);
             }
+        }
+    }
+
+    /// Looks at what the step before had left and this one let go. Where this boundary replaces the last one, the step
+    /// they lie in is not over: what died was not carried over into another.
+    fn settle_carried(&mut self, replaces: bool) {
+        let step = self.completed;
+        for d in &mut self.devices {
+            let gone = if replaces { &[][..] } else { &d.carried[..] };
+            let before = d.peak_of_steps();
+            let last = if replaces { d.step_so_far() } else { d.last_span() };
+            self.carried.step(d.device, step, gone, last, before);
+            d.carried.clear();
         }
     }
 

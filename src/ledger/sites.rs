@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::keys::Map;
+use super::releases::Release;
 
 /// Sites kept at most; what comes beyond is booked on one site without a stack per layer and device, and counted.
 const MAX_SITES: usize = 200_000;
@@ -61,8 +62,20 @@ pub struct Site {
     /// First and latest step in which a block was born here.
     pub first_birth: u32,
     pub last_birth: u32,
+    /// The birth step before `last_birth`, and how many there were.
+    birth_before: u32,
+    pub births: u32,
     /// Latest step in which one was freed; 0: never.
     pub last_freed: u32,
+    /// Of the freed blocks those that had outlived a boundary, and those among them that the garbage collector freed.
+    pub aged: u64,
+    pub collected: u64,
+    /// First and latest step in which one that had outlived a boundary was freed; 0: never.
+    pub first_release: u32,
+    pub last_release: u32,
+    /// The latest steps in which blocks of several birth steps were freed together, and how many such steps there were.
+    pub(super) releases: Vec<Release>,
+    pub release_count: u32,
     oldest: [Age; 3],
     /// Net change since the last boundary.
     pub(super) step_blocks: i64,
@@ -91,12 +104,31 @@ impl Site {
         self.live_blocks = self.live_blocks.wrapping_add(1);
         self.live_bytes = self.live_bytes.wrapping_add(bytes);
         self.allocs = self.allocs.wrapping_add(1);
+        if self.last_birth != step {
+            self.new_birth_step(step);
+        }
+        self.step_blocks = self.step_blocks.wrapping_add(1);
+        self.step_bytes = self.step_bytes.wrapping_add(bytes as i64);
+    }
+
+    fn new_birth_step(&mut self, step: u32) {
         if self.first_birth == 0 {
             self.first_birth = step;
         }
-        self.last_birth = step;
-        self.step_blocks = self.step_blocks.wrapping_add(1);
-        self.step_bytes = self.step_bytes.wrapping_add(bytes as i64);
+        self.births = self.births.saturating_add(1);
+        (self.birth_before, self.last_birth) = (self.last_birth, step);
+    }
+
+    /// What was taken for step `to + 1` belongs to `to`.
+    pub(super) fn relabel(&mut self, to: u32) {
+        if self.last_birth > to {
+            if self.birth_before == to {
+                self.births = self.births.saturating_sub(1);
+            }
+            self.last_birth = to;
+        }
+        self.first_birth = self.first_birth.min(to);
+        self.last_freed = self.last_freed.min(to);
     }
 
     /// Takes a block off, without saying why.
@@ -109,15 +141,34 @@ impl Site {
         self.step_bytes = self.step_bytes.wrapping_sub(bytes as i64);
     }
 
-    /// Notes that a block born in `birth` was freed in `step`.
+    /// Notes that `blocks` were freed in `step`.
     #[inline]
-    pub(super) fn freed(&mut self, birth: u32, step: u32) {
-        self.frees = self.frees.wrapping_add(1);
+    pub(super) fn freed(&mut self, step: u32, blocks: u64) {
+        self.frees = self.frees.wrapping_add(blocks);
         self.last_freed = step;
-        let age = step.saturating_sub(birth);
+    }
+
+    /// Notes that a block born in `birth` lived `age` steps.
+    #[inline]
+    pub(super) fn lived(&mut self, birth: u32, age: u32) {
         if age > self.oldest[2].age {
             self.older(birth, age);
         }
+    }
+
+    /// Notes that blocks born before `step` were freed in it; `collected` of them by the garbage collector.
+    pub(super) fn released(&mut self, blocks: u64, collected: u64, step: u32) {
+        self.aged = self.aged.wrapping_add(blocks);
+        self.collected = self.collected.wrapping_add(collected);
+        self.last_release = step;
+        if self.first_release == 0 {
+            self.first_release = step;
+        }
+    }
+
+    /// The latest steps in which blocks of several birth steps were freed together.
+    pub fn releases(&self) -> &[Release] {
+        &self.releases
     }
 
     /// Keeps `oldest` the three largest ages of distinct birth steps, largest first.
@@ -208,7 +259,15 @@ impl Sites {
                 frees: 0,
                 first_birth: 0,
                 last_birth: 0,
+                birth_before: 0,
+                births: 0,
                 last_freed: 0,
+                aged: 0,
+                collected: 0,
+                first_release: 0,
+                last_release: 0,
+                releases: Vec::new(),
+                release_count: 0,
                 oldest: [Age::default(); 3],
                 step_blocks: 0,
                 step_bytes: 0,

@@ -1,6 +1,7 @@
 //! Synthetic programs, whole and cut.
 
 mod driver;
+mod histories;
 mod shapes;
 
 use super::*;

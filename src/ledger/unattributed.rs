@@ -49,21 +49,12 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
         judged.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).filter(|&step| step > 0).collect();
     let held = accounts.last()?.1.saturating_sub(judged[0].1);
     Some(Finding {
-        kind: Kind::Growing,
-        confidence: Confidence::Likely,
-        device,
-        layer: Layer::Driver,
-        parts: Vec::new(),
         bytes_per_step: super::verdict::median(adding.iter().copied()),
-        blocks_per_step: 0.0,
         adding_share: adding.len() as f64 / (judged.len() - 1).max(1) as f64,
         growth_bytes_per_step: slope,
         live_bytes: held,
-        live_blocks: 0,
-        cohorts: 0,
         oldest_step: judged[0].0,
         span: accounts.last()?.0.saturating_sub(judged[0].0),
-        freed: 0,
-        longest_life: 0,
+        ..Finding::new(Kind::Growing, Confidence::Likely, device, Layer::Driver)
     })
 }

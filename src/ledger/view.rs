@@ -185,6 +185,18 @@ impl Ledger {
         (sum(|d| d.checks), sum(|d| d.mismatches))
     }
 
+    /// Stacks that allocated in one step only: which of them are of one line matters to what stayed.
+    pub fn set_up_stacks(&self) -> Vec<u32> {
+        let sites = self.sites.iter().filter(|(_, s)| s.births == 1);
+        sites.map(|(_, s)| s.stack).collect()
+    }
+
+    /// Where the segments lie: start, end, device; in order.
+    pub(super) fn segments(&self) -> Vec<(u64, u64, u8)> {
+        let device = |site| self.site(site).map_or(crate::trace::record::NO_DEVICE, |s| s.device);
+        self.driver.segments().into_iter().map(|(start, end, site)| (start, end, device(site))).collect()
+    }
+
     /// Everything alive at the judged moment but segments: per site the cohorts by birth step, sites by number.
     pub(super) fn cohorts(&self) -> Vec<(u32, Vec<Cohort>)> {
         // What was born after the last boundary belongs to a step that never ended.

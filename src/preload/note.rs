@@ -304,7 +304,8 @@ pub fn block_alloc(device: u8, address: u64, size: u64) {
 #[inline]
 pub fn block_free(device: u8, address: u64, size: u64) {
     if life::is_live() {
-        append(&Event { address, size, device, ..Event::new(Kind::BlockFree) });
+        let context = u8::from(super::python::collecting());
+        append(&Event { address, size, device, context, ..Event::new(Kind::BlockFree) });
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::explain;
 use super::*;
-use crate::ledger::verdict::{self, judge};
+use crate::ledger::verdict::{self, judge_by};
 use crate::ledger::{self, Ledger, retained};
 use crate::symbol::Names;
 use crate::trace::record::NO_DEVICE;
@@ -97,7 +97,8 @@ impl Report {
         let mut b = Builder { ledger, tables, names, stacks: HashMap::new() };
         let devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
-        let verdict = judge(ledger);
+        let places = b.places();
+        let verdict = judge_by(ledger, &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)));
         let program = b.program(run);
         let mut report = Report {
             schema: SCHEMA,
@@ -236,6 +237,20 @@ impl Builder<'_> {
         self.stacks.entry(id).or_insert_with(resolve).clone()
     }
 
+    /// A number for the line of each stack that allocates, equal for one line.
+    fn places(&mut self) -> HashMap<u32, u64> {
+        let stacks: Vec<u32> = self.ledger.set_up_stacks();
+        let mut lines: HashMap<Place, u64> = HashMap::new();
+        let mut places = HashMap::new();
+        for stack in stacks {
+            let Some(place) = self.stack(stack).0 else { continue };
+            // Beyond every stack id.
+            let next = (lines.len() as u64) << 32 | u64::from(u32::MAX);
+            places.insert(stack, *lines.entry(place).or_insert(next));
+        }
+        places
+    }
+
     fn entry_point(&self, id: u16) -> Option<String> {
         self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
     }
@@ -266,13 +281,15 @@ impl Builder<'_> {
             bytes_per_step: f.bytes_per_step,
             blocks_per_step: f.blocks_per_step,
             adding_share: f.adding_share,
-            period_steps: None,
+            period_steps: f.period_steps,
             growth_bytes_per_step: f.growth_bytes_per_step,
             live_bytes: f.live_bytes,
             live_blocks: f.live_blocks,
             cohorts: f.cohorts,
             oldest_step: f.oldest_step,
-            peak_reduction_bytes: 0,
+            peak_reduction_bytes: f.peak_reduction_bytes,
+            event_step: (f.event_step > 0).then_some(f.event_step),
+            reserved_growth_bytes: f.reserved_growth_bytes,
             steps_to_oom: device.and_then(|d| steps_to_oom(d, f)),
             explanation: explain::sentence(f, &sites, &program.cwd),
             sites,
@@ -334,5 +351,6 @@ fn steps_to_oom(device: &Device, f: &verdict::Finding) -> Option<u64> {
     let used = device.live_bytes.saturating_add(device.unattributed_bytes.unwrap_or(0));
     let free = device.total_bytes.checked_sub(used).filter(|_| device.total_bytes > 0)?;
     let steps = free as f64 / f.growth_bytes_per_step;
-    (f.layer != ledger::Layer::Host && steps.is_finite()).then_some(steps as u64)
+    let grows = matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing);
+    (grows && f.layer != ledger::Layer::Host && steps.is_finite()).then_some(steps as u64)
 }

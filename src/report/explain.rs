@@ -80,39 +80,86 @@ fn unseen(f: &Finding) -> String {
     )
 }
 
-/// The finding in one sentence.
-pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
-    if f.kind == Kind::Growing {
-        return unseen(f);
-    }
-    let main = sites.first();
-    let who = place(main.and_then(|s| s.allocated_at.as_ref()), cwd);
+/// The lines of a finding as the subject of a sentence: who, whether they are several, and how to speak of them.
+struct Who {
+    subject: String,
+    several: bool,
+    these: &'static str,
+}
+
+fn who(sites: &[Site], cwd: &str) -> Who {
+    let main = place(sites.first().and_then(|s| s.allocated_at.as_ref()), cwd);
     let mut places: Vec<Option<&Place>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();
-    places.dedup();
     places.sort_by_key(|p| p.map(|p| (&p.file, p.line)));
     places.dedup();
-    let (others, keep, these) = match places.len() {
-        0 | 1 => (String::new(), "keeps", "this line"),
-        n => (format!(" and {}", count((n - 1) as f64, "more line")), "keep", "these lines"),
-    };
-    let noun = match f.layer {
+    match places.len() {
+        0 | 1 => Who { subject: main, several: false, these: "this line" },
+        n => {
+            let subject = format!("{main} and {}", count((n - 1) as f64, "more line"));
+            Who { subject, several: true, these: "these lines" }
+        }
+    }
+}
+
+fn noun(layer: Layer) -> &'static str {
+    match layer {
         Layer::Block => "block",
         Layer::Driver => "driver allocation",
         Layer::Host => "pinned host allocation",
         Layer::Borrowed => "borrowed allocation",
-    };
-    let bytes = match f.bytes_per_step {
+    }
+}
+
+/// `2 blocks (64.0 KiB, 65,536 B)`
+fn amount(blocks: f64, bytes: f64, noun: &str) -> String {
+    let bytes = match bytes {
         b if b < 1024.0 => size(b),
         b => format!("{}, {} B", size(b), grouped(b.round() as u64)),
     };
-    let amount = format!("{} ({bytes})", count(f.blocks_per_step, noun));
-    let rhythm = if f.adding_share >= 0.995 {
-        "of every step".to_owned()
-    } else if f.adding_share >= 0.5 {
-        format!("of {:.0} % of the steps", f.adding_share * 100.0)
-    } else {
-        format!("of about every {:.0}th step", 1.0 / f.adding_share.max(1e-9))
+    format!("{} ({bytes})", count(blocks, noun))
+}
+
+/// `of every step`, `of every 10th step`, `of 40 % of the steps`.
+fn rhythm(f: &Finding) -> String {
+    if f.adding_share >= 0.995 {
+        return "of every step".to_owned();
+    }
+    if f.adding_share >= 0.5 {
+        return format!("of {:.0} % of the steps", f.adding_share * 100.0);
+    }
+    format!("of about every {} step", ordinal((1.0 / f.adding_share.max(1e-9)).round() as u64))
+}
+
+fn ordinal(n: u64) -> String {
+    let ending = match (n % 10, n % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
     };
+    format!("{}{ending}", grouped(n))
+}
+
+/// The finding in one sentence.
+pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    match f.kind {
+        Kind::Growing if f.parts.is_empty() => unseen(f),
+        Kind::Leak | Kind::Growing if f.renewed => renewed(f, sites, cwd),
+        Kind::Leak | Kind::Growing => grows(f, sites, cwd),
+        Kind::PendingGc => pending(f, sites, cwd),
+        Kind::Residue => residue(f, sites, cwd),
+        Kind::Fragmentation => fragmentation(f, sites, cwd),
+        Kind::CarryOver => carry_over(f, sites, cwd),
+        Kind::Periodic => periodic(f, sites, cwd),
+        Kind::WarmUp | Kind::Plateau | Kind::Cache | Kind::Spike | Kind::ReservedGrowth => benign(f),
+    }
+}
+
+fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, several, these } = who(sites, cwd);
+    let noun = noun(f.layer);
+    let keep = if several { "keep" } else { "keeps" };
     let held = format!(
         "{noun}s of {} of the {} steps since step {} are still held",
         grouped(u64::from(f.cohorts)),
@@ -129,5 +176,106 @@ pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
             format!("while no other of {these} that was freed lived longer than {life}")
         }
     };
-    format!("{who}{others} {keep} {amount} {rhythm}: {held}, {why}. This is a leak.")
+    let late = grouped(u64::from(f.event_step));
+    let verdict = match f.kind {
+        Kind::Leak => "This is a leak.".to_owned(),
+        _ if f.event_step > 0 => {
+            format!("They were let go only in step {late}, at the end: until then this grew without a bound.")
+        }
+        _ => {
+            "It grows, and the run is too short or too irregular to tell whether there is a bound.".to_owned()
+        }
+    };
+    let amount = amount(f.blocks_per_step, f.bytes_per_step, noun);
+    format!("{subject} {keep} {amount} {}: {held}, {why}. {verdict}", rhythm(f))
+}
+
+fn renewed(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, .. } = who(sites, cwd);
+    format!(
+        "{subject} makes its memory anew every step or so and each time {} more, {} by now: no block is old, but the \
+         floor rises all the time, and the run does not show a bound.",
+        exact(f.bytes_per_step),
+        size(f.live_bytes as f64),
+    )
+}
+
+fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, several, these } = who(sites, cwd);
+    let leave = if several { "leave" } else { "leaves" };
+    let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
+    format!(
+        "{subject} {leave} {amount} {} in reference cycles: nothing but the garbage collector frees what {these} \
+         allocated, up to {} later. It grows only until the next collection; break the cycle, and the memory is free \
+         at once.",
+        rhythm(f),
+        count(f64::from(f.longest_life), "step"),
+    )
+}
+
+fn residue(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, .. } = who(sites, cwd);
+    let step = grouped(u64::from(f.event_step));
+    let stays = amount(f.live_blocks as f64, f.live_bytes as f64, noun(f.layer));
+    match f.confidence {
+        Confidence::Confirmed => format!(
+            "{subject}: {} of what was allocated together were freed in step {step}, but {stays} stayed and are still \
+             held. Nothing grows.",
+            count(f.freed as f64, noun(f.layer)),
+        ),
+        Confidence::Likely => format!(
+            "{subject}: {stays} were set up for the part of the program that was over in step {step}, when cached \
+             memory was given back and other things were set up; none of it was freed. Nothing grows.",
+        ),
+    }
+}
+
+fn fragmentation(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, .. } = who(sites, cwd);
+    format!(
+        "{} ({}) keep {} of segments that are otherwise empty from going back to the driver; most of them are from \
+         {subject}.",
+        count(f.live_blocks as f64, "block"),
+        size(f.live_bytes as f64),
+        size(f.reserved_growth_bytes.unwrap_or(0) as f64),
+    )
+}
+
+fn carry_over(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, .. } = who(sites, cwd);
+    format!(
+        "{subject}: {} of one step live on into the next and die only there, after its peak. Nothing grows, but without \
+         it the peak would be {} lower.",
+        amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
+        exact(f.peak_reduction_bytes as f64),
+    )
+}
+
+fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Who { subject, several, .. } = who(sites, cwd);
+    let gather = if several { "gather" } else { "gathers" };
+    format!(
+        "{subject} {gather} {} per step and lets all of it go every {}, down to the same floor. This is no leak.",
+        amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
+        count(f.period_steps.unwrap_or(0.0), "step"),
+    )
+}
+
+fn benign(f: &Finding) -> String {
+    let bytes = size(f.live_bytes as f64);
+    let (step, since) = (grouped(u64::from(f.event_step)), grouped(u64::from(f.oldest_step)));
+    match f.kind {
+        Kind::WarmUp => {
+            format!("{bytes} came in the first steps and stayed: parameters, states, work spaces.")
+        }
+        Kind::Plateau => format!("{bytes} came after the first steps and no more of it since step {step}."),
+        Kind::Cache => format!(
+            "{bytes} in a stock that is renewed or fills up ever more slowly: nothing in it outlives what it lets go."
+        ),
+        Kind::Spike => format!("{bytes} above the floor at step {step}, and back to it."),
+        _ => format!(
+            "{bytes} more were reserved since step {since} though no more was live: requests that found no cached block \
+             large enough."
+        ),
+    }
 }

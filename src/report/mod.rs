@@ -121,7 +121,7 @@ pub struct StepDevice {
 }
 
 /// A place in a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Place {
     pub file: String,
     pub line: Option<u32>,
@@ -175,6 +175,10 @@ pub struct Finding {
     pub cohorts: u32,
     pub oldest_step: u32,
     pub peak_reduction_bytes: u64,
+    /// The step that shows it: of an unload, of the latest release.
+    pub event_step: Option<u32>,
+    /// What the caching allocator took from the driver while blocks grew (of fragmentation: what is kept from going back).
+    pub reserved_growth_bytes: Option<i64>,
     pub steps_to_oom: Option<u64>,
     pub sites: Vec<Site>,
     pub holders: Vec<Holder>,

@@ -123,24 +123,51 @@ fn findings(out: &mut String, report: &Report) {
         };
         wrap(out, "", 0, &text);
         out.push('\n');
-        return;
+    } else {
+        line!(out, "{} found\n", found(&report.findings));
     }
-    line!(out, "{} found\n", found(&report.findings));
     for (i, f) in report.findings.iter().enumerate() {
         finding(out, i + 1, f, &report.program.cwd);
+    }
+    if !report.benign.is_empty() {
+        line!(out, "Looked at and found to be no leak");
+        for f in &report.benign {
+            let mark = format!("  {}: ", f.kind.name());
+            wrap(out, &mark, 4, &clean(&f.explanation));
+        }
+        out.push('\n');
     }
 }
 
 /// `2 leaks`, `1 leak and 1 growth outside what can be attributed`.
 pub(super) fn found(findings: &[Finding]) -> String {
-    let of = |kind: Kind| findings.iter().filter(|f| f.kind == kind).count() as f64;
-    let (leaks, growing) = (of(Kind::Leak), of(Kind::Growing));
-    let outside = format!("{} outside what can be attributed", count(growing, "growth"));
-    match (leaks > 0.0, growing > 0.0) {
-        (true, true) => format!("{} and {outside}", count(leaks, "leak")),
-        (false, true) => outside,
-        _ => count(leaks, "leak"),
+    let mut named: Vec<(String, f64)> = Vec::new();
+    for f in findings {
+        let (one, rest) = match f.kind {
+            Kind::Leak => ("leak", ""),
+            Kind::Growing if f.sites.is_empty() => ("growth", " outside what can be attributed"),
+            Kind::Growing => ("growth", " that may have a bound"),
+            Kind::PendingGc => ("case", " of garbage that waits for the collector"),
+            Kind::Residue => ("residue", ""),
+            Kind::Fragmentation => ("fragmentation", ""),
+            Kind::CarryOver => ("carry-over", ""),
+            _ => ("sawtooth", ""),
+        };
+        let key = format!("{one}|{rest}");
+        match named.iter_mut().find(|n| n.0 == key) {
+            Some(n) => n.1 += 1.0,
+            None => named.push((key, 1.0)),
+        }
     }
+    let mut parts: Vec<String> = named
+        .iter()
+        .map(|(key, n)| {
+            let (one, rest) = key.split_once('|').unwrap_or((key, ""));
+            format!("{}{rest}", count(*n, one))
+        })
+        .collect();
+    let last = parts.pop().unwrap_or_default();
+    if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
 fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
@@ -150,36 +177,35 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
     };
     let mark = format!("{number}. ");
     let indent = mark.len();
-    let kind = match f.kind {
-        Kind::Leak => "leak",
-        Kind::Growing => "growing",
-    };
-    wrap(out, &mark, indent, &format!("{kind} ({sure}): {}", clean(&f.explanation)));
-    if f.kind == Kind::Growing {
+    wrap(out, &mark, indent, &format!("{} ({sure}): {}", f.kind.name(), clean(&f.explanation)));
+    if f.sites.is_empty() {
         full_in(out, f);
         out.push('\n');
         return;
     }
+    let noun = if f.layer == "block" { "block" } else { "allocation" };
     let on = f.device.map_or_else(String::new, |d| format!(" on device {d}"));
-    let pace = if f.adding_share >= 0.995 {
-        format!("{} per step", exact(f.bytes_per_step))
-    } else {
-        let mean = size(f.growth_bytes_per_step.round());
-        format!("{} per step that adds, {mean} per step on average", exact(f.bytes_per_step))
-    };
-    let per = format!(
-        "{pace}; alive{on}: {} in {} from {}, since step {}",
+    let alive = format!(
+        "alive{on}: {} in {} from {}, since step {}",
         exact(f.live_bytes as f64),
-        count(f.live_blocks as f64, if f.layer == "block" { "block" } else { "allocation" }),
+        count(f.live_blocks as f64, noun),
         count(f64::from(f.cohorts), "step"),
         grouped(u64::from(f.oldest_step)),
     );
-    wrap(out, "   ", indent, &per);
+    if let Some(pace) = pace(f) {
+        wrap(out, "   ", indent, &format!("{pace}; {alive}"));
+    }
+    if let Some(bytes) = f.reserved_growth_bytes.filter(|_| matches!(f.kind, Kind::Leak | Kind::Growing)) {
+        wrap(out, "   ", indent, &reserved(f, bytes));
+    }
     full_in(out, f);
     for (i, site) in f.sites.iter().enumerate().take(STACK) {
         if f.sites.len() > 1 {
             let at = clean(&place(site.allocated_at.as_ref(), cwd));
-            let text = format!("{} per step at {at}", exact(site.bytes_per_step));
+            let text = match site.bytes_per_step {
+                bytes if bytes > 0.0 => format!("{} per step at {at}", exact(bytes)),
+                _ => format!("{} at {at}", exact(site.live_bytes as f64)),
+            };
             wrap(out, "   - ", 5, &text);
         }
         if i == 0 {
@@ -190,6 +216,28 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
         line!(out, "   - and {}", count((f.sites.len() - STACK) as f64, "more place"));
     }
     out.push('\n');
+}
+
+/// How fast it goes; `None` where that is no figure of this kind.
+fn pace(f: &Finding) -> Option<String> {
+    let per_step = exact(f.bytes_per_step);
+    Some(match f.kind {
+        Kind::Leak | Kind::Growing if f.adding_share < 0.995 => {
+            let mean = size(f.growth_bytes_per_step.round());
+            format!("{per_step} per step that adds, {mean} per step on average")
+        }
+        Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per step"),
+        _ => return None,
+    })
+}
+
+/// The second source: what the driver gave meanwhile.
+fn reserved(f: &Finding, bytes: i64) -> String {
+    let grown = f.growth_bytes_per_step * f64::from(f.cohorts.max(1));
+    if bytes > 0 && bytes as f64 >= 0.5 * grown.min(f.live_bytes as f64) {
+        return format!("the memory reserved from the driver grew by {} meanwhile", size(bytes as f64));
+    }
+    "absorbed so far by memory that was reserved already".to_owned()
 }
 
 fn full_in(out: &mut String, f: &Finding) {

@@ -39,7 +39,8 @@ codes! {
     Kind {
         /// The caching allocator handed out a block: `address`, `size`, `device`, `stack`.
         BlockAlloc = 1,
-        /// The caching allocator took a block back: `address`, `size`, `device`.
+        /// The caching allocator took a block back: `address`, `size`, `device`; `context` byte = 1 where the program's
+        /// garbage collector was running.
         BlockFree = 2,
         /// The driver (or a runtime without a driver in sight) gave memory: `address` (pointer or handle), `size`,
         /// `device`, `stack`, `class`, `entry point`, `context`.

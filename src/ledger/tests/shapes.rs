@@ -140,8 +140,11 @@ fn driver_objects_leak_too_but_segments_do_not() {
     assert_eq!(Shape::run(segment, 60).findings, []);
 }
 
+/// Nothing is wrong with it, though a sawtooth may be named as what it is.
 fn clean(step: impl FnMut(&mut Shape, u64), steps: u64) {
-    assert_eq!(Shape::run(step, steps).findings, []);
+    let mut findings = Shape::run(step, steps).findings;
+    findings.retain(|f| f.kind != verdict::Kind::Periodic);
+    assert_eq!(findings, []);
 }
 
 #[test]

@@ -51,6 +51,7 @@ unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
 /// With the GIL held.
 fn attempt(python: &Api) {
     if STATE.load(Acquire) == ASKED {
+        super::collector::arm();
         // SAFETY: the GIL is held.
         let done = unsafe { install(python) };
         STATE.store(if done { INSTALLED } else { WANTED }, Release);

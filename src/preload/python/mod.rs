@@ -4,6 +4,7 @@
 //! No Python source is run, nothing is imported that the program did not import, no object of the program is kept.
 
 mod api;
+mod collector;
 mod install;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
@@ -40,6 +41,8 @@ fn ask() {
         STATE.store(WANTED, Release);
     }
 }
+
+pub use collector::collecting;
 
 /// In a forked child: what is installed was copied along; what was only asked for is asked for again.
 pub fn after_fork_child() {

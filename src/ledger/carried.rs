@@ -1,0 +1,247 @@
+//! What each step carries over into the next and lets go there, and what the peak would be without it.
+//!
+//! The blocks of step n that die inside n + 1 are known only as they die. So a step is cut where they do: between two such
+//! deaths the most that was live is kept, and at its end each cause's share is taken off the spans it lay in.
+
+use serde::{Deserialize, Serialize};
+
+/// A cause that is alive at the peak with less than this share of it is not followed.
+const MIN_SHARE: f64 = 0.01;
+/// Causes followed, and sites kept of each.
+const MAX_CAUSES: usize = 64;
+const MAX_PARTS: usize = 16;
+/// Values kept for a median; beyond that every second one, and so on.
+const MAX_VALUES: usize = 512;
+
+/// The death of a carried-over block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gone {
+    pub site: u32,
+    pub bytes: u64,
+    /// Most live from the death before until now.
+    pub peak: u64,
+    /// Something was born since the death before: these two did not die together.
+    pub apart: bool,
+}
+
+/// Values, thinned out evenly where there are too many.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Values {
+    kept: Vec<u64>,
+    seen: u64,
+    stride_log2: u8,
+}
+
+impl Values {
+    fn push(&mut self, value: u64) {
+        let due = self.seen & ((1 << self.stride_log2) - 1) == 0;
+        self.seen = self.seen.wrapping_add(1);
+        if !due {
+            return;
+        }
+        if self.kept.len() >= MAX_VALUES {
+            let mut odd = false;
+            self.kept.retain(|_| {
+                odd = !odd;
+                odd
+            });
+            self.stride_log2 = (self.stride_log2 + 1).min(63);
+        }
+        self.kept.push(value);
+    }
+
+    /// All that are kept.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.kept.iter().copied()
+    }
+}
+
+/// One site's part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    pub site: u32,
+    pub bytes: u64,
+    pub blocks: u64,
+}
+
+/// Blocks that die together step after step while the next step is at its peak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    pub device: u8,
+    /// The site with the most bytes: what it is known by.
+    pub site: u32,
+    /// Steps that carried it over, the first and the latest of them.
+    pub steps: u32,
+    pub first: u32,
+    pub last: u32,
+    pub bytes: Values,
+    pub blocks: Values,
+    /// Sums over all steps.
+    pub parts: Vec<Part>,
+    /// The peak of the run without it.
+    pub without: u64,
+}
+
+/// All causes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    causes: Vec<Cause>,
+}
+
+/// Deaths without a birth between them.
+struct Burst {
+    /// The spans up to this one had it alive.
+    span: usize,
+    parts: Vec<Part>,
+    bytes: u64,
+}
+
+impl Carried {
+    pub(super) fn causes(&self) -> &[Cause] {
+        &self.causes
+    }
+
+    /// A step ended: `gone` died in it, the last span's peak was `last`, and `before` is the peak of all earlier steps.
+    pub(super) fn step(&mut self, device: u8, step: u32, gone: &[Gone], last: u64, before: u64) {
+        let peak = gone.iter().map(|g| g.peak).max().unwrap_or(0).max(last);
+        let mut known: Vec<bool> = self.causes.iter().map(|c| c.device != device).collect();
+        let at = gone.iter().rposition(|g| g.peak == peak);
+        // Nothing that was carried over was alive at the peak unless something died after it.
+        if let Some(at) = at.filter(|_| last < peak) {
+            let alive: u64 = gone[at..].iter().fold(0, |sum, g| sum.wrapping_add(g.bytes));
+            if alive as f64 >= MIN_SHARE * peak as f64 {
+                self.follow(device, step, (gone, at), (last, peak, before), &mut known);
+            }
+        }
+        for (cause, _) in self.causes.iter_mut().zip(known).filter(|(_, known)| !known) {
+            cause.without = cause.without.max(peak);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        device: u8,
+        step: u32,
+        (gone, at): (&[Gone], usize),
+        (last, peak, before): (u64, u64, u64),
+        known: &mut Vec<bool>,
+    ) {
+        // The most live in any span after each one.
+        let mut after = vec![last; gone.len()];
+        for i in (1..gone.len()).rev() {
+            after[i - 1] = after[i].max(gone[i].peak);
+        }
+        for burst in bursts(gone, at) {
+            if (burst.bytes as f64) < MIN_SHARE * peak as f64 {
+                continue;
+            }
+            let without = peak.saturating_sub(burst.bytes).max(after[burst.span]);
+            let Some(site) = burst.parts.iter().max_by_key(|p| (p.bytes, p.site)).map(|p| p.site) else {
+                continue;
+            };
+            let found = self.causes.iter().position(|c| c.device == device && c.site == site);
+            let cause = match found {
+                Some(i) => i,
+                None if self.causes.len() < MAX_CAUSES => {
+                    self.causes.push(Cause {
+                        device,
+                        site,
+                        steps: 0,
+                        first: step,
+                        last: step,
+                        bytes: Values::default(),
+                        blocks: Values::default(),
+                        parts: Vec::new(),
+                        without: before,
+                    });
+                    known.push(false);
+                    self.causes.len() - 1
+                }
+                None => continue,
+            };
+            known[cause] = true;
+            self.causes[cause].note(step, &burst, without);
+        }
+    }
+}
+
+impl Cause {
+    fn note(&mut self, step: u32, burst: &Burst, without: u64) {
+        self.without = self.without.max(without);
+        if self.steps > 0 && self.last == step {
+            return;
+        }
+        self.steps = self.steps.saturating_add(1);
+        self.last = step;
+        // What is next to nothing beside the rest hangs on it by chance: a scalar, a flag.
+        let material = || burst.parts.iter().filter(|p| p.bytes as f64 >= MIN_SHARE * burst.bytes as f64);
+        self.bytes.push(material().fold(0, |sum, p| sum.wrapping_add(p.bytes)));
+        self.blocks.push(material().fold(0, |sum, p| sum.wrapping_add(p.blocks)));
+        for part in material() {
+            match self.parts.iter().position(|p| p.site == part.site) {
+                Some(at) => {
+                    let p = &mut self.parts[at];
+                    p.bytes = p.bytes.wrapping_add(part.bytes);
+                    p.blocks = p.blocks.wrapping_add(part.blocks);
+                }
+                None if self.parts.len() < MAX_PARTS => self.parts.push(part.clone()),
+                None => {}
+            }
+        }
+    }
+}
+
+/// The bursts among the deaths from `at` on: those that were alive at the peak.
+fn bursts(gone: &[Gone], at: usize) -> Vec<Burst> {
+    let mut all: Vec<Burst> = Vec::new();
+    for (i, g) in gone.iter().enumerate().skip(at) {
+        if g.apart || all.is_empty() {
+            all.push(Burst { span: i, parts: Vec::new(), bytes: 0 });
+        }
+        let Some(burst) = all.last_mut() else { continue };
+        burst.bytes = burst.bytes.wrapping_add(g.bytes);
+        match burst.parts.iter_mut().find(|p| p.site == g.site) {
+            Some(p) => (p.bytes, p.blocks) = (p.bytes.wrapping_add(g.bytes), p.blocks.wrapping_add(1)),
+            None => burst.parts.push(Part { site: g.site, bytes: g.bytes, blocks: 1 }),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gone(site: u32, bytes: u64, peak: u64, apart: bool) -> Gone {
+        Gone { site, bytes, peak, apart }
+    }
+
+    #[test]
+    fn the_peak_without_it() {
+        let mut c = Carried::default();
+        // 100 at the peak with 40 of the last step's in it; after their death at most 80.
+        c.step(0, 2, &[gone(1, 5, 50, true), gone(7, 39, 100, true), gone(8, 1, 61, false)], 80, 100);
+        let [cause] = c.causes() else { panic!("{c:?}") };
+        assert_eq!((cause.site, cause.without, cause.steps), (7, 100, 1));
+        let mut c = Carried::default();
+        c.step(0, 2, &[gone(1, 5, 50, true), gone(7, 39, 100, true), gone(8, 1, 61, false)], 80, 0);
+        assert_eq!(c.causes()[0].without, 80);
+        c.step(0, 3, &[gone(7, 30, 120, true)], 60, 100);
+        assert_eq!((c.causes()[0].without, c.causes()[0].steps), (90, 2));
+        c.step(0, 4, &[], 110, 120);
+        assert_eq!(c.causes()[0].without, 110);
+        // What died before the peak does not raise it.
+        let mut c = Carried::default();
+        c.step(0, 2, &[gone(7, 39, 50, true)], 80, 0);
+        assert_eq!(c.causes(), []);
+    }
+
+    #[test]
+    fn many_values_keep_their_median() {
+        let mut v = Values::default();
+        (0..10_000).for_each(|n| v.push(n % 100));
+        let mut all: Vec<u64> = v.iter().collect();
+        all.sort_unstable();
+        assert!(all.len() <= MAX_VALUES && (30..70).contains(&all[all.len() / 2]), "{all:?}");
+    }
+}

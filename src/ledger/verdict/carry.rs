@@ -1,0 +1,53 @@
+//! Carry-over: blocks of step n that are still alive at the peak of n + 1 and die in it. No growth, but a higher peak.
+
+use super::*;
+
+/// Less than this share of the peak is what every loop carries: its batch, its loss.
+const MIN_SHARE: f64 = 0.05;
+/// Carried over in at least this share of the steps, and in so many.
+const MIN_STEPS_SHARE: f64 = 0.25;
+const MIN_CARRIED: u32 = 5;
+
+pub(super) fn find(view: &View<'_>) -> Vec<Finding> {
+    view.ledger.carried.causes().iter().filter_map(|cause| judge(view, cause)).collect()
+}
+
+fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Finding> {
+    let device = view.ledger.devices().iter().find(|d| d.device == cause.device)?;
+    let site = view.ledger.site(cause.site)?;
+    let peak = device.peak_of_steps();
+    let reduction = peak.saturating_sub(cause.without);
+    let carried = median(cause.bytes.iter());
+    let often = f64::from(cause.steps) >= MIN_STEPS_SHARE * f64::from(view.steps);
+    let large = reduction.min(carried as u64) as f64 >= MIN_SHARE * peak as f64;
+    if !often || !large || cause.steps < MIN_CARRIED {
+        return None;
+    }
+    let alive = |number: u32| view.suspects.iter().find(|s| s.number == number);
+    let mut f = Finding {
+        bytes_per_step: carried,
+        blocks_per_step: median(cause.blocks.iter()),
+        adding_share: f64::from(cause.steps) / f64::from(view.steps.saturating_sub(1).max(1)),
+        peak_reduction_bytes: reduction,
+        oldest_step: view.steps,
+        event_step: cause.last,
+        cohorts: 1,
+        span: view.steps,
+        longest_life: 1,
+        ..Finding::new(Kind::CarryOver, Confidence::Confirmed, cause.device, site.layer)
+    };
+    f.parts = cause
+        .parts
+        .iter()
+        .map(|p| {
+            // What the last step has just left behind.
+            let young = |c: &&Cohort| c.birth == view.steps;
+            let young: Vec<Cohort> =
+                alive(p.site).map_or_else(Vec::new, |s| s.cohorts.iter().filter(young).copied().collect());
+            let bytes_per_step = p.bytes as f64 / f64::from(cause.steps);
+            Part { site: p.site, bytes_per_step, live_bytes: bytes(&young), live_blocks: blocks(&young) }
+        })
+        .collect();
+    f.add_up();
+    Some(f)
+}

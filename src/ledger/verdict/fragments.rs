@@ -1,0 +1,32 @@
+//! Fragmentation: much is reserved and little of it is used, and a few blocks stand where the rest could go back.
+
+use super::*;
+use crate::ledger::fragments::Pinned;
+
+/// At least this share of what is reserved, and so many bytes, is empty and cannot go back.
+const PINNED_SHARE: f64 = 0.25;
+const MIN_PINNED: u64 = 64 << 20;
+
+pub(super) fn find(view: &View<'_>) -> Vec<Finding> {
+    view.ledger.pinned.iter().filter_map(judge).collect()
+}
+
+fn judge(p: &Pinned) -> Option<Finding> {
+    if p.empty < MIN_PINNED || (p.empty as f64) < PINNED_SHARE * p.reserved as f64 {
+        return None;
+    }
+    let part = |pin: &crate::ledger::fragments::Pin| Part {
+        site: pin.site,
+        bytes_per_step: 0.0,
+        live_bytes: pin.bytes,
+        live_blocks: pin.blocks,
+    };
+    Some(Finding {
+        parts: p.pins.iter().map(part).collect(),
+        live_bytes: p.bytes,
+        live_blocks: p.blocks,
+        event_step: p.step,
+        reserved_growth_bytes: i64::try_from(p.empty).ok(),
+        ..Finding::new(Kind::Fragmentation, Confidence::Likely, p.device, Layer::Block)
+    })
+}

@@ -1,0 +1,81 @@
+//! Sawtooth: gathers step by step, and is let go down to the same floor, as regularly as a clock.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::ledger::releases::Release;
+
+/// Shorter than this it is how the program breathes.
+const MIN_PERIOD: f64 = 3.0;
+/// What stays after each release may differ by so much of what is let go.
+const SAME_FLOOR: f64 = 0.1;
+/// After so many periods without a release it is over.
+const OVER: f64 = 1.5;
+
+struct Tooth<'a, 'b> {
+    number: u32,
+    site: &'a Site,
+    releases: &'b [Release],
+    period: f64,
+}
+
+pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
+    let sites = view.ledger.sites.iter().filter(|(number, _)| !claimed.contains(number));
+    let mut found: Vec<Tooth<'_, '_>> = sites.filter_map(|(n, site)| tooth(view, n, site)).collect();
+    found.sort_by_key(|t| (std::cmp::Reverse(t.site.peak_bytes()), t.number));
+    let steps = |t: &Tooth<'_, '_>| t.releases.iter().map(|r| r.step).collect::<Vec<u32>>();
+    let together = |a: &Tooth<'_, '_>, b: &Tooth<'_, '_>| {
+        (a.site.device, a.site.layer) == (b.site.device, b.site.layer) && overlap(&steps(a), &steps(b)) >= 0.9
+    };
+    grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
+}
+
+fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, 'a>> {
+    let releases = site.releases();
+    let last = releases.last()?.step;
+    let between = gaps(&releases.iter().map(|r| r.step).collect::<Vec<u32>>());
+    if !regular(&between) {
+        return None;
+    }
+    let period = median(between.iter().copied());
+    let freed = median(releases.iter().map(|r| r.bytes));
+    let floor = releases.iter().map(|r| r.left_bytes);
+    let (low, high) = (floor.clone().min()?, floor.max()?);
+    let same = (high - low) as f64 <= SAME_FLOOR * freed + releases.last()?.cohort_bytes as f64;
+    let collected = releases.iter().any(|r| r.collected * 2 >= r.blocks);
+    let over = f64::from(view.steps.saturating_sub(last)) > OVER * period;
+    // Nearly every step of a period is still there when it ends: it is a list, and not a few blocks that die in pairs.
+    let gathers = releases.iter().all(|r| u64::from(r.newest.saturating_sub(r.oldest)) * 2 >= period as u64);
+    (period >= MIN_PERIOD && same && !collected && !over && gathers).then_some(Tooth {
+        number,
+        site,
+        releases,
+        period,
+    })
+}
+
+fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
+    let first = group.first()?;
+    let mut f = Finding::new(Kind::Periodic, Confidence::Confirmed, first.site.device, first.site.layer);
+    f.period_steps = Some(first.period);
+    f.event_step = first.releases.last()?.step;
+    let cohorts = median(first.releases.iter().map(|r| u64::from(r.cohorts)));
+    f.adding_share = (cohorts / first.period).min(1.0);
+    for t in group {
+        let bytes_per_step = median(t.releases.iter().map(|r| r.cohort_bytes));
+        f.bytes_per_step += bytes_per_step;
+        f.blocks_per_step += median(t.releases.iter().map(|r| r.cohort_blocks));
+        f.freed = f.freed.wrapping_add(t.site.frees);
+        f.longest_life = f.longest_life.max(t.site.longest_life());
+        let alive = view.suspects.iter().find(|s| s.number == t.number).map_or(&[][..], |s| &s.cohorts);
+        let (live_bytes, live_blocks) = (bytes(alive), blocks(alive));
+        f.cohorts = f.cohorts.max(alive.len() as u32);
+        if let Some(oldest) = alive.first() {
+            f.oldest_step = if f.oldest_step == 0 { oldest.birth } else { f.oldest_step.min(oldest.birth) };
+        }
+        f.parts.push(Part { site: t.number, bytes_per_step, live_bytes, live_blocks });
+    }
+    f.span = view.steps.saturating_sub(f.event_step);
+    f.add_up();
+    Some(f)
+}

@@ -1,0 +1,129 @@
+//! Residue: set up together, and still there after the rest was let go. Two ways to see it:
+//!
+//! * of the blocks that one line made in one step, most were freed in one later step, and some were not;
+//! * the program turned to something else for good (none of the lines that were busy before has been seen since), gave
+//!   cached memory back, set up new things, and what it had set up for the part that is over was not let go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// What was freed of a group: so many blocks, and this share of them.
+const MIN_FREED: u64 = 4;
+const FREED_SHARE: f64 = 0.5;
+/// It has stayed for so many steps, and this share of the run.
+const STAYED_STEPS: u32 = 10;
+const STAYED_SHARE: f64 = 0.1;
+/// Births in so many steps make a line busy.
+const BUSY: u32 = 5;
+/// What the new part set up, at least, beside what stays of the old one.
+const NEW_SHARE: f64 = 0.05;
+
+pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
+    let mut findings = in_part(view, claimed);
+    let mut claimed = claimed.clone();
+    claimed.extend(sites_of(&findings));
+    findings.extend(left_behind(view, &claimed));
+    findings
+}
+
+fn stayed(view: &View<'_>, since: u32) -> bool {
+    let steps = view.steps.saturating_sub(since);
+    steps >= STAYED_STEPS && f64::from(steps) >= STAYED_SHARE * f64::from(view.steps)
+}
+
+/// A site that allocated in one step only, which is to set something up and not what a loop does.
+#[derive(Clone, Copy)]
+struct SetUp<'a> {
+    number: u32,
+    site: &'a Site,
+    /// Alive at the judged moment.
+    blocks: u64,
+    bytes: u64,
+}
+
+fn set_up<'a>(view: &View<'a>, claimed: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
+    let alive: BTreeMap<u32, &Suspect<'_>> = view.suspects.iter().map(|s| (s.number, s)).collect();
+    let sites = view.ledger.sites.iter().filter(|(number, _)| !claimed.contains(number));
+    let once = sites.filter(|(_, s)| s.births == 1 && matches!(s.layer, Layer::Block | Layer::Driver));
+    let alive = |number: u32| alive.get(&number).filter(|s| s.late == 0).map_or(&[][..], |s| &s.cohorts);
+    once.map(|(number, site)| {
+        let alive = alive(number);
+        SetUp { number, site, blocks: blocks(alive), bytes: bytes(alive) }
+    })
+    .collect()
+}
+
+fn in_part(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
+    let mut lines: BTreeMap<(u64, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
+    for s in set_up(view, claimed) {
+        let key = ((view.place)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
+        lines.entry(key).or_default().push(s);
+    }
+    let mut unloads: BTreeMap<(u32, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
+    for ((_, birth, device, layer), sites) in lines {
+        let freed = sites.iter().fold(0, |sum: u64, s| sum.wrapping_add(s.site.aged));
+        let left = sites.iter().fold(0, |sum: u64, s| sum.wrapping_add(s.blocks));
+        let releases = sites.iter().map(|s| s.site).filter(|s| s.aged > 0);
+        let first = releases.clone().map(|s| s.first_release).min().unwrap_or(0);
+        let last = releases.map(|s| s.last_release).max().unwrap_or(0);
+        let at_once = last.saturating_sub(first) <= 1;
+        let most = freed >= MIN_FREED && freed as f64 >= FREED_SHARE * freed.saturating_add(left) as f64;
+        if most && at_once && left > 0 && stayed(view, last) {
+            unloads.entry((birth, last, device, layer)).or_default().extend(sites);
+        }
+    }
+    unloads.into_iter().filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
+}
+
+fn left_behind(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
+    // Busy lines that were done with by each step, and those that had not begun: none may be neither.
+    let busy: Vec<(u32, u32)> = view
+        .ledger
+        .sites
+        .iter()
+        .filter(|(_, s)| s.births >= BUSY)
+        .map(|(_, s)| (s.first_birth, s.last_birth))
+        .collect();
+    let turned = |step: u32| {
+        let before = busy.iter().filter(|(_, last)| *last <= step).count();
+        let after = busy.iter().filter(|(first, _)| *first >= step).count();
+        before > 0 && after > 0 && before + after == busy.len()
+    };
+    let Some(&step) = view.ledger.past.trims().iter().find(|&&step| turned(step) && stayed(view, step))
+    else {
+        return Vec::new();
+    };
+    let all = set_up(view, claimed);
+    let mut devices: BTreeMap<(u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
+    for s in all.iter().filter(|s| s.site.first_birth < step && s.blocks > 0) {
+        devices.entry((s.site.device, s.site.layer)).or_default().push(*s);
+    }
+    let anew = |device: u8| {
+        let new = all.iter().filter(|s| s.site.first_birth >= step && s.site.device == device);
+        new.fold(0, |sum: u64, s| sum.wrapping_add(s.bytes))
+    };
+    let judge = |((device, _), sites): ((u8, Layer), Vec<SetUp<'_>>)| {
+        let mut f = finding(view, step, &sites)?;
+        f.confidence = Confidence::Likely;
+        let new = anew(device) as f64 >= NEW_SHARE * f.live_bytes as f64;
+        (new && f.live_blocks >= MIN_FREED).then_some(f)
+    };
+    devices.into_iter().filter_map(judge).collect()
+}
+
+fn finding(view: &View<'_>, step: u32, sites: &[SetUp<'_>]) -> Option<Finding> {
+    let site = sites.first()?.site;
+    let mut f = Finding::new(Kind::Residue, Confidence::Confirmed, site.device, site.layer);
+    for s in sites.iter().filter(|s| s.blocks > 0) {
+        let (live_bytes, live_blocks) = (s.bytes, s.blocks);
+        f.parts.push(Part { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks });
+    }
+    f.freed = sites.iter().fold(0, |sum, s| sum.wrapping_add(s.site.aged));
+    f.oldest_step = sites.iter().map(|s| s.site.first_birth).min()?;
+    f.event_step = step;
+    f.cohorts = 1;
+    f.span = view.steps.saturating_sub(step);
+    f.add_up();
+    (f.live_blocks > 0).then_some(f)
+}
