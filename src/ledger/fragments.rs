@@ -28,6 +28,9 @@ pub struct Pin {
     pub empty: u64,
 }
 
+/// What lies in a segment: bytes, and (blocks, bytes) by site.
+type Used = (u64, BTreeMap<u32, (u64, u64)>);
+
 /// What is pinned on one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pinned {
@@ -69,8 +72,7 @@ impl Ledger {
     }
 
     fn pinned_on(&self, device: u8, segments: &[(u64, u64, u8)]) -> Pinned {
-        // What lies in each segment: bytes used, and (blocks, bytes) by site.
-        let mut used: Vec<(u64, BTreeMap<u32, (u64, u64)>)> = vec![Default::default(); segments.len()];
+        let mut used: Vec<Used> = vec![Used::default(); segments.len()];
         for (&address, block) in &self.blocks {
             let at = segments.partition_point(|s| s.0 <= address).checked_sub(1);
             let Some(at) = at.filter(|&at| address < segments[at].1 && segments[at].2 == device) else {

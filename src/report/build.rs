@@ -287,6 +287,20 @@ impl Builder<'_> {
         places
     }
 
+    /// A number for the line of each stack that allocates, equal for one line.
+    fn places(&mut self) -> HashMap<u32, u64> {
+        let stacks: Vec<u32> = self.ledger.set_up_stacks();
+        let mut lines: HashMap<Place, u64> = HashMap::new();
+        let mut places = HashMap::new();
+        for stack in stacks {
+            let Some(place) = self.stack(stack).0 else { continue };
+            // Beyond every stack id.
+            let next = (lines.len() as u64) << 32 | u64::from(u32::MAX);
+            places.insert(stack, *lines.entry(place).or_insert(next));
+        }
+        places
+    }
+
     fn entry_point(&self, id: u16) -> Option<String> {
         self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
     }

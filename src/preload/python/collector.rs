@@ -77,7 +77,7 @@ fn find(words: &[u64], start: usize) -> Option<usize> {
     let plausible = |&i: &usize| {
         let lists = [i - 9, i - 8, i - 6, i - 5, i - 3, i - 2, i + 1, i + 2];
         let stats = words[i + STATS..i + COLLECTING].iter();
-        lists.iter().all(|&at| words[at] != 0 && words[at] % 8 == 0)
+        lists.iter().all(|&at| words[at] != 0 && words[at].is_multiple_of(8))
             && stats.copied().all(|n| n < MANY)
             && words[i + COLLECTING] as c_int == 0
     };

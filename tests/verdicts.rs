@@ -1,0 +1,98 @@
+//! Is it a leak? Programs of many idioms, half of which leak nothing, each with its truth beside it
+//! (`programs/verdicts/NAME.json`): judged by every step it prints, and left to itself.
+//!
+//! `at`: the comments that mark the lines which allocate; `also`: kinds that are right too; `required: false`: may be
+//! told; `single`: one finding, however many lines.
+
+mod common;
+
+use common::programs::{script, torch};
+use common::report::Report;
+use serde_json::Value;
+
+const ACCUSING: [&str; 6] = ["leak", "growing", "pending-gc", "residue", "fragmentation", "carry-over"];
+
+/// The lines of a program with one of these comments.
+fn lines(name: &str, truth: &Value) -> Vec<u64> {
+    let source = std::fs::read_to_string(script(&format!("verdicts/{name}.py"))).unwrap();
+    let marks: Vec<&str> = truth["at"].as_array().unwrap().iter().map(|m| m.as_str().unwrap()).collect();
+    let marked = |l: &str| marks.iter().any(|m| l.ends_with(m));
+    let lines = (1..).zip(source.lines()).filter(|(_, l)| marked(l)).map(|(n, _)| n).collect::<Vec<_>>();
+    assert_eq!(lines.len(), marks.len(), "{name}: {marks:?}");
+    lines
+}
+
+fn is_at(finding: &Value, lines: &[u64]) -> bool {
+    let sites = finding["sites"].as_array().unwrap();
+    sites.iter().any(|s| s["allocated_at"]["line"].as_u64().is_some_and(|l| lines.contains(&l)))
+}
+
+#[track_caller]
+fn near(what: &str, got: &Value, wanted: &Value, share: f64) {
+    let Some(wanted) = wanted.as_f64() else { return };
+    let got = got.as_f64().unwrap();
+    assert!((got - wanted).abs() <= share * wanted, "{what}: {got}, not {wanted}");
+}
+
+#[track_caller]
+fn judged(name: &str, report: &Report, by: &str) {
+    let truth: Value =
+        serde_json::from_slice(&std::fs::read(script(&format!("verdicts/{name}.json"))).unwrap()).unwrap();
+    let kind = |f: &Value| f["kind"].as_str().unwrap().to_owned();
+    let mut accused: Vec<&Value> =
+        report.findings().iter().filter(|f| ACCUSING.contains(&kind(f).as_str())).collect();
+    for truth in truth["findings"].as_array().unwrap() {
+        let lines = lines(name, truth);
+        let also = truth["also"].as_array().cloned().unwrap_or_default();
+        let right =
+            |f: &&Value| is_at(f, &lines) && (f["kind"] == truth["kind"] || also.contains(&f["kind"]));
+        let found: Vec<&Value> = report.findings().iter().filter(right).collect();
+        accused.retain(|f| !right(f));
+        let [first, rest @ ..] = &found[..] else {
+            assert_eq!(
+                truth["required"],
+                false,
+                "{name} by {by}: not found: {truth:#}\n{:#?}",
+                report.findings()
+            );
+            continue;
+        };
+        if truth["single"] == true {
+            assert!(rest.is_empty(), "{name} by {by}: one cause, {} findings", found.len());
+        }
+        near(&format!("{name} by {by}, bytes"), &first["bytes_per_step"], &truth["bytes_per_step"], 0.01);
+        near(&format!("{name} by {by}, blocks"), &first["blocks_per_step"], &truth["blocks_per_step"], 0.01);
+        near(&format!("{name} by {by}, share"), &first["adding_share"], &truth["adding_share"], 0.1);
+        near(&format!("{name} by {by}, period"), &first["period_steps"], &truth["period"], 0.05);
+    }
+    assert!(accused.is_empty(), "{name} by {by}: false: {accused:#?}");
+}
+
+#[track_caller]
+fn verdict(name: &str) {
+    let program = format!("verdicts/{name}.py");
+    let run = |by_print: bool| {
+        let run = torch(&program).env("LEAKTRACE_QUIET", "1").traced();
+        if by_print { run.steps_by_print() } else { run }.run().success()
+    };
+    let ran = run(true);
+    let printed = ran.text().lines().filter(|l| l.starts_with("step ")).count() as u64;
+    let report = Report::of(&ran.recording());
+    assert_eq!(report.steps(), printed);
+    judged(name, &report, "call");
+    // Left to itself it counts the optimizer's steps; where they are not all there is, that is another matter.
+    let report = Report::of(&run(false).recording());
+    if report.steps() == printed {
+        judged(name, &report, "itself");
+    }
+}
+
+macro_rules! verdicts {
+    ($($name:ident)+) => { $(#[test] fn $name() { verdict(stringify!($name)) })+ };
+}
+
+verdicts! {
+    engine_callbacks gan_samples kept_exceptions exit_stack lru_unbounded conversations ema_snapshots graph_outputs
+    waiting_cycles
+    replay_buffer curriculum ema sliding_cache lru_bounded latest_features epoch_metrics
+}
