@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{driver, guard, life, memory, note};
 use crate::ledger::Ledger;
@@ -22,6 +22,13 @@ use crate::trace::{reader, tables::Tables};
 
 /// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
 const WINDOW: u64 = (8 << 20) / RECORD as u64;
+
+/// Events not covered by a checkpoint at which a thread that fills a segment takes them in, and at which it waits until
+/// they are.
+const ENOUGH: u64 = 2 * WINDOW;
+const TOO_MUCH: u64 = ENOUGH + WINDOW / 4;
+/// The longest such wait.
+const LONG: Duration = Duration::from_millis(100);
 
 struct Host {
     ledger: Ledger,
@@ -143,12 +150,11 @@ fn accounts() {
         let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
         // Unchanged, so the three belong together.
         if seq != 0 && totals.seq.load(Acquire) == seq {
-            let ago = (recording::sequence() - seq).min(u64::from(u32::MAX)) as u32;
             note::mark(&Event {
                 address: allocated,
                 size: reserved,
                 device,
-                stack: ago,
+                stack: seq as u32,
                 ..Event::new(Kind::AllocatorTotals)
             });
         }
@@ -177,13 +183,22 @@ pub fn mark(text: &str) {
     }
 }
 
-/// A segment was filled: if none of the boundaries comes, somebody has to make room.
+/// A segment was filled: if none of the boundaries comes, somebody has to make room. Where many threads write faster than
+/// one takes in, they sleep until it has, and it gives its turn to whoever holds it up: else the file grows without bound.
+/// Never for long, since this thread may be a signal handler's, on top of the one that takes in.
 pub fn relieve() {
-    if recording::sequence() - COVERED.load(Relaxed) > 2 * WINDOW
-        && let Some(mut host) = HOST.try_lock()
-        && let Some(host) = host.as_mut()
-    {
-        host.catch_up();
+    let behind = || recording::sequence() - COVERED.load(Relaxed);
+    let host = match behind() {
+        ..ENOUGH => return,
+        ENOUGH..TOO_MUCH => HOST.try_lock(),
+        _ => HOST.try_lock_for(LONG),
+    };
+    let Some(mut host) = host else { return };
+    let Some(host) = host.as_mut() else { return };
+    let began = Instant::now();
+    // Another may have done it meanwhile.
+    while behind() >= ENOUGH && host.catch_up() && behind() >= TOO_MUCH && began.elapsed() < LONG {
+        std::thread::yield_now();
     }
 }
 
