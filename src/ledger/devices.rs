@@ -31,7 +31,7 @@ pub struct Device {
     births_then: u64,
     /// What the step before left behind and this one let go, in order, and the peaks in between.
     pub(super) carried: Vec<Gone>,
-    pub(super) last_block_seq: u64,
+    last_block_seq: u64,
     /// Comparisons with the caching allocator's own total, and how many did not agree.
     pub(super) checks: u64,
     pub(super) mismatches: u64,
@@ -153,9 +153,16 @@ impl Device {
         self.segment_bytes = self.segment_bytes.wrapping_add(bytes);
     }
 
-    pub(super) fn allocator_said(&mut self, seq: u64, allocated: u64, events_ago: u32) {
+    #[inline]
+    pub(super) fn block_event(&mut self, seq: u64) {
+        self.last_block_seq = self.last_block_seq.max(seq);
+    }
+
+    /// `then`: the low half of the latest sequence number when it did.
+    pub(super) fn allocator_said(&mut self, seq: u64, allocated: u64, then: u32) {
+        let events_ago = (seq as u32).wrapping_sub(then);
         // Only a total that no later block event of ours has overtaken can be compared.
-        if events_ago != u32::MAX && self.last_block_seq <= seq.saturating_sub(u64::from(events_ago)) {
+        if self.last_block_seq <= seq.saturating_sub(u64::from(events_ago)) {
             self.checks = self.checks.wrapping_add(1);
             self.mismatches = self.mismatches.wrapping_add(u64::from(allocated != self.block_bytes));
         }

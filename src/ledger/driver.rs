@@ -84,8 +84,8 @@ pub struct Driver {
     unclaimed: BTreeMap<u64, Unclaimed>,
     reservations: BTreeMap<u64, Reservation>,
     mappings: BTreeMap<u64, Mapping>,
-    /// The `Map` whose `MapHandle` must be the next event: its sequence number, start, end.
-    half_map: Option<(u64, u64, u64)>,
+    /// Each `Map` whose `MapHandle` must have the next sequence number: its own, start, end.
+    half_maps: Vec<(u64, u64, u64)>,
     recent: VecDeque<Freed>,
     /// Handles that live on in mappings only while their number was given out anew.
     ghosts: u64,
@@ -281,14 +281,16 @@ impl Ledger {
     }
 
     pub(super) fn map(&mut self, e: &Event) {
-        self.driver.half_map = Some((e.seq, e.address, e.address.saturating_add(e.size)));
+        if self.driver.half_maps.len() >= super::MAX_HALVES {
+            self.driver.half_maps.remove(0);
+        }
+        self.driver.half_maps.push((e.seq, e.address, e.address.saturating_add(e.size)));
     }
 
     pub(super) fn map_handle(&mut self, e: &Event) {
-        let Some((seq, start, end)) = self.driver.half_map.take() else { return };
-        if e.seq != seq.wrapping_add(1) {
-            return;
-        }
+        let first = |half: &(u64, u64, u64)| half.0.wrapping_add(1) == e.seq;
+        let Some(at) = self.driver.half_maps.iter().position(first) else { return };
+        let (_, start, end) = self.driver.half_maps.remove(at);
         self.driver.mappings.insert(start, Mapping { end, handle: e.address });
         if let Some(g) = self.driver.handles.get_mut(&e.address) {
             g.maps = g.maps.saturating_add(1);

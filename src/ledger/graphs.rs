@@ -35,8 +35,8 @@ pub struct Graphs {
     plans: Map<Plan>,
     #[serde(with = "super::keys::listed")]
     execs: Map<Vec<Node>>,
-    /// The `GraphNode` whose `GraphExec` must be the next event, and its sequence number.
-    half_node: Option<(u64, Node)>,
+    /// Each `GraphNode` whose `GraphExec` must have the next sequence number, and its own.
+    half_nodes: Vec<(u64, Node)>,
 }
 
 impl Ledger {
@@ -49,13 +49,15 @@ impl Ledger {
 
     pub(super) fn graph_node(&mut self, e: &Event) {
         let node = Node { address: e.address, bytes: e.size, device: e.device, frees: e.context == 1 };
-        self.graphs.half_node = Some((e.seq, node));
+        if self.graphs.half_nodes.len() >= super::MAX_HALVES {
+            self.graphs.half_nodes.remove(0);
+        }
+        self.graphs.half_nodes.push((e.seq, node));
     }
 
     pub(super) fn graph_exec(&mut self, e: &Event) {
-        if let Some((seq, node)) = self.graphs.half_node.take()
-            && e.seq == seq.wrapping_add(1)
-        {
+        if let Some(at) = self.graphs.half_nodes.iter().position(|half| half.0.wrapping_add(1) == e.seq) {
+            let (_, node) = self.graphs.half_nodes.remove(at);
             self.graphs.execs.entry(e.address).or_default().push(node);
         }
     }

@@ -36,6 +36,12 @@ const OOM_SITES: usize = 50;
 const OOM_KEPT: usize = 4;
 /// Addresses kept to relabel if the next boundary replaces the last one.
 const MAX_NEWBORN: usize = 65_536;
+/// Gaps in the sequence numbers of which a late event is still taken in.
+const MAX_MISSING: usize = 1024;
+/// Events after which one that is missing is not awaited any more.
+const LATE: u64 = 1 << 20;
+/// Halves of pairs whose other half is awaited.
+const MAX_HALVES: usize = 64;
 /// Counters of unknown frees: 0 for blocks, else the class's code; beyond that the last.
 const CLASSES: usize = 16;
 /// Birth step of what is allocated after the exit: never judged.
@@ -104,6 +110,8 @@ pub struct Ledger {
     out_of_memory: Vec<OutOfMemory>,
     out_of_memory_count: u64,
     lost_events: u64,
+    /// Sequence numbers that were not there in their turn: first and last of each gap.
+    missing: Vec<(u64, u64)>,
     unknown_kinds: u64,
     unknown_frees: [u64; CLASSES],
     missed_frees: u64,
@@ -126,26 +134,60 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// Takes in one event. Events come in sequence order; one that was taken in already is passed over.
+    /// Takes in one event. Events come in sequence order; one that was taken in already is passed over. One that was not
+    /// there in its turn may come later: its thread stood still with it in hand, so nothing can rest on it yet.
     #[inline]
     pub fn apply(&mut self, e: &Event) {
         if e.seq <= self.last_seq {
-            return;
+            if self.missing.is_empty() || !self.was_missing(e.seq) {
+                return;
+            }
+        } else {
+            if e.seq - self.last_seq > 1 {
+                self.skipped(self.last_seq + 1, e.seq - 1);
+            }
+            self.last_seq = e.seq;
         }
-        self.lost_events = self.lost_events.wrapping_add(e.seq - self.last_seq - 1);
-        self.last_seq = e.seq;
         match Kind::from_code(e.kind) {
             Some(Kind::BlockAlloc) => self.block_alloc(e),
             Some(Kind::BlockFree) => self.block_free(e),
             Some(Kind::AllocatorTotals) => {
+                // One that is late may be a block's: only where none is awaited can the two be compared.
+                let awaited = self.missing.last().is_some_and(|&(_, last)| e.seq.saturating_sub(last) < LATE);
                 let slot = self.slot(e.device);
-                if let Some(d) = self.devices.get_mut(slot) {
+                if let Some(d) = self.devices.get_mut(slot).filter(|_| !awaited) {
                     d.allocator_said(e.seq, e.address, e.stack);
                 }
             }
             Some(kind) => self.rarer(kind, e),
             None => self.unknown(),
         }
+    }
+
+    #[cold]
+    fn skipped(&mut self, first: u64, last: u64) {
+        self.lost_events = self.lost_events.wrapping_add(last - first).wrapping_add(1);
+        if self.missing.len() >= MAX_MISSING {
+            self.missing.remove(0);
+        }
+        self.missing.push((first, last));
+    }
+
+    /// Takes a number off those that are missing; false if it is none of them.
+    #[cold]
+    fn was_missing(&mut self, seq: u64) -> bool {
+        let Some(at) = self.missing.iter().position(|&(first, last)| first <= seq && seq <= last) else {
+            return false;
+        };
+        let (first, last) = self.missing.remove(at);
+        if seq < last {
+            self.missing.insert(at, (seq + 1, last));
+        }
+        if first < seq {
+            self.missing.insert(at, (first, seq - 1));
+        }
+        self.lost_events = self.lost_events.saturating_sub(1);
+        true
     }
 
     #[inline(never)]
@@ -192,7 +234,7 @@ impl Ledger {
         let block = Block { bytes: e.size, site, birth: self.birth() };
         let slot = self.born(site, e.size);
         if let Some(d) = self.devices.get_mut(slot) {
-            d.last_block_seq = e.seq;
+            d.block_event(e.seq);
         }
         self.note_birth(BLOCK, e.address);
         if let Some(old) = self.blocks.insert(e.address, block) {
@@ -207,13 +249,13 @@ impl Ledger {
             Some(b) => {
                 let slot = self.died(b.site, b.birth, b.bytes, Some(e.context == 1));
                 if let Some(d) = self.devices.get_mut(slot) {
-                    d.last_block_seq = e.seq;
+                    d.block_event(e.seq);
                 }
             }
             None => {
                 self.unknown_frees[0] = self.unknown_frees[0].wrapping_add(1);
                 let slot = self.slot(e.device);
-                self.devices[slot].last_block_seq = e.seq;
+                self.devices[slot].block_event(e.seq);
                 if self.driver.may_claim() {
                     self.claim(e.address);
                 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{driver, guard, life, memory, note};
 use crate::ledger::Ledger;
@@ -23,6 +23,13 @@ use crate::trace::{reader, tables::Tables};
 /// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
 const WINDOW: u64 = (8 << 20) / RECORD as u64;
 
+/// Events not covered by a checkpoint at which a thread that fills a segment takes them in, and at which it waits until
+/// they are.
+const ENOUGH: u64 = 2 * WINDOW;
+const TOO_MUCH: u64 = ENOUGH + WINDOW / 4;
+/// The longest such wait.
+const LONG: Duration = Duration::from_millis(100);
+
 struct Host {
     ledger: Ledger,
     drain: Drain,
@@ -34,10 +41,6 @@ struct Host {
 static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
 /// The first sequence number that the last checkpoint does not cover.
 static COVERED: AtomicU64 = AtomicU64::new(1);
-/// The first sequence number that the ledger has not seen.
-static TAKEN_IN: AtomicU64 = AtomicU64::new(1);
-/// How long a thread that fills faster than can be taken in waits at most.
-const PATIENCE: Duration = Duration::from_secs(5);
 static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
 static EXITED: AtomicBool = AtomicBool::new(false);
 
@@ -65,7 +68,6 @@ pub fn arm(setting: Setting) {
 pub fn begin() {
     EXITED.store(false, Release);
     COVERED.store(1, Release);
-    TAKEN_IN.store(1, Release);
     *HOST.lock() = Some(Box::new(Host {
         ledger: Ledger::default(),
         drain: Drain::default(),
@@ -148,12 +150,11 @@ fn accounts() {
         let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
         // Unchanged, so the three belong together.
         if seq != 0 && totals.seq.load(Acquire) == seq {
-            let ago = (recording::sequence() - seq).min(u64::from(u32::MAX)) as u32;
             note::mark(&Event {
                 address: allocated,
                 size: reserved,
                 device,
-                stack: ago,
+                stack: seq as u32,
                 ..Event::new(Kind::AllocatorTotals)
             });
         }
@@ -182,20 +183,22 @@ pub fn mark(text: &str) {
     }
 }
 
-/// A segment was filled: if none of the boundaries comes, somebody has to make room. Threads that fill faster than one of
-/// them can take in wait for it, or the file would grow without end; nothing that the other needs is held here.
+/// A segment was filled: if none of the boundaries comes, somebody has to make room. Where many threads write faster than
+/// one takes in, they sleep until it has, and it gives its turn to whoever holds it up: else the file grows without bound.
+/// Never for long, since this thread may be a signal handler's, on top of the one that takes in.
 pub fn relieve() {
-    let next = recording::sequence();
-    if next - COVERED.load(Relaxed) <= 2 * WINDOW {
-        return;
-    }
-    let behind = next.saturating_sub(TAKEN_IN.load(Relaxed));
-    let host = if behind > 2 * WINDOW { HOST.try_lock_for(PATIENCE) } else { HOST.try_lock() };
-    if let Some(mut host) = host
-        && let Some(host) = host.as_mut()
-        && recording::sequence().saturating_sub(host.ledger.next_seq()) > WINDOW / 2
-    {
-        host.catch_up();
+    let behind = || recording::sequence() - COVERED.load(Relaxed);
+    let host = match behind() {
+        ..ENOUGH => return,
+        ENOUGH..TOO_MUCH => HOST.try_lock(),
+        _ => HOST.try_lock_for(LONG),
+    };
+    let Some(mut host) = host else { return };
+    let Some(host) = host.as_mut() else { return };
+    let began = Instant::now();
+    // Another may have done it meanwhile.
+    while behind() >= ENOUGH && host.catch_up() && behind() >= TOO_MUCH && began.elapsed() < LONG {
+        std::thread::yield_now();
     }
 }
 
@@ -302,8 +305,7 @@ impl Host {
             return false;
         }
         let ledger = &mut self.ledger;
-        let next = self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
-        TAKEN_IN.store(next, Relaxed);
+        self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
         true
     }
 

@@ -1,6 +1,7 @@
 //! From the threads' segments to one stream in sequence order, for a reader in the same process.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::time::{Duration, Instant};
 
 use super::file;
 use super::layout::PAYLOAD;
@@ -8,38 +9,55 @@ use super::record::{Event, RECORD};
 use super::recording::PER_SEGMENT;
 use super::space::SPACE;
 
+/// Events taken up at once: 4 MiB of them.
+const BITE: u64 = (4 << 20) / RECORD as u64;
+/// Events that may wait behind one that is being written, however long that takes.
+const MANY: usize = BITE as usize / 2;
+/// How long more than that may wait.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Collects the events of all threads in sequence order. One per process, used under the ledger's lock.
 #[derive(Debug, Default)]
 pub struct Drain {
     pending: Vec<[u64; 4]>,
-    stalled: bool,
+    /// Since when it stands still, much waiting behind one event.
+    still: Option<Instant>,
 }
 
 impl Drain {
     /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
-    /// Returns the next sequence number.
-    pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) -> u64 {
-        self.collect();
-        if !self.pending.is_sorted_by_key(|r| r[0]) {
-            self.pending.sort_unstable_by_key(|r| r[0]);
-        }
-        let mut done = 0;
-        for record in &self.pending {
-            if record[0] > next && !self.stalled {
+    pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) {
+        let mut step_over = self.still.is_some_and(|since| since.elapsed() > PATIENCE);
+        let mut stood_still = true;
+        loop {
+            self.collect(next.saturating_add(BITE));
+            if !self.pending.is_sorted_by_key(|r| r[0]) {
+                self.pending.sort_unstable_by_key(|r| r[0]);
+            }
+            let mut done = 0;
+            for record in &self.pending {
+                if record[0] > next && !step_over {
+                    break;
+                }
+                apply(&Event::unpack(*record));
+                next = next.max(record[0] + 1);
+                done += 1;
+            }
+            self.pending.drain(..done);
+            step_over = false;
+            if done == 0 {
                 break;
             }
-            apply(&Event::unpack(*record));
-            next = next.max(record[0] + 1);
-            done += 1;
+            stood_still = false;
         }
-        self.pending.drain(..done);
-        // A thread that died between taking its number and storing it leaves a hole that would stop us for good: after
-        // a whole drain of standing still with much waiting, step over it once.
-        self.stalled = done == 0 && self.pending.len() > PER_SEGMENT;
-        next
+        // A thread that waits for its turn, or died, between taking its number and storing it leaves a hole that would
+        // stop us: after a while of standing still with much waiting, it is stepped over. Its event is taken in late.
+        let still = stood_still && self.pending.len() > MANY;
+        self.still = still.then(|| self.still.unwrap_or_else(Instant::now));
     }
 
-    fn collect(&mut self) {
+    /// Takes up what was written with a number below `limit`.
+    fn collect(&mut self, limit: u64) {
         let mut space = SPACE.lock();
         for s in &mut space.events {
             let Some(base) = file::base(s.index) else { continue };
@@ -48,7 +66,7 @@ impl Drain {
                 let record = unsafe {
                     let at = base.add(PAYLOAD + s.drained * RECORD).cast::<u64>();
                     let seq = (*at.cast::<AtomicU64>()).load(Acquire);
-                    if seq <= s.last {
+                    if seq <= s.last || seq >= limit {
                         break;
                     }
                     [seq, at.add(1).read(), at.add(2).read(), at.add(3).read()]

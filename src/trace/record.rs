@@ -64,7 +64,7 @@ codes! {
         /// All memory of `context` on `device` ended (context destroyed, primary context reset).
         ContextEnd = 12,
         /// What the caching allocator of `device` said of itself at its latest block event: `address` = allocated bytes,
-        /// `size` = reserved bytes, `stack` = how many sequence numbers ago (`u32::MAX`: longer).
+        /// `size` = reserved bytes, `stack` = the low half of the latest sequence number then.
         AllocatorTotals = 13,
         /// All stream-ordered and graph pools of `device`: `size` = bytes reserved from the system, `address` = bytes used.
         PoolTotals = 14,
