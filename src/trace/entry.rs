@@ -34,6 +34,18 @@ pub enum Entry<'a> {
     Note { text: &'a str },
     /// A device's name and total memory in bytes.
     Device { index: u8, name: &'a str, total_bytes: u64 },
+    /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
+    Holder { site: Site, search: u32, step: u32, blocks: u64, bytes: u64, path: &'a str },
+}
+
+/// What a site is known by in every reading of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Site {
+    /// Its stack's id.
+    pub stack: u32,
+    pub entry_point: u16,
+    pub device: u8,
+    pub layer: u8,
 }
 
 /// One frame of a stack.

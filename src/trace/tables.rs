@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::entry::{Entry, Frame, LineTable};
+use super::entry::{Entry, Frame, LineTable, Site};
 
 /// A Python code object.
 #[derive(Clone, Debug)]
@@ -38,6 +38,15 @@ pub struct Device {
     pub total_bytes: u64,
 }
 
+/// Who held blocks of a site.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub path: String,
+    pub step: u32,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
 /// All tables of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
@@ -49,6 +58,8 @@ pub struct Tables {
     pub labels: HashMap<u32, String>,
     pub notes: Vec<String>,
     pub devices: BTreeMap<u8, Device>,
+    /// What the last search for the holders of a site's blocks found, and its number.
+    pub holders: HashMap<Site, (u32, Vec<Holder>)>,
 }
 
 impl Tables {
@@ -90,6 +101,16 @@ impl Tables {
             }
             Entry::Device { index, name, total_bytes } => {
                 self.devices.insert(index, Device { name: name.into(), total_bytes });
+            }
+            Entry::Holder { site, search, step, blocks, bytes, path } => {
+                let (newest, holders) = self.holders.entry(site).or_default();
+                if search > *newest {
+                    holders.clear();
+                    *newest = search;
+                }
+                if search == *newest {
+                    holders.push(Holder { path: path.into(), step, blocks, bytes });
+                }
             }
         }
     }

@@ -4,7 +4,9 @@
 //! No Python source is run, nothing is imported that the program did not import, no object of the program is kept.
 
 mod api;
+mod heap;
 mod install;
+pub mod search;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
@@ -18,6 +20,7 @@ const INSTALLED: u8 = 2;
 /// Looks up the interpreter's functions, if there is one.
 pub fn arm() {
     api::arm();
+    heap::arm();
 }
 
 /// From a block hook: sees to it that the hooks get installed. Two loads once they are.
@@ -47,4 +50,5 @@ pub fn after_fork_child() {
         STATE.store(WANTED, Release);
     }
     install::after_fork_child();
+    search::after_fork_child();
 }
