@@ -3,6 +3,8 @@
 #[cfg_attr(test, allow(dead_code, reason = "its callers are not there, see `preload`"))]
 mod capture;
 #[forbid(unsafe_code)]
+pub mod holders;
+#[forbid(unsafe_code)]
 pub mod ledger;
 // Not in the unit tests' own process: it would get our `dlsym`.
 #[cfg(not(test))]

@@ -22,7 +22,7 @@ pub(super) struct Cpython {
     code_type: usize,
     str_type: usize,
     bytes_type: usize,
-    minor: u32,
+    pub minor: u32,
     /// The first stack seen was what it must be.
     verified: AtomicBool,
 }
@@ -236,13 +236,43 @@ pub(super) fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
 /// # Safety
 /// `thread` is the calling thread's state, `layout` its version's.
 #[inline(always)]
-unsafe fn innermost(layout: &Layout, thread: *const u8) -> *const u8 {
+pub(super) unsafe fn innermost(layout: &Layout, thread: *const u8) -> *const u8 {
     // SAFETY: the caller's word; the C frame lives on the stack of the running evaluation loop.
     unsafe {
         let frame = read::<*const u8>(thread, layout.thread_frame);
         match layout.cframe {
             Some(at) if !frame.is_null() => read(frame, at),
             _ => frame,
+        }
+    }
+}
+
+/// CPython, once a stack was seen to be what its layout says.
+pub(super) fn proven() -> Option<&'static Cpython> {
+    let (cpython, thread) = attached()?;
+    (cpython.verified.load(Ordering::Relaxed) || verify(cpython, thread)).then_some(cpython)
+}
+
+/// Visits (frame, code) of every frame that is the program's.
+///
+/// # Safety
+/// `frame` begins a chain of frames that does not change meanwhile, `layout` is its version's.
+pub(super) unsafe fn each_frame(
+    layout: &Layout,
+    mut frame: *const u8,
+    mut visit: impl FnMut(*const u8, *const u8),
+) {
+    for _ in 0..PYTHON_LIMIT {
+        if frame.is_null() {
+            return;
+        }
+        // SAFETY: the caller's word: a frame, and `back` is null or another.
+        unsafe {
+            let shim = layout.kind == Kind::Shimmed && read::<u8>(frame, layout.frame_flag) >= SHIM_OWNER;
+            if !shim {
+                visit(frame, read::<*const u8>(frame, layout.frame_code).map_addr(|code| code & !7));
+            }
+            frame = read(frame, layout.frame_back);
         }
     }
 }

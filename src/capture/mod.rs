@@ -20,6 +20,7 @@ mod hash;
 mod layout;
 mod modules;
 mod native;
+pub mod others;
 mod strings;
 mod table;
 pub mod thread;

@@ -109,6 +109,11 @@ impl Driver {
         all
     }
 
+    /// What is known by its address.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = (u64, &Given)> {
+        self.pointers.iter().map(|(&address, given)| (address, given))
+    }
+
     /// True if a pointer is alive.
     pub(super) fn is_alive(&self, address: u64) -> bool {
         self.pointers.contains_key(&address)

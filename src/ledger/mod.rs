@@ -22,12 +22,14 @@ mod view;
 use serde::{Deserialize, Serialize};
 
 pub use devices::{Device, DeviceAt};
+pub use keys::Map;
 pub use sites::{Layer, Site};
 pub use steps::StepRecord;
+#[allow(unused_imports, reason = "the preload's")]
+pub use view::Living;
 pub use view::{Retained, retained};
 
 use crate::trace::record::{Event, Kind};
-use keys::Map;
 use releases::Departed;
 use steps::Delta;
 

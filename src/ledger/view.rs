@@ -27,6 +27,16 @@ pub struct Cohort {
     pub bytes: u64,
 }
 
+/// A block that is alive, or an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Living {
+    pub address: u64,
+    pub bytes: u64,
+    pub site: u32,
+    /// The step it was born in.
+    pub birth: u32,
+}
+
 /// What each site holds at the boundary that ended `step` (`None`: at the program's exit, or now), largest first. Empty
 /// for a step of which there is no record.
 pub fn retained(ledger: &Ledger, step: Option<u32>) -> Vec<Retained> {
@@ -195,6 +205,23 @@ impl Ledger {
     pub(super) fn segments(&self) -> Vec<(u64, u64, u8)> {
         let device = |site| self.site(site).map_or(crate::trace::record::NO_DEVICE, |s| s.device);
         self.driver.segments().into_iter().map(|(start, end, site)| (start, end, device(site))).collect()
+    }
+
+    /// What is alive of these sites, by address.
+    pub fn living(&self, sites: &[u32]) -> Vec<Living> {
+        let of = |site: u32| sites.contains(&site);
+        let blocks = self.blocks.iter().filter(|(_, b)| of(b.site)).map(|(&address, b)| Living {
+            address,
+            bytes: b.bytes,
+            site: b.site,
+            birth: b.birth,
+        });
+        let objects = self.driver.pointers().filter(|(_, g)| !g.segment && of(g.site));
+        let objects =
+            objects.map(|(address, g)| Living { address, bytes: g.bytes, site: g.site, birth: g.birth });
+        let mut all: Vec<Living> = blocks.chain(objects).collect();
+        all.sort_unstable_by_key(|l| l.address);
+        all
     }
 
     /// Everything alive at the judged moment but segments: per site the cohorts by birth step, sites by number.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use super::{driver, guard, life, memory, note};
+use super::owners::Occasion;
+use super::{driver, guard, life, memory, note, owners, python};
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
@@ -16,7 +17,7 @@ use crate::trace::calm::calmly;
 use crate::trace::drain::Drain;
 use crate::trace::entry::Entry;
 use crate::trace::lock::{self, Mutex};
-use crate::trace::record::{Event, Kind, RECORD};
+use crate::trace::record::{Event, Kind, RECORD, Source};
 use crate::trace::recording;
 use crate::trace::{reader, tables::Tables};
 
@@ -36,6 +37,7 @@ struct Host {
     /// Size of the last checkpoint in records.
     checkpoint: u64,
     out_of_memory_dumps: u32,
+    owners: owners::Owners,
 }
 
 static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
@@ -73,6 +75,7 @@ pub fn begin() {
         drain: Drain::default(),
         checkpoint: 0,
         out_of_memory_dumps: 0,
+        owners: owners::Owners::default(),
     }));
 }
 
@@ -129,15 +132,59 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
         context: u8::from(boundary.replaces),
         ..Event::new(Kind::Boundary)
     });
-    let mut host = HOST.lock();
-    let Some(host) = host.as_mut() else { return };
+    let mut guard = HOST.lock();
+    let Some(host) = guard.as_mut() else { return };
     if !host.catch_up() {
         return;
     }
     let step = host.ledger.step_count();
     let every = life::settings().dump_every;
-    if !boundary.replaces && (step == 10 || step == 30 || step.is_multiple_of(every)) {
+    if boundary.replaces || !(step == 10 || step == 30 || step.is_multiple_of(every)) {
+        return;
+    }
+    let mut guard = if boundary.source == Source::Time {
+        // Inside a hook, where nothing may take long and nobody may be asked for anything but a moment.
+        python::search::ask();
+        guard
+    } else {
+        search(guard, Occasion::Step)
+    };
+    if let Some(host) = guard.as_mut() {
         host.dump();
+    }
+}
+
+type Guard = lock::MutexGuard<'static, Option<Box<Host>>>;
+
+/// Looks for who holds what leaks, if that can be done here and now. The lock is let go meanwhile: a search may take long, and
+/// others have events to take in.
+fn search(mut guard: Guard, occasion: Occasion) -> Guard {
+    if !life::settings().holders || !python::search::may_run() {
+        return guard;
+    }
+    let Some(host) = guard.as_mut() else { return guard };
+    let question = host.owners.question(&host.ledger, occasion);
+    if question.is_empty() || host.owners.obstacle() {
+        return guard;
+    }
+    drop(guard);
+    let answer = owners::look(&question);
+    let mut guard = HOST.lock();
+    if let Some(host) = guard.as_mut() {
+        host.owners.answered(&host.ledger, &question, &answer);
+    }
+    guard
+}
+
+/// The interpreter calls back, GIL in hand, because a search was due.
+pub fn holders() {
+    if life::is_live() {
+        guard::fenced(|| {
+            let mut guard = HOST.lock();
+            if life::settings().holders && guard.as_mut().is_some_and(|host| host.catch_up()) {
+                search(guard, Occasion::Step);
+            }
+        });
     }
 }
 
@@ -217,9 +264,9 @@ pub fn dump() {
     if life::is_live() {
         guard::fenced(|| {
             accounts();
-            let mut host = HOST.lock();
-            if let Some(host) = host.as_mut()
-                && host.catch_up()
+            let mut guard = HOST.lock();
+            if guard.as_mut().is_some_and(|host| host.catch_up())
+                && let Some(host) = search(guard, Occasion::Asked).as_mut()
             {
                 host.dump();
             }
@@ -250,8 +297,8 @@ pub fn exit() {
     accounts();
     note::mark(&Event { address: life::elapsed(), ..Event::new(Kind::Exit) });
     // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
-    let Some(mut host) = HOST.try_lock_for(Duration::from_secs(5)) else { return };
-    let Some(host) = host.as_mut() else { return };
+    let Some(mut guard) = HOST.try_lock_for(Duration::from_secs(5)) else { return };
+    let Some(host) = guard.as_mut() else { return };
     if !host.catch_up() {
         // Where events are lost, that was said.
         if recording::dropped() == 0 {
@@ -259,6 +306,8 @@ pub fn exit() {
         }
         return;
     }
+    let mut guard = search(guard, Occasion::End);
+    let Some(host) = guard.as_mut() else { return };
     host.dump();
     if !life::settings().quiet
         && let Some(path) = life::path()

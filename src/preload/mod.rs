@@ -18,6 +18,7 @@ pub mod lookup;
 pub mod memory;
 pub mod note;
 pub mod opening;
+pub mod owners;
 pub mod patch;
 pub mod program;
 pub mod python;

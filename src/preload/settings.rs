@@ -17,6 +17,8 @@ pub struct Settings {
     pub out: OsString,
     pub step: Setting,
     pub stacks: Stacks,
+    /// Look for who holds what leaks.
+    pub holders: bool,
     /// Steps between report dumps.
     pub dump_every: u32,
     /// Keep every event in the file.
@@ -53,6 +55,11 @@ impl Settings {
                     _ => None,
                 },
             ),
+            holders: choice("LEAKTRACE_HOLDERS", "auto or off", true, |v| match v {
+                "auto" => Some(true),
+                "off" => Some(false),
+                _ => None,
+            }),
             dump_every: choice("LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", 100, |v| {
                 v.parse().ok().filter(|n| *n > 0)
             }),

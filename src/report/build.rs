@@ -8,12 +8,15 @@ use super::*;
 use crate::ledger::verdict::{self, judge_by};
 use crate::ledger::{self, Ledger, retained};
 use crate::symbol::Names;
+use crate::trace::entry;
 use crate::trace::record::NO_DEVICE;
 use crate::trace::tables::Tables;
 
 /// Sites listed under `retained`, and under one finding.
 const RETAINED: usize = 50;
 const SITES: usize = 20;
+/// Holders listed under one finding.
+const HOLDERS: usize = 32;
 /// Steps listed one by one, and devices listed in all of them.
 pub const SERIES: usize = 10_000;
 const SERIES_DEVICES: usize = 80_000;
@@ -127,6 +130,7 @@ impl Report {
             out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o)).collect(),
             out_of_memory_count: ledger.out_of_memory_count(),
             coverage: b.coverage(run),
+            holder_searches: b.searches(),
             notes: run.problems.clone(),
             program,
             devices,
@@ -274,26 +278,14 @@ impl Builder<'_> {
     }
 
     /// A number for the line of each stack that allocates, equal for one line.
-    fn places(&mut self) -> HashMap<u32, u64> {
+    fn places(&self) -> HashMap<u32, u64> {
         let stacks: Vec<u32> = self.ledger.set_up_stacks();
         let mut lines: HashMap<Place, u64> = HashMap::new();
         let mut places = HashMap::new();
         for stack in stacks {
-            let Some(place) = self.stack(stack).0 else { continue };
-            // Beyond every stack id.
-            let next = (lines.len() as u64) << 32 | u64::from(u32::MAX);
-            places.insert(stack, *lines.entry(place).or_insert(next));
-        }
-        places
-    }
-
-    /// A number for the line of each stack that allocates, equal for one line.
-    fn places(&mut self) -> HashMap<u32, u64> {
-        let stacks: Vec<u32> = self.ledger.set_up_stacks();
-        let mut lines: HashMap<Place, u64> = HashMap::new();
-        let mut places = HashMap::new();
-        for stack in stacks {
-            let Some(place) = self.stack(stack).0 else { continue };
+            let frames = self.names.frames(stack);
+            let Some(at) = self.names.allocated_at(&frames) else { continue };
+            let place = Place { file: at.file.clone(), line: at.line, function: at.function.clone() };
             // Beyond every stack id.
             let next = (lines.len() as u64) << 32 | u64::from(u32::MAX);
             places.insert(stack, *lines.entry(place).or_insert(next));
@@ -343,8 +335,47 @@ impl Builder<'_> {
             steps_to_oom: device.and_then(|d| steps_to_oom(d, f)),
             explanation: explain::sentence(f, &sites, &program.cwd),
             sites,
-            holders: Vec::new(),
+            holders: self.holders(f),
         }
+    }
+
+    fn searches(&self) -> Option<Searches> {
+        let text = self.meta("holder_searches")?;
+        let mut figures = text.split(' ').map(|n| n.parse::<u64>().ok());
+        let mut next = || figures.next().flatten();
+        let (count, total, longest) = (next()?, next()?, next()?);
+        Some(Searches { count, seconds: total as f64 / 1e6, longest_s: longest as f64 / 1e6 })
+    }
+
+    /// Who held the blocks of a finding when somebody last looked.
+    fn holders(&self, f: &verdict::Finding) -> Vec<Holder> {
+        let mut holders: Vec<Holder> = Vec::new();
+        for site in f.parts.iter().filter_map(|part| self.ledger.site(part.site)) {
+            let key = entry::Site {
+                stack: site.stack,
+                entry_point: site.entry_point,
+                device: site.device,
+                layer: site.layer as u8,
+            };
+            for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
+                match holders.iter_mut().find(|h| h.path == held.path) {
+                    Some(h) => {
+                        h.bytes = h.bytes.saturating_add(held.bytes);
+                        h.blocks = h.blocks.saturating_add(held.blocks);
+                        h.step = h.step.max(held.step);
+                    }
+                    None => holders.push(Holder {
+                        path: held.path.clone(),
+                        bytes: held.bytes,
+                        blocks: held.blocks,
+                        step: held.step,
+                    }),
+                }
+            }
+        }
+        holders.sort_by_key(|h| std::cmp::Reverse((h.bytes, h.blocks)));
+        holders.truncate(HOLDERS);
+        holders
     }
 
     fn retained(&mut self, held: &[ledger::Retained], most: usize) -> Vec<Retained> {

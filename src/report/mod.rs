@@ -48,6 +48,9 @@ pub struct Report {
     /// How often memory ran out; `out_of_memory` keeps the last few.
     pub out_of_memory_count: u64,
     pub coverage: Coverage,
+    /// How often it was asked who holds what, and how long the program waited for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_searches: Option<Searches>,
     pub notes: Vec<String>,
     /// The step asked for: devices and retained are as of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,6 +159,16 @@ pub struct Holder {
     pub path: String,
     pub bytes: u64,
     pub blocks: u64,
+    /// When that was so: the step that had just ended.
+    pub step: u32,
+}
+
+/// Searches for holders.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Searches {
+    pub count: u64,
+    pub seconds: f64,
+    pub longest_s: f64,
 }
 
 /// One cause.

@@ -200,6 +200,12 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
         wrap(out, "   ", indent, &reserved(f, bytes));
     }
     full_in(out, f);
+    for h in f.holders.iter().take(STACK) {
+        let what = count(h.blocks as f64, if f.layer == "block" { "block" } else { "allocation" });
+        let when = grouped(u64::from(h.step));
+        let text = format!("held by {} ({what}, {}, at step {when})", clean(&h.path), size(h.bytes as f64));
+        wrap(out, "   ", indent, &text);
+    }
     for (i, site) in f.sites.iter().enumerate().take(STACK) {
         if f.sites.len() > 1 {
             let at = clean(&place(site.allocated_at.as_ref(), cwd));

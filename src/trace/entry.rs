@@ -37,6 +37,18 @@ pub enum Entry<'a> {
     /// A node of an autograd graph, by the mangled name of its type, and the stack of the forward operation that made it
     /// (0: not known).
     Backward { id: u32, node: &'a str, forward: u32 },
+    /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
+    Holder { site: Site, search: u32, step: u32, blocks: u64, bytes: u64, path: &'a str },
+}
+
+/// What a site is known by in every reading of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Site {
+    /// Its stack's id.
+    pub stack: u32,
+    pub entry_point: u16,
+    pub device: u8,
+    pub layer: u8,
 }
 
 /// One frame of a stack.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::entry::{Entry, Frame, LineTable};
+use super::entry::{Entry, Frame, LineTable, Site};
 
 /// Frames of a stack that are read; the writer keeps fewer.
 const MAX_FRAMES: usize = 2048;
@@ -52,6 +52,15 @@ pub struct Device {
     pub total_bytes: u64,
 }
 
+/// Who held blocks of a site.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub path: String,
+    pub step: u32,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
 /// All tables of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
@@ -65,6 +74,8 @@ pub struct Tables {
     noted: HashSet<String>,
     pub devices: BTreeMap<u8, Device>,
     pub backward: HashMap<u32, Backward>,
+    /// What the last search for the holders of a site's blocks found, and its number.
+    pub holders: HashMap<Site, (u32, Vec<Holder>)>,
 }
 
 impl Tables {
@@ -110,6 +121,16 @@ impl Tables {
             }
             Entry::Backward { id, node, forward } => {
                 self.backward.insert(id, Backward { node: short(node).into(), forward });
+            }
+            Entry::Holder { site, search, step, blocks, bytes, path } => {
+                let (newest, holders) = self.holders.entry(site).or_default();
+                if search > *newest {
+                    holders.clear();
+                    *newest = search;
+                }
+                if search == *newest {
+                    holders.push(Holder { path: path.into(), step, blocks, bytes });
+                }
             }
         }
     }

@@ -173,7 +173,7 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let path = CString::new(format!("{folder}/bench.ltrace")).unwrap();
-    recording::open(&path, std::process::id(), 0).expect("a recording");
+    recording::open(&path, std::process::id(), 0, 0).expect("a recording");
     events();
     native(folder);
     python();

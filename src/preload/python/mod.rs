@@ -5,7 +5,9 @@
 
 mod api;
 mod collector;
+mod heap;
 mod install;
+pub mod search;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
@@ -19,6 +21,7 @@ const INSTALLED: u8 = 2;
 /// Looks up the interpreter's functions, if there is one.
 pub fn arm() {
     api::arm();
+    heap::arm();
 }
 
 /// From a block hook: sees to it that the hooks get installed. Two loads once they are.
@@ -50,4 +53,5 @@ pub fn after_fork_child() {
         STATE.store(WANTED, Release);
     }
     install::after_fork_child();
+    search::after_fork_child();
 }

@@ -1,0 +1,143 @@
+//! Breadth first from the roots, rank by rank. Within a rank the autograd graphs come last, and only for what is still
+//! missing: they are the long way round.
+
+use super::{Node, Nodes, Path, Root, Wanted, World};
+use crate::ledger::Map;
+
+/// Objects that are asked at once: the clock is looked at in between.
+const BATCH: usize = 2048;
+/// In `from`: a root, not a node.
+const ROOT: u32 = 1 << 31;
+
+pub(super) struct Search {
+    numbers: Map<u32>,
+    nodes: Vec<Node>,
+    /// What each was reached from.
+    from: Vec<u32>,
+    roots: Vec<Root>,
+    /// What may begin a graph and was not asked for it.
+    graphs: Vec<u32>,
+    missing: Nodes,
+    blocked: Nodes,
+    without: Vec<Root>,
+}
+
+impl Search {
+    /// For `wanted`, never by way of what is `blocked`, nor from the roots `without`.
+    pub fn new(wanted: impl Iterator<Item = Node>, blocked: Nodes, without: Vec<Root>) -> Search {
+        Search {
+            numbers: Map::default(),
+            nodes: Vec::new(),
+            from: Vec::new(),
+            roots: Vec::new(),
+            graphs: Vec::new(),
+            missing: wanted.map(|block| (block, ())).collect(),
+            blocked,
+            without,
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    pub fn is_missing(&self, block: Node) -> bool {
+        self.missing.contains_key(&block)
+    }
+
+    pub fn has(&self, node: Node) -> bool {
+        self.numbers.contains_key(&node)
+    }
+
+    /// Walks from the roots of the first `ranks` ranks. `false`: the time was up before all was seen.
+    pub fn run(&mut self, world: &mut impl World, ranks: usize) -> bool {
+        for rank in 0..ranks {
+            let Some(roots) = world.roots(rank) else { return true };
+            let roots = roots.into_iter().filter(|r| !self.without.contains(r)).collect();
+            if !self.walk_from(world, roots) {
+                return false;
+            }
+            if self.is_done() {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Walks from these, first without graphs, then by them. `false`: the time was up.
+    pub fn walk_from(&mut self, world: &mut impl World, roots: Vec<Root>) -> bool {
+        let mut front = Vec::new();
+        for root in roots {
+            let number = self.roots.len() as u32 | ROOT;
+            if let Some(new) = self.reach(world, root.node, number, false) {
+                self.roots.push(root);
+                front.extend(new);
+            }
+        }
+        if !self.walk(world, front, false) {
+            return false;
+        }
+        let front = std::mem::take(&mut self.graphs);
+        self.walk(world, front, true)
+    }
+
+    fn walk(&mut self, world: &mut impl World, mut front: Vec<u32>, graphs: bool) -> bool {
+        let mut found = Vec::new();
+        while !front.is_empty() && !self.is_done() {
+            let mut next = Vec::new();
+            for batch in front.chunks(BATCH) {
+                if world.is_late() {
+                    return false;
+                }
+                let holders: Vec<Node> = batch.iter().map(|&n| self.nodes[n as usize]).collect();
+                found.clear();
+                world.held(&holders, graphs, &mut found);
+                for &(holder, node) in &found {
+                    let from = batch[holder as usize];
+                    next.extend(self.reach(world, node, from, graphs).flatten());
+                }
+            }
+            front = next;
+        }
+        true
+    }
+
+    /// Takes in a node. `None`: it was there before; `Some(None)`: it ends here.
+    fn reach(&mut self, world: &mut impl World, node: Node, from: u32, graphs: bool) -> Option<Option<u32>> {
+        if self.blocked.contains_key(&node)
+            || self.numbers.contains_key(&node)
+            || self.nodes.len() as u32 >= ROOT - 1
+        {
+            return None;
+        }
+        let number = self.nodes.len() as u32;
+        self.numbers.insert(node, number);
+        self.nodes.push(node);
+        self.from.push(from);
+        if self.missing.remove(&node).is_some() {
+            return Some(None);
+        }
+        if !graphs && world.has_graph(node) {
+            self.graphs.push(number);
+        }
+        Some(Some(number))
+    }
+
+    /// The ways to those of `wanted` that were reached.
+    pub fn paths(&self, wanted: &[Wanted]) -> Vec<Path> {
+        let path = |(i, w): (usize, &Wanted)| self.path(i, w);
+        wanted.iter().enumerate().filter_map(path).collect()
+    }
+
+    pub fn path(&self, wanted: usize, w: &Wanted) -> Option<Path> {
+        let mut number = *self.numbers.get(&w.block)?;
+        let mut nodes = Vec::new();
+        while number & ROOT == 0 {
+            nodes.push(self.nodes[number as usize]);
+            number = self.from[number as usize];
+        }
+        nodes.reverse();
+        let root = self.roots[(number & !ROOT) as usize].clone();
+        Some(Path { wanted, cause: w.cause, root, nodes })
+    }
+}

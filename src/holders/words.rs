@@ -1,0 +1,155 @@
+//! Ways in words, as a programmer would write them: `__main__.trainer.history['loss'][*]`.
+
+use super::{Origin, Step};
+
+/// Nodes of a graph that are named together.
+const NAMES: usize = 3;
+
+/// A piece of a path.
+#[derive(Clone, Debug, PartialEq)]
+enum Piece {
+    Text(String),
+    /// A place among like things: `[3]`, `['loss']`.
+    Place(String),
+    /// A walk through an autograd graph: whether it is more than one node long, its last nodes, and whether it ends in what
+    /// those have saved.
+    Graph {
+        far: bool,
+        names: Vec<String>,
+        saved: bool,
+    },
+}
+
+pub(super) fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Global(name) => name.clone(),
+        Origin::Local { function, name } => format!("{function}() local `{name}`"),
+        Origin::Foreign(what) => format!("held by C or C++ code, or by an expression under way: {what}"),
+        Origin::Cycle(members) => {
+            format!("garbage waiting for the cyclic collector: {}", members.join(" → "))
+        }
+    }
+}
+
+/// What several ways have in common, from the root on; they part at step `parting`.
+pub(super) fn ways(examples: &[Vec<Step>], parting: Option<usize>) -> String {
+    let ways: Vec<(Vec<Piece>, Option<usize>)> =
+        examples.iter().map(|steps| pieces(steps, parting)).collect();
+    let Some((first, parted)) = ways.first() else { return String::new() };
+    let mut out = String::new();
+    let longest = ways.iter().map(|(w, _)| w.len()).max().unwrap_or(0);
+    for i in 0..longest {
+        let here: Vec<Option<&Piece>> = ways.iter().map(|(w, _)| w.get(i)).collect();
+        let alike = here.iter().all(|p| *p == first.get(i));
+        let places = here.iter().all(|p| matches!(p, Some(Piece::Place(_))));
+        if places && (!alike || *parted == Some(i)) {
+            out.push_str("[*]");
+        } else if alike && let Some(piece) = first.get(i) {
+            say(&mut out, piece);
+        } else if let Some(piece) = same_walk(&here) {
+            // Some hold it themselves, and what is in their graphs as well.
+            if here.contains(&None) {
+                out.push_str(" and its ");
+            }
+            say(&mut out, &piece);
+        } else {
+            out.push_str(" → …");
+            break;
+        }
+    }
+    out
+}
+
+fn say(out: &mut String, piece: &Piece) {
+    match piece {
+        Piece::Text(text) | Piece::Place(text) => out.push_str(text),
+        Piece::Graph { far, names, saved } => {
+            out.push_str(match (far, saved) {
+                (true, true) => ".grad_fn → … saved by ",
+                (false, true) => ".grad_fn → saved by ",
+                (true, false) => ".grad_fn → … → ",
+                (false, false) => ".grad_fn → ",
+            });
+            let more = if names.len() > NAMES { ", …" } else { "" };
+            out.push_str(&names[..names.len().min(NAMES)].join(", "));
+            out.push_str(more);
+        }
+    }
+}
+
+/// Walks through graphs that end at different nodes are one walk.
+fn same_walk(here: &[Option<&Piece>]) -> Option<Piece> {
+    let (mut deep, mut kept, mut all) = (false, false, Vec::new());
+    for piece in here.iter().flatten() {
+        let Piece::Graph { far, names, saved } = piece else { return None };
+        deep |= far;
+        kept |= saved;
+        for name in names {
+            if !all.contains(name) {
+                all.push(name.clone());
+            }
+        }
+    }
+    Some(Piece::Graph { far: deep, names: all, saved: kept })
+}
+
+/// The pieces of one way, and which of them is the step at which it parts from others.
+fn pieces(steps: &[Step], parting: Option<usize>) -> (Vec<Piece>, Option<usize>) {
+    let mut out: Vec<Piece> = Vec::new();
+    let mut parted = None;
+    let mut i = 0;
+    while let Some(step) = steps.get(i) {
+        if parting == Some(i) {
+            parted = Some(out.len());
+        }
+        let next = steps.get(i + 1).filter(|_| parting != Some(i + 1));
+        match (step, next) {
+            // A module of a network is named as one names it in a program.
+            (Step::Attribute(dict), Some(Step::Key(key))) if is_part_dict(dict) => {
+                out.push(part(key));
+                i += 2;
+                continue;
+            }
+            (Step::Through, _) => {}
+            (Step::Attribute(name), _) => out.push(Piece::Text(format!(".{name}"))),
+            (Step::Index(n), _) => out.push(Piece::Place(format!("[{n}]"))),
+            (Step::Key(key), _) => out.push(Piece::Place(format!("[{key}]"))),
+            (Step::AsKey, _) => out.push(Piece::Text(" → its keys".into())),
+            (Step::Element, _) => out.push(Piece::Place("[*]".into())),
+            (Step::Local { function, name }, _) => {
+                out.push(Piece::Text(format!(" → {function}() local `{name}`")));
+            }
+            (Step::Closure(name), _) => out.push(Piece::Text(format!(" → closure variable `{name}`"))),
+            (Step::Default(name), _) => out.push(Piece::Text(format!(" → default of argument `{name}`"))),
+            (Step::Named(what), _) => out.push(Piece::Text(format!(" → {what}"))),
+            (Step::Gradient, _) => out.push(Piece::Text(".grad".into())),
+            (Step::Graph(name), _) => {
+                out.push(Piece::Graph { far: false, names: vec![name.clone()], saved: false });
+            }
+            (Step::Next(name), _) => match out.last_mut() {
+                Some(Piece::Graph { far, names, .. }) => (*far, *names) = (true, vec![name.clone()]),
+                _ => out.push(Piece::Text(format!(" → {name}"))),
+            },
+            (Step::Saved, _) => match out.last_mut() {
+                Some(Piece::Graph { saved, .. }) => *saved = true,
+                _ => out.push(Piece::Text(" → saved tensor".into())),
+            },
+        }
+        i += 1;
+    }
+    (out, parted)
+}
+
+fn is_part_dict(name: &str) -> bool {
+    matches!(name, "_modules" | "_parameters" | "_buffers")
+}
+
+/// `'weight'` → `.weight`, `'0'` → `[0]`.
+fn part(key: &str) -> Piece {
+    let name = key.trim_matches('\'');
+    match name.chars().next() {
+        Some(c) if c.is_ascii_digit() => Piece::Place(format!("[{name}]")),
+        Some(_) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => Piece::Text(format!(".{name}")),
+        _ => Piece::Place(format!("[{key}]")),
+    }
+}

@@ -1,0 +1,182 @@
+//! Whose blocks are looked for, how often, and what is written down of the answer.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::{life, memory, python};
+use crate::holders::{Owner, Wanted};
+use crate::ledger::verdict::judge;
+use crate::ledger::{Ledger, Living};
+use crate::trace::entry::{Entry, Site};
+use crate::trace::recording;
+
+/// Blocks of one cause that are looked for.
+const MOST: usize = 1 << 16;
+/// Holders of one site that are written down.
+const LISTED: usize = 8;
+/// Searches for a site whose holder was not found.
+const TRIES: u32 = 3;
+/// Searches that are not the first may take this part of the run.
+const PART: u32 = 50;
+/// What a search may need at most (a million objects and their places).
+const MEMORY: usize = 96 << 20;
+
+/// What was said so far.
+#[derive(Default)]
+pub struct Owners {
+    searches: u32,
+    spent: Duration,
+    longest: Duration,
+    told: HashMap<Site, Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    tries: u32,
+    paths: Vec<String>,
+    blocks: u64,
+}
+
+/// Why there is a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// A step ended at which a report is written.
+    Step,
+    /// The program wants a report.
+    Asked,
+    /// The program is ending.
+    End,
+}
+
+/// The blocks of a search.
+#[derive(Default)]
+pub struct Question {
+    wanted: Vec<Wanted>,
+    living: Vec<Living>,
+}
+
+impl Question {
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+}
+
+/// The answer, and what it took.
+pub struct Answer {
+    owners: Vec<Owner>,
+    took: Duration,
+}
+
+/// Searches. With the GIL, and without a lock of ours.
+pub fn look(question: &Question) -> Answer {
+    let began = Instant::now();
+    let owners = if memory::enough_for(MEMORY) { python::search::run(&question.wanted) } else { Vec::new() };
+    Answer { owners, took: began.elapsed() }
+}
+
+impl Owners {
+    /// The blocks of every cause that there is now, if it is time to look.
+    pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
+        let verdict = judge(ledger);
+        let mut question = Question::default();
+        let elapsed = Duration::from_nanos(life::elapsed());
+        let mut due = match occasion {
+            Occasion::Step => self.spent * PART <= elapsed,
+            Occasion::Asked => true,
+            // There will be no other time.
+            Occasion::End => self.spent * PART / 5 <= elapsed,
+        };
+        for (cause, finding) in (0u32..).zip(&verdict.findings) {
+            let sites: Vec<u32> = finding.parts.iter().map(|p| p.site).collect();
+            let main = sites.first().and_then(|&s| key(ledger, s));
+            due |=
+                main.is_some_and(|s| self.told.get(&s).is_none_or(|t| t.paths.is_empty() && t.tries < TRIES));
+            let living = lasting(ledger.living(&sites), ledger.step_count());
+            question.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
+            question.living.extend(living);
+        }
+        if due { question } else { Question::default() }
+    }
+
+    /// Writes the answer down.
+    pub fn answered(&mut self, ledger: &Ledger, question: &Question, answer: &Answer) {
+        self.spent += answer.took;
+        self.longest = self.longest.max(answer.took);
+        self.searches += 1;
+        let took = format!("{} {} {}", self.searches, self.spent.as_micros(), self.longest.as_micros());
+        recording::append_entry(&Entry::Meta { key: "holder_searches", value: &took });
+        let mut found: HashMap<Site, Vec<(&str, u64, u64)>> = HashMap::new();
+        let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
+        for living in &question.living {
+            let site = of_site.entry(living.site).or_insert_with(|| key(ledger, living.site));
+            if let Some(site) = *site {
+                found.entry(site).or_default();
+            }
+        }
+        for owner in &answer.owners {
+            for living in owner.blocks.iter().filter_map(|&i| question.living.get(i)) {
+                let Some(Some(site)) = of_site.get(&living.site) else { continue };
+                let of = found.entry(*site).or_default();
+                match of.iter_mut().find(|(path, ..)| *path == owner.path) {
+                    Some((_, blocks, bytes)) => (*blocks, *bytes) = (*blocks + 1, *bytes + living.bytes),
+                    None => of.push((&owner.path, 1, living.bytes)),
+                }
+            }
+        }
+        for (site, mut holders) in found {
+            holders.sort_by_key(|&(_, blocks, bytes)| std::cmp::Reverse((bytes, blocks)));
+            holders.truncate(LISTED);
+            self.tell(site, &holders, ledger.step_count());
+        }
+    }
+
+    fn tell(&mut self, site: Site, holders: &[(&str, u64, u64)], step: u32) {
+        let told = self.told.entry(site).or_default();
+        told.tries += 1;
+        let blocks = holders.iter().map(|h| h.1).max().unwrap_or(0);
+        let same = holders.iter().all(|(path, ..)| told.paths.iter().any(|p| p == path));
+        // The recording must not grow with every search.
+        if holders.is_empty() || (same && holders.len() == told.paths.len() && blocks < told.blocks * 5 / 4) {
+            return;
+        }
+        told.blocks = blocks;
+        told.paths = holders.iter().map(|(path, ..)| (*path).to_owned()).collect();
+        for &(path, blocks, bytes) in holders {
+            recording::append_entry(&Entry::Holder {
+                site,
+                search: self.searches,
+                step,
+                blocks,
+                bytes,
+                path,
+            });
+        }
+    }
+
+    /// The one line that says why nothing is searched, once.
+    pub fn obstacle(&mut self) -> bool {
+        let why = if self.searches == 0 { python::search::obstacle() } else { None };
+        if let Some(why) = &why {
+            recording::append_entry(&Entry::Note { text: &format!("who holds what is not searched: {why}") });
+        }
+        why.is_some()
+    }
+}
+
+/// What a site is known by.
+fn key(ledger: &Ledger, site: u32) -> Option<Site> {
+    let s = ledger.site(site)?;
+    Some(Site { stack: s.stack, entry_point: s.entry_point, device: s.device, layer: s.layer as u8 })
+}
+
+/// The blocks that outlived a step, if there are any; of very many some.
+fn lasting(mut living: Vec<Living>, steps: u32) -> Vec<Living> {
+    for age in [2, 1] {
+        if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
+            living.retain(|l| l.birth.saturating_add(age) <= steps);
+            break;
+        }
+    }
+    let stride = living.len().div_ceil(MOST).max(1);
+    living.into_iter().step_by(stride).collect()
+}

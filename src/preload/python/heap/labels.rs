@@ -1,0 +1,389 @@
+//! How an object holds another, in a reader's words. Asked only along the few ways that are told of.
+
+use super::Heap;
+use super::layout::*;
+use super::objects::{Kind, bases, c_text, word};
+use crate::holders::{Node, Step};
+
+/// Longer keys are not written out.
+const LONGEST: usize = 60;
+
+impl Heap<'_> {
+    pub(super) fn labels(&mut self, way: &[Node]) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        // A dict that is an instance's, a class's or a function's: its keys are attributes.
+        let mut attributes = 0;
+        // A dict of a function's defaults: the step before has told of the key.
+        let mut arguments = 0;
+        // What holds the tuple that comes next: the names of a function's free variables, or of its arguments.
+        let mut names: Option<(Node, Vec<Step>)> = None;
+        for (i, pair) in way.windows(2).enumerate() {
+            let (holder, held) = (pair[0], pair[1]);
+            if let Some((tuple, of)) = names.take().filter(|(tuple, _)| *tuple == holder) {
+                let at = self.tuple(tuple).iter().position(|&o| o == held);
+                steps.push(at.and_then(|at| of.get(at).cloned()).unwrap_or(Step::Through));
+                continue;
+            }
+            if self.blocks.contains_key(&held) {
+                steps.push(Step::Through);
+                continue;
+            }
+            if self.cpp.met.contains_key(&holder) || self.cpp.met.contains_key(&held) {
+                steps.push(self.native_label(holder, held));
+                continue;
+            }
+            let Some(info) = self.types.of(holder) else {
+                steps.push(Step::Through);
+                continue;
+            };
+            if holder == arguments {
+                steps.push(Step::Through);
+                continue;
+            }
+            if holder == attributes
+                && let Some(name) = self.key_of(holder, held).filter(|&k| self.is_str(k))
+            {
+                steps.push(Step::Attribute(self.text(name)));
+                continue;
+            }
+            if let Some(dict) = self.attribute_dict(holder).filter(|d| *d == held) {
+                attributes = dict;
+                steps.push(Step::Through);
+                continue;
+            }
+            let step = match info.kind {
+                Kind::Function => self.function_label(holder, held, way.get(i + 2).copied(), &mut names),
+                Kind::Type if self.dict_of_type(holder) == held => {
+                    attributes = held;
+                    Some(Step::Through)
+                }
+                Kind::Dict => self.dict_label(holder, held),
+                Kind::List => self.index(holder, held, true).map(Step::Index),
+                Kind::Tuple => self.index(holder, held, false).map(Step::Index),
+                Kind::Set | Kind::Deque => Some(Step::Element),
+                Kind::Cell => Some(Step::Through),
+                Kind::Frame => self.frame_label(holder, held),
+                Kind::Generator => self.generator_label(holder, held),
+                Kind::Traceback => Some(Step::Through),
+                Kind::Exception => self.exception_label(holder, held),
+                Kind::Method => self.method_label(holder, held),
+                _ => None,
+            };
+            let step = step.or_else(|| self.instance_label(holder, info.flags, held));
+            if info.kind == Kind::Function && matches!(step, Some(Step::Default(_))) {
+                arguments = held;
+            }
+            steps.push(step.unwrap_or_else(|| self.any_label(holder, held)));
+        }
+        steps
+    }
+
+    fn native_label(&mut self, holder: Node, held: Node) -> Step {
+        let from_node = self.cpp.is_node(holder);
+        if self.cpp.is_node(held) {
+            let name = self.cpp.name(held).to_owned();
+            return if from_node { Step::Next(name) } else { Step::Graph(name) };
+        }
+        match (from_node, self.cpp.met.contains_key(&held)) {
+            (true, true) => Step::Saved,
+            // A node of a function written in Python: its context is what a reader knows it by.
+            (true, false) => Step::Next(self.types.name(held)),
+            (false, true) if self.types_say_context(holder) => Step::Saved,
+            _ => Step::Gradient,
+        }
+    }
+
+    fn types_say_context(&mut self, holder: Node) -> bool {
+        !self.cpp.met.contains_key(&holder)
+            && self.types.of(holder).is_some_and(|info| info.kind == Kind::Context)
+    }
+
+    /// Whether a dict is where an object keeps its own attributes.
+    pub(super) fn keeps_attributes_in(&mut self, object: Node, dict: Node) -> bool {
+        match self.types.of(object).map(|info| info.kind) {
+            Some(Kind::Type) => self.dict_of_type(object) == dict,
+            Some(_) => self.attribute_dict(object) == Some(dict),
+            None => false,
+        }
+    }
+
+    /// The dict of an object's attributes, if it has one now.
+    fn attribute_dict(&self, object: Node) -> Option<Node> {
+        // SAFETY: a living object and its type; the words that its type's flags tell of are there.
+        unsafe {
+            let of = word(object, TYPE);
+            let flags = word(of, TYPE_FLAGS);
+            if flags & FLAG_TYPE != 0 {
+                return None;
+            }
+            let dict = if self.layout.attributes != Attributes::Dict && flags & FLAG_MANAGED_DICT != 0 {
+                match word(object - 24, 0) {
+                    tagged if self.layout.attributes == Attributes::Tagged && tagged & 1 == 1 => 0,
+                    dict => dict,
+                }
+            } else {
+                let mut at = word(of, TYPE_DICTOFFSET) as i64;
+                if at < 0 {
+                    let items = (word(object, SIZE) as i64).unsigned_abs();
+                    let size = word(of, TYPE_BASICSIZE) + items * word(of, TYPE_ITEMSIZE);
+                    at += size.next_multiple_of(8) as i64;
+                }
+                if at <= 0 || at > 1 << 20 {
+                    return None;
+                }
+                word(object, at as usize)
+            };
+            (dict != 0).then_some(dict)
+        }
+    }
+
+    fn dict_of_type(&self, of: Node) -> Node {
+        // SAFETY: a living type.
+        unsafe { word(of, TYPE_DICT) }
+    }
+
+    /// The key under which a dict holds something.
+    fn key_of(&self, dict: Node, held: Node) -> Option<Node> {
+        self.items(dict).into_iter().find(|&(_, v)| v == held).map(|(k, _)| k)
+    }
+
+    fn dict_label(&mut self, dict: Node, held: Node) -> Option<Step> {
+        for (key, value) in self.items(dict) {
+            if value == held {
+                return Some(Step::Key(self.written(key)));
+            }
+            if key == held {
+                return Some(Step::AsKey);
+            }
+        }
+        None
+    }
+
+    /// A key as a program would write it; what is neither text nor number by its type.
+    fn written(&mut self, key: Node) -> String {
+        if self.is_str(key) {
+            let text: String = self.text(key).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            return match text.char_indices().nth(LONGEST) {
+                Some((at, _)) => format!("'{}…'", &text[..at]),
+                None => format!("'{text}'"),
+            };
+        }
+        match self.small_number(key) {
+            Some(n) => n.to_string(),
+            None => format!("<{}>", self.types.name(key)),
+        }
+    }
+
+    /// The value of an `int` of one digit.
+    fn small_number(&self, object: Node) -> Option<i64> {
+        if !self.is_exactly(object, c"PyLong_Type") {
+            return None;
+        }
+        // SAFETY: an `int`: its size and sign, then its digits of 30 bits.
+        let (size, digit) = unsafe { (word(object, SIZE), word(object, 24) as u32) };
+        let digit = i64::from(digit & 0x3fff_ffff);
+        if self.interpreter.minor() >= 12 {
+            // The lower three bits are sign and flag, the rest counts the digits.
+            return (size >> 3 <= 1).then_some(if size & 3 == 2 {
+                -digit
+            } else if size & 3 == 1 {
+                0
+            } else {
+                digit
+            });
+        }
+        match size as i64 {
+            0 => Some(0),
+            1 => Some(digit),
+            -1 => Some(-digit),
+            _ => None,
+        }
+    }
+
+    fn index(&self, sequence: Node, held: Node, is_list: bool) -> Option<usize> {
+        if !is_list {
+            return self.tuple(sequence).iter().position(|&o| o == held);
+        }
+        // SAFETY: a living list: so many items lie where it says.
+        unsafe {
+            let (length, items) = (word(sequence, SIZE) as usize, word(sequence, LIST_ITEMS));
+            (0..length).find(|&i| word(items, 8 * i) == held)
+        }
+    }
+
+    fn function_label(
+        &mut self,
+        function: Node,
+        held: Node,
+        next: Option<Node>,
+        names: &mut Option<(Node, Vec<Step>)>,
+    ) -> Option<Step> {
+        let layout = self.layout;
+        // SAFETY: a living function.
+        let field = |at: usize| unsafe { word(function, at) };
+        let code = field(layout.function_code);
+        if held == field(layout.function_closure) {
+            let free = self.free_names(code).into_iter().map(|n| Step::Closure(self.text(n)));
+            *names = Some((held, free.collect()));
+            return Some(Step::Through);
+        }
+        if held == field(layout.function_defaults) {
+            // SAFETY: the code object of a living function; a 32-bit number.
+            let arguments = unsafe {
+                word(code, layout.code_argcount & !7) >> (8 * (layout.code_argcount & 7)) & 0xffff_ffff
+            } as usize;
+            let count = self.tuple(held).len();
+            let all = self.variable_names(code);
+            let of = all.iter().take(arguments).skip(arguments.saturating_sub(count));
+            *names = Some((held, of.map(|&n| Step::Default(self.text(n))).collect()));
+            return Some(Step::Through);
+        }
+        if held == field(layout.function_kwdefaults) {
+            let key = next.and_then(|value| self.key_of(held, value)).filter(|&k| self.is_str(k));
+            return Some(Step::Default(key.map_or_else(String::new, |k| self.text(k))));
+        }
+        None
+    }
+
+    fn frame_label(&mut self, object: Node, held: Node) -> Option<Step> {
+        // SAFETY: a living frame object; it leads to its frame, or is it.
+        let (frame, code) = unsafe {
+            if self.interpreter.frames_are_objects() {
+                (object, word(object, OLD_FRAME_CODE))
+            } else {
+                let frame = word(object, FRAME_OBJECT_FRAME);
+                (frame, self.interpreter.code_of(frame))
+            }
+        };
+        self.local(frame, code, held)
+    }
+
+    fn generator_label(&mut self, generator: Node, held: Node) -> Option<Step> {
+        let Some(at) = self.layout.generator_frame else {
+            // Up to 3.10 it holds its frame as an object.
+            return Some(Step::Through);
+        };
+        let frame = generator + at as u64;
+        // SAFETY: a living generator, and its frame inside it.
+        let code = unsafe { self.interpreter.code_of(frame) };
+        self.local(frame, code, held)
+    }
+
+    fn local(&mut self, frame: Node, code: Node, held: Node) -> Option<Step> {
+        if !self.is_exactly(code, c"PyCode_Type") {
+            return None;
+        }
+        // SAFETY: a frame keeps its code alive.
+        let (_, function) = unsafe { self.interpreter.names(code) };
+        let (name, _) = self.variables(frame, code).into_iter().find(|(_, value)| *value == held)?;
+        Some(Step::Local { function, name })
+    }
+
+    fn exception_label(&self, exception: Node, held: Node) -> Option<Step> {
+        let layout = &self.layout;
+        // SAFETY: a living exception.
+        let field = |at: usize| unsafe { word(exception, at) };
+        [
+            (layout.exception_traceback, "__traceback__"),
+            (layout.exception_context, "__context__"),
+            (layout.exception_cause, "__cause__"),
+        ]
+        .into_iter()
+        .find(|&(at, _)| field(at) == held)
+        .map(|(_, name)| Step::Attribute(name.into()))
+    }
+
+    fn method_label(&self, method: Node, held: Node) -> Option<Step> {
+        // SAFETY: a living bound method.
+        let field = |at: usize| unsafe { word(method, at) };
+        [(METHOD_SELF, "__self__"), (METHOD_FUNCTION, "__func__")]
+            .into_iter()
+            .find(|&(at, _)| field(at) == held)
+            .map(|(_, name)| Step::Attribute(name.into()))
+    }
+
+    /// An attribute that is kept without a dict: among values whose names the class has, or in a slot.
+    fn instance_label(&self, object: Node, flags: u64, held: Node) -> Option<Step> {
+        self.shared_label(object, flags, held).or_else(|| self.slot_label(object, held))
+    }
+
+    fn shared_label(&self, object: Node, flags: u64, held: Node) -> Option<Step> {
+        let keys_at = self.layout.shared_keys?;
+        if flags & FLAG_MANAGED_DICT == 0 || flags & FLAG_TYPE != 0 {
+            return None;
+        }
+        // SAFETY: an instance of a class that says its instances keep values so: the words are there, and values lie where they
+        // lead; the class has as many names as there are values.
+        unsafe {
+            let of = word(object, TYPE);
+            let values = match self.layout.attributes {
+                Attributes::Dict => return None,
+                Attributes::Before => word(object - 32, 0),
+                Attributes::Tagged => match word(object - 24, 0) {
+                    tagged if tagged & 1 == 1 => tagged + 1,
+                    _ => 0,
+                },
+                Attributes::Inside if flags & FLAG_INLINE_VALUES != 0 => {
+                    let values = object + word(of, TYPE_BASICSIZE);
+                    // Its fourth byte says whether they count.
+                    if word(values, 0) >> 24 & 0xff == 0 { 0 } else { values + 8 }
+                }
+                Attributes::Inside => 0,
+            };
+            let keys = word(of, keys_at);
+            if values == 0 || keys == 0 {
+                return None;
+            }
+            let head = word(keys, 8);
+            let kind = (head >> (8 * (KEYS_KIND - 8))) as u8;
+            let index = (head >> (8 * (KEYS_LOG2_INDEX_BYTES - 8))) as u8;
+            if kind != SPLIT || index > 20 {
+                return None;
+            }
+            let entries = keys + KEYS_INDICES as u64 + (1 << index);
+            let count = word(keys, KEYS_ENTRIES).min(256) as usize;
+            let at = (0..count).find(|&i| word(values, 8 * i) == held)?;
+            let name = word(entries, 16 * at);
+            self.is_str(name).then(|| Step::Attribute(self.text(name)))
+        }
+    }
+
+    /// By what the type says of its members.
+    fn slot_label(&self, object: Node, held: Node) -> Option<Step> {
+        // SAFETY: a living object: its types, and their tables of members, which end with a nameless one.
+        unsafe {
+            let of = word(object, TYPE);
+            let size = word(of, TYPE_BASICSIZE);
+            for base in bases(of) {
+                let mut member = word(base, TYPE_MEMBERS);
+                while member != 0 && word(member, 0) != 0 {
+                    let at = word(member, MEMBER_OFFSET);
+                    if at.is_multiple_of(8) && at < size && word(object, at as usize) == held {
+                        return Some(Step::Attribute(c_text(word(member, 0))));
+                    }
+                    member += MEMBER as u64;
+                }
+            }
+        }
+        None
+    }
+
+    fn any_label(&mut self, holder: Node, held: Node) -> Step {
+        // SAFETY: living objects.
+        if unsafe { word(holder, TYPE) } == held {
+            return Step::Attribute("__class__".into());
+        }
+        let held_kind = self.types.of(held).map(|info| info.kind);
+        let tensor = self.types.of(holder).is_some_and(|info| info.kind == Kind::Tensor);
+        if tensor && held_kind == Some(Kind::Context) {
+            return Step::Graph(self.types.name(held));
+        }
+        match self.types.name(holder).as_str() {
+            "_lru_cache_wrapper" => match held_kind {
+                Some(Kind::Dict) => Step::Named("lru_cache".into()),
+                _ => Step::Named("lru_cache's results".into()),
+            },
+            _ => Step::Named(self.types.name(held)),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Objects and their types, read as they lie in memory.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use super::api::{Api, Question, Traverse};
+use super::layout::*;
+use crate::holders::Node;
+use crate::ledger::Map;
+
+/// What an object is to the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Module,
+    Type,
+    Dict,
+    List,
+    Tuple,
+    Set,
+    Deque,
+    Function,
+    Method,
+    Cell,
+    Frame,
+    Generator,
+    Traceback,
+    Exception,
+    /// Of PyTorch's tensor classes.
+    Tensor,
+    /// The context of an autograd function written in Python.
+    Context,
+    Other,
+}
+
+impl Kind {
+    pub fn is_collection(self) -> bool {
+        matches!(self, Kind::Dict | Kind::List | Kind::Tuple | Kind::Set | Kind::Deque)
+    }
+}
+
+/// What is known of a type.
+#[derive(Clone, Copy)]
+pub struct Info {
+    pub kind: Kind,
+    pub flags: u64,
+    traverse: Option<Traverse>,
+    is_gc: Option<Question>,
+    /// Words of an instance's fixed part.
+    pub words: usize,
+    pub is_graph_node: bool,
+}
+
+/// A power of two.
+const RECENT: usize = 1024;
+
+pub struct Types {
+    known: Map<Info>,
+    /// The types met last, by their addresses.
+    recent: Vec<(u64, Info)>,
+    by_address: [(u64, &'static CStr); super::api::TYPES.len()],
+}
+
+/// A word of a structure.
+///
+/// # Safety
+/// `base + at` lies in a living object of the interpreter's, and the GIL is held.
+pub unsafe fn word(base: Node, at: usize) -> u64 {
+    // SAFETY: the caller's word; objects are aligned.
+    unsafe { std::ptr::with_exposed_provenance::<u64>(base as usize + at).read() }
+}
+
+/// The words `from..to` of an object.
+pub fn words(object: Node, from: usize, to: usize) -> Vec<u64> {
+    // SAFETY: asked for words within the fixed part of a living object.
+    (from..to).map(|i| unsafe { word(object, i * 8) }).collect()
+}
+
+/// A C string of the interpreter's.
+///
+/// # Safety
+/// Null, or a C string that is alive.
+pub unsafe fn c_text(address: u64) -> String {
+    if address == 0 {
+        return String::new();
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(std::ptr::with_exposed_provenance(address as usize)) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+impl Types {
+    pub fn new(api: &Api) -> Types {
+        let none =
+            Info { kind: Kind::Other, flags: 0, traverse: None, is_gc: None, words: 0, is_graph_node: false };
+        Types { known: Map::default(), recent: vec![(0, none); RECENT], by_address: api.types }
+    }
+
+    /// The type of an object, if that may hold others.
+    pub fn of(&mut self, object: Node) -> Option<Info> {
+        // SAFETY: an object that is alive under the GIL; every object has a type.
+        let of = unsafe { word(object, TYPE) };
+        let slot = (of >> 4 ^ of >> 14) as usize % RECENT;
+        if let Some((known, info)) = self.recent.get(slot)
+            && *known == of
+        {
+            return info.traverse.is_some().then_some(*info);
+        }
+        let info = match self.known.get(&of) {
+            Some(&info) => info,
+            None => {
+                let info = self.learn(of);
+                self.known.insert(of, info);
+                info
+            }
+        };
+        self.recent[slot] = (of, info);
+        info.traverse.is_some().then_some(info)
+    }
+
+    /// Whether the collector would go on at this object.
+    pub fn may_hold(&mut self, object: Node) -> bool {
+        match self.of(object) {
+            None => false,
+            Some(Info { kind: Kind::Module, .. }) => false,
+            // SAFETY: the type's own answer for its object, as the collector asks it.
+            Some(Info { is_gc: Some(ask), .. }) => unsafe {
+                ask(std::ptr::with_exposed_provenance_mut(object as usize)) != 0
+            },
+            Some(_) => true,
+        }
+    }
+
+    /// What the collector sees in an object.
+    pub fn traverse(&self, object: Node, info: &Info, found: &mut Vec<Node>) {
+        unsafe extern "C" fn visit(object: *mut c_void, found: *mut c_void) -> c_int {
+            // SAFETY: the vector that was handed to `traverse`, by this very call alone.
+            unsafe { (*found.cast::<Vec<Node>>()).push(object.expose_provenance() as u64) };
+            0
+        }
+        if let Some(traverse) = info.traverse {
+            // SAFETY: the type's own function for an object of it, with the GIL held: what the collector does at any time.
+            unsafe {
+                traverse(
+                    std::ptr::with_exposed_provenance_mut(object as usize),
+                    visit,
+                    std::ptr::from_mut(found).cast(),
+                );
+            }
+        }
+    }
+
+    /// A number that objects of one type share.
+    pub fn number(&self, object: Node) -> u64 {
+        // SAFETY: a living object.
+        unsafe { word(object, TYPE) }
+    }
+
+    pub fn name(&self, object: Node) -> String {
+        // SAFETY: a living object, its type, and that one's name.
+        let name = unsafe { c_text(word(word(object, TYPE), TYPE_NAME)) };
+        let last = name.rsplit('.').next().unwrap_or(&name);
+        match last {
+            "method" => "bound method".to_owned(),
+            other => other.to_owned(),
+        }
+    }
+
+    fn learn(&self, of: u64) -> Info {
+        // SAFETY: a type object, alive because its instance is; these fields never moved.
+        let (flags, traverse, is_gc, size, item) = unsafe {
+            (
+                word(of, TYPE_FLAGS),
+                word(of, TYPE_TRAVERSE),
+                word(of, TYPE_IS_GC),
+                word(of, TYPE_BASICSIZE),
+                word(of, TYPE_ITEMSIZE),
+            )
+        };
+        let collected = flags & FLAG_HAVE_GC != 0 && traverse != 0;
+        let bases = bases(of);
+        let is = |name: &CStr| {
+            let wanted = self.by_address.iter().find(|(_, n)| *n == name).map_or(0, |(a, _)| *a);
+            bases.contains(&wanted)
+        };
+        // SAFETY: as above.
+        let names: Vec<String> = bases.iter().map(|&b| unsafe { c_text(word(b, TYPE_NAME)) }).collect();
+        let named = |name: &str| names.iter().any(|n| n.rsplit('.').next() == Some(name));
+        let kind = if is(c"PyModule_Type") {
+            Kind::Module
+        } else if flags & FLAG_TYPE != 0 {
+            Kind::Type
+        } else if flags & FLAG_DICT != 0 {
+            Kind::Dict
+        } else if flags & FLAG_LIST != 0 {
+            Kind::List
+        } else if flags & FLAG_TUPLE != 0 {
+            Kind::Tuple
+        } else if flags & FLAG_EXCEPTION != 0 {
+            Kind::Exception
+        } else if is(c"PySet_Type") || is(c"PyFrozenSet_Type") {
+            Kind::Set
+        } else if is(c"PyFunction_Type") {
+            Kind::Function
+        } else if is(c"PyMethod_Type") {
+            Kind::Method
+        } else if is(c"PyCell_Type") {
+            Kind::Cell
+        } else if is(c"PyFrame_Type") {
+            Kind::Frame
+        } else if is(c"PyGen_Type") || is(c"PyCoro_Type") || named("async_generator") {
+            Kind::Generator
+        } else if is(c"PyTraceBack_Type") {
+            Kind::Traceback
+        } else if named("deque") {
+            Kind::Deque
+        } else if named("TensorBase") || named("_TensorBase") {
+            Kind::Tensor
+        } else if named("_FunctionBase") {
+            Kind::Context
+        } else {
+            Kind::Other
+        };
+        let first = names.first().map_or("", String::as_str);
+        let is_graph_node = kind == Kind::Other
+            && bases.len() <= 2
+            && (first == "AccumulateGrad"
+                || first.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("Backward"));
+        // SAFETY: slots of a type: functions of these signatures, or none.
+        let (traverse, is_gc) = unsafe {
+            (
+                std::mem::transmute::<usize, Option<Traverse>>(if collected { traverse as usize } else { 0 }),
+                std::mem::transmute::<usize, Option<Question>>(is_gc as usize),
+            )
+        };
+        let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
+        Info { kind, flags, traverse, is_gc, words, is_graph_node }
+    }
+}
+
+/// A type and those it is made from, by the chain that decides its instances' layout.
+pub fn bases(of: u64) -> Vec<u64> {
+    let mut all = vec![of];
+    while let Some(&last) = all.last().filter(|_| all.len() < 64) {
+        // SAFETY: a type object that is alive; so is its base.
+        match unsafe { word(last, TYPE_BASE) } {
+            0 => break,
+            base => all.push(base),
+        }
+    }
+    all
+}

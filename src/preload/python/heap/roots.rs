@@ -1,0 +1,192 @@
+//! What a program can name: the variables of its modules and of the functions that are running, in every thread.
+//!
+//! The program's own come first (its main module and functions; its other modules); what packages and the standard library
+//! name comes last, for what nobody else holds.
+
+use std::ffi::c_void;
+
+use super::Heap;
+use super::layout::{MODULE_DICT, Names, SIZE, TUPLE_ITEMS, TYPE};
+use super::objects::{Kind, word};
+use crate::holders::{Node, Origin, Root};
+use crate::symbol;
+
+fn is_own_file(file: &str) -> bool {
+    symbol::is_own_file(file, None)
+}
+
+/// A module that is loaded.
+struct Module {
+    name: String,
+    dict: Node,
+}
+
+impl Heap<'_> {
+    pub(super) fn roots_of(&mut self, rank: usize) -> Option<Vec<Root>> {
+        let mut roots = Vec::new();
+        match rank {
+            0 => {
+                self.globals(|name, _| name == "__main__", &mut roots);
+                self.locals(true, &mut roots);
+            }
+            1 => self.globals(|name, file| name != "__main__" && file.is_some_and(is_own_file), &mut roots),
+            2 => {
+                self.globals(|name, file| name != "__main__" && !file.is_some_and(is_own_file), &mut roots);
+                self.locals(false, &mut roots);
+            }
+            _ => return None,
+        }
+        Some(roots)
+    }
+
+    /// (key, value) of a dict.
+    pub(super) fn items(&self, dict: Node) -> Vec<(Node, Node)> {
+        let mut items = Vec::new();
+        let (mut at, mut key, mut value) = (0isize, std::ptr::null_mut::<c_void>(), std::ptr::null_mut());
+        // SAFETY: a living dict that nobody changes meanwhile; the references are borrowed, and used under the GIL only.
+        unsafe {
+            let dict = std::ptr::with_exposed_provenance_mut(dict as usize);
+            while (self.api.dict_next)(dict, &mut at, &mut key, &mut value) != 0 {
+                items.push((key.expose_provenance() as u64, value.expose_provenance() as u64));
+            }
+        }
+        items
+    }
+
+    fn modules(&mut self) -> Vec<Module> {
+        // SAFETY: with the GIL; a borrowed reference to a dict that lives as long as the interpreter.
+        let dict = unsafe { (self.api.modules)() }.expose_provenance() as u64;
+        let mut modules = Vec::new();
+        for (name, module) in self.items(dict) {
+            if self.is_str(name) && self.types.of(module).is_some_and(|info| info.kind == Kind::Module) {
+                // SAFETY: a module object: its dict is where it always was, and may be missing.
+                let dict = unsafe { word(module, MODULE_DICT) };
+                if dict != 0 {
+                    modules.push(Module { name: self.text(name), dict });
+                }
+            }
+        }
+        modules
+    }
+
+    /// Makes known which dicts are only names.
+    pub(super) fn learn_namespaces(&mut self) {
+        // SAFETY: as in `modules`.
+        let all = unsafe { (self.api.modules)() }.expose_provenance() as u64;
+        self.namespaces.insert(all, ());
+        for module in self.modules() {
+            self.namespaces.insert(module.dict, ());
+        }
+    }
+
+    pub(super) fn is_str(&self, object: Node) -> bool {
+        self.is_exactly(object, c"PyUnicode_Type")
+    }
+
+    pub(super) fn is_exactly(&self, object: Node, name: &std::ffi::CStr) -> bool {
+        let wanted = self.api.types.iter().find(|(_, n)| *n == name).map_or(0, |(a, _)| *a);
+        // SAFETY: a living object.
+        object != 0 && unsafe { word(object, TYPE) } == wanted
+    }
+
+    fn globals(&mut self, wanted: impl Fn(&str, Option<&str>) -> bool, roots: &mut Vec<Root>) {
+        for module in self.modules() {
+            let items = self.items(module.dict);
+            let file =
+                items.iter().find(|(k, v)| self.is_str(*k) && self.is_str(*v) && self.text(*k) == "__file__");
+            let file = file.map(|&(_, v)| self.text(v));
+            if !wanted(&module.name, file.as_deref()) {
+                continue;
+            }
+            for (key, value) in items {
+                if self.is_str(key) && self.types.may_hold(value) {
+                    let name = format!("{}.{}", module.name, self.text(key));
+                    roots.push(Root { node: value, origin: Origin::Global(name) });
+                }
+            }
+        }
+    }
+
+    /// The variables of functions that are running; the program's `own` functions or all others.
+    fn locals(&mut self, own: bool, roots: &mut Vec<Root>) {
+        // SAFETY: with the GIL no thread state goes away, and no thread's frames change.
+        let threads = unsafe {
+            let mut threads = Vec::new();
+            let mut thread = (self.api.first_thread)((self.api.interpreter)());
+            while !thread.is_null() && threads.len() < 4096 {
+                threads.push(thread.expose_provenance() as u64);
+                thread = (self.api.next_thread)(thread);
+            }
+            threads
+        };
+        for thread in threads {
+            // SAFETY: the state of a living thread, and the GIL is held.
+            let frames = unsafe { self.interpreter.frames(thread) };
+            for frame in frames {
+                // SAFETY: a frame keeps its code alive.
+                let (file, function) = unsafe { self.interpreter.names(frame.code) };
+                if is_own_file(&file) != own {
+                    continue;
+                }
+                for (name, value) in self.variables(frame.address, frame.code) {
+                    if self.types.may_hold(value) {
+                        let origin = Origin::Local { function: function.clone(), name };
+                        roots.push(Root { node: value, origin });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The items of a tuple.
+    pub(super) fn tuple(&self, tuple: Node) -> Vec<Node> {
+        if tuple == 0 {
+            return Vec::new();
+        }
+        // SAFETY: a living tuple: so many items lie behind its head.
+        unsafe {
+            let length = word(tuple, SIZE) as usize;
+            (0..length).map(|i| word(tuple, TUPLE_ITEMS + 8 * i)).collect()
+        }
+    }
+
+    /// The names of all variables of a code object, in the order of their places in a frame.
+    pub(super) fn variable_names(&self, code: Node) -> Vec<Node> {
+        match self.layout.names {
+            // SAFETY: a living code object; the tuples are never missing.
+            Names::Three { variables, cells, free, .. } => unsafe {
+                [variables, cells, free].iter().flat_map(|&at| self.tuple(word(code, at))).collect()
+            },
+            // SAFETY: as above.
+            Names::One { names, .. } => unsafe { self.tuple(word(code, names)) },
+        }
+    }
+
+    /// The names of a function's free variables, in the order of its closure.
+    pub(super) fn free_names(&self, code: Node) -> Vec<Node> {
+        match self.layout.names {
+            // SAFETY: a living code object.
+            Names::Three { free, .. } => unsafe { self.tuple(word(code, free)) },
+            // SAFETY: as above; the count is a 32-bit number.
+            Names::One { free, .. } => unsafe {
+                let count = word(code, free & !7) >> (8 * (free & 7)) & 0xffff_ffff;
+                let mut names = self.variable_names(code);
+                names.split_off(names.len().saturating_sub(count as usize))
+            },
+        }
+    }
+
+    /// (name, value) of the variables of a frame that have a value.
+    pub(super) fn variables(&self, frame: Node, code: Node) -> Vec<(String, Node)> {
+        let names = self.variable_names(code);
+        let mut variables = Vec::new();
+        for (i, name) in names.into_iter().enumerate() {
+            // SAFETY: a frame has a place for every name of its code; the place is empty or holds an object.
+            let value = unsafe { word(frame, self.layout.frame_variables + 8 * i) };
+            if value != 0 && self.is_str(name) {
+                variables.push((self.text(name), value));
+            }
+        }
+        variables
+    }
+}

@@ -1,0 +1,159 @@
+//! Who holds it: in the report of real programs, whatever way they keep things, and without changing them.
+
+mod common;
+
+use common::Run;
+use common::programs::{pythons, script, torch, torch_at};
+use common::report::Report;
+use serde_json::Value;
+
+/// The holders of all findings: path, blocks.
+fn holders(report: &Report) -> Vec<(String, u64)> {
+    let all = report.findings().iter().flat_map(|f| f["holders"].as_array().expect("holders"));
+    all.map(|h| (h["path"].as_str().unwrap().to_owned(), h["blocks"].as_u64().unwrap())).collect()
+}
+
+#[track_caller]
+fn held(report: &Report, path: &str) {
+    let all = holders(report);
+    let list: Vec<String> = all.iter().map(|(p, n)| format!("{p} ({n})")).collect();
+    let found = all.iter().find(|(p, _)| p == path);
+    assert!(found.is_some_and(|(_, blocks)| *blocks >= 20), "no {path} in\n{}", list.join("\n"));
+}
+
+/// Ways of every program of ours.
+#[test]
+fn every_way_to_keep_a_tensor_has_its_name() {
+    let ran = torch("holders/roots.py").traced().run().success();
+    let report = Report::of(&ran.recording());
+    for path in [
+        "__main__.trainer.history['loss'][*]",
+        "main() local `kept`[*]",
+        "__main__.Registry.items[*]",
+        "__main__.slotted.kept[*]",
+        "__main__.push → closure variable `box`[*]",
+        "__main__.remember → default of argument `seen`[*]",
+        "__main__.recall → default of argument `past`[*]",
+        "__main__.known → lru_cache → its keys[0]",
+        "__main__.recent[*]",
+        "__main__.several[*]",
+        "__main__.ordered[*]",
+        "main() local `optimizer`.state[<Parameter>]['trail'][*]",
+        "__main__.errors[*].__traceback__ → fails() local `t`",
+        "main() local `pending`[*] → suspended() local `t`",
+        "__main__.frozen[*]",
+        "__main__.frozen[*].grad",
+        "__main__.views[*]",
+        "__main__.first_list[*]",
+        "__main__.second_list[*][0]",
+        "__main__.graphs[*].grad_fn → … saved by MulBackward0",
+        "__main__.contexts[*].grad_fn → KeptBackward.extra",
+        "__main__.saved[*].grad_fn → saved by SavedBackward",
+        "main() local `features`[*]",
+        "elsewhere() local `aside`[*]",
+        "garbage waiting for the cyclic collector: Node → Node",
+    ] {
+        held(&report, path);
+    }
+}
+
+/// Tensors lie otherwise in their Python objects there, and strings in C++.
+#[test]
+fn an_older_pytorch_is_understood_too() {
+    let python = common::root().join("target/pyenv-2.6.0/bin/python");
+    if !python.exists() {
+        println!("skipped: {} is not here", python.display());
+        return;
+    }
+    let run = Run::new(&python).simulated().traced().arg(script("holders/roots.py"));
+    let report = Report::of(&run.run().success().recording());
+    held(&report, "__main__.frozen[*].grad");
+    held(&report, "__main__.graphs[*].grad_fn → … saved by MulBackward0");
+    held(&report, "__main__.contexts[*].grad_fn → KeptBackward.extra");
+    held(&report, "__main__.first_list[*]");
+    held(&report, "__main__.second_list[*][0]");
+}
+
+#[test]
+fn a_search_changes_nothing() {
+    let plain = torch("holders/nothing_kept.py").run().success();
+    let traced = torch("holders/nothing_kept.py").traced().run().success();
+    assert_eq!(traced.text(), plain.text());
+    assert!(traced.text().contains("after 40 of 40"), "{}", traced.told());
+    let report = Report::of(&traced.recording());
+    held(&report, "__main__.losses[*]");
+    held(&report, "__main__.odd[*].held");
+    assert!(report.0["holder_searches"]["count"].as_u64() >= Some(4), "{:#}", report.0);
+}
+
+/// On every interpreter: objects that hold an address, with the GIL at the step's end (`PyDLL`) and without (`CDLL`).
+#[test]
+fn every_interpreter_is_understood() {
+    for (version, python) in pythons() {
+        for arguments in [&[][..], &["--without-gil"]] {
+            let run = Run::new(&python).simulated().traced().arg(script("holders/bare.py")).args(arguments);
+            let ran = run.env("LEAKTRACE_STEP", "call").run().success();
+            let report = Report::of(&ran.recording());
+            println!("{version} {arguments:?}: {:#?}", holders(&report));
+            for path in [
+                "main() local `kept`[*]",
+                "__main__.plain.kept[*]",
+                "__main__.slotted.kept[*]",
+                "__main__.derived.kept[*]",
+                "__main__.Class.kept[*]",
+                "__main__.push → closure variable `box`[*][1]",
+                "__main__.remember → default of argument `seen`[*]",
+                "__main__.recall → default of argument `past`[*]",
+                "__main__.numbered[*]",
+                "__main__.named['a b'][*]",
+                "__main__.deep['x'][1][0].kept[*]",
+                "__main__.errors[*].__traceback__ → fails() local `m`",
+                "main() local `pending`[*] → suspended() local `m`",
+                "garbage waiting for the cyclic collector: Plain → Plain",
+            ] {
+                held(&report, path);
+            }
+        }
+    }
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    let run = torch("holders/nothing_kept.py").traced().env("LEAKTRACE_HOLDERS", "off");
+    let ran = run.run().success();
+    let report = Report::of(&ran.recording());
+    assert!(!report.findings().is_empty());
+    assert_eq!(holders(&report), Vec::new());
+}
+
+/// A public case: the holder named in its truth, as a whole identifier.
+#[track_caller]
+fn shared_case(case: &str) {
+    let folder = common::root().join("../shared/cases").join(case);
+    if !folder.exists() {
+        println!("skipped: {} is not here", folder.display());
+        return;
+    }
+    let ran = torch_at(&folder.join("train.py")).args(["--device", "cuda"]).traced().run().success();
+    let report = Report::of(&ran.recording());
+    let truth: Value = serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+    let names = truth["runs"][0]["findings"][0]["holder_contains"].as_array().unwrap();
+    let found = holders(&report);
+    let (path, _) = found.first().unwrap_or_else(|| panic!("{case}: no holder in {:#?}", report.findings()));
+    let words: Vec<&str> = path.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    assert!(names.iter().any(|n| words.contains(&n.as_str().unwrap())), "{case}: {names:?} in {found:?}");
+}
+
+#[test]
+fn the_holders_of_public_cases() {
+    for case in [
+        "torchtitan_losses",
+        "leaky_layer",
+        "retain_graph_history",
+        "epoch_outputs",
+        "saved_activations_hook",
+        "mse_scalar_storage",
+    ] {
+        shared_case(case);
+    }
+}
