@@ -65,7 +65,10 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
     // The traced process writes the same ledger on: it must still be one.
     if let Ok(state) = postcard::to_stdvec(&ledger) {
-        assert!(Ledger::replay(Some(&state), &[]).is_some_and(|again| again == ledger), "a checkpoint differs");
+        assert!(
+            Ledger::replay(Some(&state), &[]).is_some_and(|again| again == ledger),
+            "a checkpoint differs"
+        );
     }
     Fate::Told
 }
