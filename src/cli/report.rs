@@ -44,7 +44,7 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
-    let ledger = Ledger::replay(recording.checkpoint.as_deref(), &recording.events)
+    let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
         .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
     let (end, duration_ns) = match recording.ended {
         Ended::Clean(after) => (End::Clean, Some(after)),

@@ -15,6 +15,8 @@ use crate::trace::record::{Class, Event, NO_DEVICE};
 /// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between, but
 /// with more threads than cores that may be all of them for many turns (64 on 2 cores: thousands of events).
 const RECENT: usize = 16_384;
+/// The same for frees of what is not known, which are rare: here the turns may be as many as they like.
+const STRANGERS: usize = 4096;
 
 /// One allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,7 @@ struct Mapping {
 /// A free that may be undone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Freed {
+    seq: u64,
     handle: bool,
     address: u64,
     what: What,
@@ -87,6 +90,7 @@ pub struct Driver {
     /// Each `Map` whose `MapHandle` must have the next sequence number: its own, start, end.
     half_maps: Vec<(u64, u64, u64)>,
     recent: VecDeque<Freed>,
+    strangers: VecDeque<Freed>,
     /// Handles that live on in mappings only while their number was given out anew.
     ghosts: u64,
 }
@@ -228,17 +232,29 @@ impl Ledger {
                 What::Unknown(class)
             }
         };
-        if self.driver.recent.len() >= RECENT {
-            self.driver.recent.pop_front();
+        let (list, most) = match what {
+            What::Unknown(_) => (&mut self.driver.strangers, STRANGERS),
+            _ => (&mut self.driver.recent, RECENT),
+        };
+        if list.len() >= most {
+            list.pop_front();
         }
-        self.driver.recent.push_back(Freed { handle, address: e.address, what });
+        list.push_back(Freed { seq: e.seq, handle, address: e.address, what });
     }
 
     pub(super) fn free_undo(&mut self, e: &Event) {
         let handle = Class::from_code(e.class).is_some_and(Class::is_handle);
         let same = |f: &Freed| f.handle == handle && f.address == e.address;
-        let Some(at) = self.driver.recent.iter().rposition(same) else { return };
-        let Some(freed) = self.driver.recent.remove(at) else { return };
+        let seq = |list: &VecDeque<Freed>, at: Option<usize>| at.and_then(|at| list.get(at)).map(|f| f.seq);
+        let (recent, strangers) = (&mut self.driver.recent, &mut self.driver.strangers);
+        let (known, strange) = (recent.iter().rposition(same), strangers.iter().rposition(same));
+        let later = seq(strangers, strange) > seq(recent, known);
+        let freed = if later {
+            strange.and_then(|at| strangers.remove(at))
+        } else {
+            known.and_then(|at| recent.remove(at))
+        };
+        let Some(freed) = freed else { return };
         match freed.what {
             What::Unknown(class) => {
                 if let Some(count) = self.unknown_frees.get_mut(usize::from(class)) {

@@ -127,12 +127,12 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger as a checkpoint left it (`None`: an empty one), and what was committed after it. Events that it covers
     /// are passed over. `None`: that is no checkpoint of this version.
-    pub fn replay(checkpoint: Option<&[u8]>, events: &[Event]) -> Option<Ledger> {
+    pub fn replay(checkpoint: Option<&[u8]>, events: impl IntoIterator<Item = Event>) -> Option<Ledger> {
         let mut ledger: Ledger = match checkpoint {
             Some(state) => postcard::from_bytes(state).ok()?,
             None => Ledger::default(),
         };
-        events.iter().for_each(|e| ledger.apply(e));
+        events.into_iter().for_each(|e| ledger.apply(&e));
         Some(ledger)
     }
 

@@ -220,7 +220,7 @@ fn what_comes_late_is_taken_in_once() {
     // A checkpoint comes between; the reader has everything that is in the file.
     let state = postcard::to_stdvec(&ledger).expect("serialises");
     for order in [[5, 4, 6, 22], [22, 6, 5, 4]] {
-        let mut process = Ledger::replay(Some(&state), &[]).expect("is one");
+        let mut process = Ledger::replay(Some(&state), []).expect("is one");
         order.iter().for_each(|&i| process.apply(&p.events[i]));
         p.events.iter().for_each(|e| process.apply(e));
         assert_eq!((process.lost_events(), process.missed_frees()), (0, 0));
@@ -230,7 +230,7 @@ fn what_comes_late_is_taken_in_once() {
         process.apply(&Event { seq, address: 7, class: 6, ..Event::new(Kind::Free) });
         assert_eq!(process.devices()[0].driver_bytes(), 9);
     }
-    let reader = Ledger::replay(Some(&state), &p.events).expect("is one");
+    let reader = Ledger::replay(Some(&state), p.events.iter().copied()).expect("is one");
     assert_eq!((reader.lost_events(), reader.blocks.len()), (0, 21));
 }
 

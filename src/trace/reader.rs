@@ -1,5 +1,7 @@
 //! The reading side: takes what is whole out of a recording, says what is torn. Never trusts a length it reads.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -29,11 +31,20 @@ pub struct Recording {
     pub dropped_events: u64,
     /// The newest whole checkpoint: the state of a ledger. `None`: start from an empty one.
     pub checkpoint: Option<Vec<u8>>,
-    /// Every committed event still in the file, in sequence order. Some may be older than the checkpoint.
-    pub events: Vec<Event>,
     pub tables: Tables,
     /// Damage met on the way, one clear line each.
     pub problems: Vec<String>,
+    bytes: Vec<u8>,
+    /// Events of one thread after each other, by the first one's number.
+    runs: Vec<Run>,
+}
+
+/// Where records stand in the file, their numbers rising.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    at: usize,
+    end: usize,
 }
 
 /// Why a file cannot be read as a recording.
@@ -95,13 +106,14 @@ fn read_once(path: &Path) -> Result<Recording, ReadError> {
     if meta.is_dir() {
         return Err(ReadError::Directory);
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(SEGMENT);
     // The head alone decides whether the rest is worth reading: a huge file of something else is refused at once.
     file.by_ref().take(SEGMENT as u64).read_to_end(&mut bytes).map_err(ReadError::Io)?;
     let segments = check_head(&bytes, meta.len())?;
     let rest = (segments * SEGMENT as u64).saturating_sub(bytes.len() as u64);
+    bytes.reserve_exact(rest as usize);
     file.take(rest).read_to_end(&mut bytes).map_err(ReadError::Io)?;
-    parse(&bytes)
+    parse(bytes)
 }
 
 /// Number of segments in use, header included.
@@ -125,7 +137,8 @@ fn check_head(head: &[u8], length: u64) -> Result<u64, ReadError> {
 }
 
 /// Takes a recording out of the bytes of a file.
-pub fn parse(bytes: &[u8]) -> Result<Recording, ReadError> {
+pub fn parse(file: Vec<u8>) -> Result<Recording, ReadError> {
+    let bytes = &file[..];
     let segments = check_head(bytes, bytes.len() as u64)?;
     let pid = u64_at(bytes, header::PID);
     let mut recording = Recording {
@@ -134,9 +147,10 @@ pub fn parse(bytes: &[u8]) -> Result<Recording, ReadError> {
         ended: if pid >> 32 & 1 == 1 { Ended::Clean(u64_at(bytes, header::ENDED)) } else { Ended::Open },
         dropped_events: u64_at(bytes, header::DROPPED),
         checkpoint: None,
-        events: Vec::new(),
         tables: Tables::default(),
         problems: Vec::new(),
+        bytes: Vec::new(),
+        runs: Vec::new(),
     };
     recording.checkpoint = checkpoint(bytes, u64_at(bytes, header::CHECKPOINT), segments)?;
     for (index, segment) in bytes.chunks_exact(SEGMENT).enumerate().skip(1) {
@@ -146,7 +160,8 @@ pub fn parse(bytes: &[u8]) -> Result<Recording, ReadError> {
             _ => {}
         }
     }
-    recording.events.sort_unstable_by_key(|e| e.seq);
+    recording.runs.sort_by_key(|run| run.first);
+    recording.bytes = file;
     Ok(recording)
 }
 
@@ -189,14 +204,20 @@ impl Recording {
             return;
         }
         let mut last = u64_at(segment, segment::FIRST).saturating_sub(1);
-        for record in payload.chunks_exact(RECORD) {
-            let seq = u64_at(record, 0);
-            if seq <= last {
-                break;
-            }
-            last = seq;
-            self.events.push(Event::unpack([seq, u64_at(record, 8), u64_at(record, 16), u64_at(record, 24)]));
+        let rises = |record: &&[u8]| {
+            let before = std::mem::replace(&mut last, u64_at(record, 0));
+            before < last
+        };
+        let count = payload.chunks_exact(RECORD).take_while(rises).count();
+        if count > 0 {
+            let at = index * SEGMENT + PAYLOAD;
+            self.runs.push(Run { first: u64_at(payload, 0), at, end: at + count * RECORD });
         }
+    }
+
+    /// Every committed event still in the file, in sequence order. Some may be older than the checkpoint.
+    pub fn events(&self) -> Events<'_> {
+        Events { bytes: &self.bytes, waiting: &self.runs, begun: BinaryHeap::new(), now: None }
     }
 
     fn take_tables(&mut self, index: usize, segment: &[u8]) {
@@ -206,6 +227,53 @@ impl Recording {
                 "a table entry at byte {} is damaged; those after it in its segment are left out",
                 index * SEGMENT + PAYLOAD + at
             ));
+        }
+    }
+}
+
+/// The events of all threads as one stream. They are merged where they stand: a long recording fills the memory once.
+pub struct Events<'a> {
+    bytes: &'a [u8],
+    /// Runs of which all is still to come.
+    waiting: &'a [Run],
+    /// The others, by their next number.
+    begun: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    /// The run at hand, and the number up to which nothing of another run comes between.
+    now: Option<(usize, usize, u64)>,
+}
+
+impl Events<'_> {
+    fn seq(&self, at: usize) -> u64 {
+        u64_at(self.bytes, at)
+    }
+}
+
+impl Iterator for Events<'_> {
+    type Item = Event;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some((at, end, limit)) = self.now.take_if(|(at, end, _)| at < end) {
+                let seq = self.seq(at);
+                if seq <= limit {
+                    self.now = Some((at + RECORD, end, limit));
+                    let [a, b, c] = [8, 16, 24].map(|word| self.seq(at + word));
+                    return Some(Event::unpack([seq, a, b, c]));
+                }
+                self.begun.push(Reverse((seq, at, end)));
+            }
+            self.now = None;
+            let next = |begun: &BinaryHeap<Reverse<(u64, usize, usize)>>| begun.peek().map(|top| top.0.0);
+            while let [run, rest @ ..] = self.waiting
+                && next(&self.begun).is_none_or(|seq| run.first <= seq)
+            {
+                self.begun.push(Reverse((run.first, run.at, run.end)));
+                self.waiting = rest;
+            }
+            let Reverse((_, at, end)) = self.begun.pop()?;
+            let others = next(&self.begun).into_iter().chain(self.waiting.first().map(|run| run.first));
+            self.now = Some((at, end, others.min().unwrap_or(u64::MAX)));
         }
     }
 }
@@ -227,4 +295,62 @@ pub fn entries(bytes: &[u8], tables: &mut Tables) -> Result<(), usize> {
         at += (ENTRY_HEAD + length).next_multiple_of(8);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::Kind;
+
+    /// A recording whose segments hold events of these numbers.
+    fn recording(segments: &[Vec<u64>]) -> Recording {
+        let mut bytes = vec![0; SEGMENT * (segments.len() + 1)];
+        let mut set = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        set(0, u64::from_le_bytes(MAGIC));
+        set(header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
+        set(header::SEGMENTS, segments.len() as u64 + 1);
+        for (i, numbers) in segments.iter().enumerate() {
+            let start = (i + 1) * SEGMENT;
+            set(start + segment::USE, usage::EVENTS);
+            set(start + segment::FIRST, 1);
+            for (n, &seq) in numbers.iter().enumerate() {
+                let e = Event { seq, address: seq * 7, ..Event::new(Kind::BlockFree) };
+                for (word, value) in e.pack().into_iter().enumerate() {
+                    set(start + PAYLOAD + n * RECORD + word * 8, value);
+                }
+            }
+        }
+        parse(bytes).expect("is a recording")
+    }
+
+    #[test]
+    fn the_events_of_all_threads_come_in_the_order_of_their_numbers() {
+        let mut seed = 9u64;
+        for segments in 1..12 {
+            let mut all = vec![Vec::new(); segments as usize];
+            for seq in 1..3000 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Threads take turns; some numbers are missing, and now and then one is there twice.
+                let turn = if seed >> 60 == 0 { seed >> 33 } else { seq / 100 };
+                if seed >> 40 & 63 != 0 {
+                    all[(turn % segments) as usize].push(seq);
+                }
+                if seed >> 40 & 63 == 1 {
+                    let other = &mut all[((turn + 1) % segments) as usize];
+                    if other.last() != Some(&seq) {
+                        other.push(seq);
+                    }
+                }
+            }
+            let mut wanted: Vec<u64> = all.iter().flatten().copied().collect();
+            wanted.sort_unstable();
+            let read = recording(&all);
+            let events: Vec<Event> = read.events().collect();
+            assert!(events.iter().map(|e| e.seq).eq(wanted), "{segments} segments");
+            assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == Kind::BlockFree as u8));
+        }
+        assert_eq!(recording(&[vec![], vec![5]]).events().count(), 1);
+        // What stands behind a number that does not rise was never committed.
+        assert_eq!(recording(&[vec![4, 5, 2, 6]]).events().map(|e| e.seq).collect::<Vec<_>>(), [4, 5]);
+    }
 }

@@ -189,14 +189,20 @@ fn a_free_may_turn_out_to_have_failed_much_later() {
     p.driver(Kind::Alloc, Class::Linear, BASE, 4096);
     p.driver(Kind::Free, Class::Linear, BASE, 0);
     p.driver(Kind::Free, Class::Linear, 77, 0); // of nothing
+    p.driver(Kind::FreeUndo, Class::Linear, BASE, 0);
+    p.driver(Kind::Free, Class::Linear, BASE, 0);
     // Its thread waits for its turn while the others go on.
     for i in 1..=10_000 {
         p.driver(Kind::Alloc, Class::Linear, BASE + i * CHUNK, 512);
         p.driver(Kind::Free, Class::Linear, BASE + i * CHUNK, 0);
     }
-    p.driver(Kind::FreeUndo, Class::Linear, 77, 0);
     p.driver(Kind::FreeUndo, Class::Linear, BASE, 0);
     assert_eq!(bytes(&p).2, 4096);
+    for i in 1..=20_000 {
+        p.driver(Kind::Alloc, Class::Linear, BASE + i * CHUNK, 512);
+        p.driver(Kind::Free, Class::Linear, BASE + i * CHUNK, 0);
+    }
+    p.driver(Kind::FreeUndo, Class::Linear, 77, 0);
     assert_eq!(p.replay().unknown_frees().iter().sum::<u64>(), 0);
 }
 

@@ -3,7 +3,7 @@
 
 use crate::paper::Paper;
 use crate::trace::entry::Entry;
-use crate::trace::layout::{ROOM, header, usage};
+use crate::trace::layout::{ROOM, header};
 use crate::trace::record::RECORD;
 
 /// Segments made at most.
@@ -41,7 +41,9 @@ pub fn expand(input: &[u8]) -> Vec<u8> {
                     // Raw bytes are entries now and then; where they are none, they are somebody's note.
                     if postcard::from_bytes::<Entry<'_>>(one).is_ok() {
                         Paper::entry(&mut payload, one);
-                    } else if let Ok(note) = postcard::to_stdvec(&Entry::Note { text: &String::from_utf8_lossy(one) }) {
+                    } else if let Ok(note) =
+                        postcard::to_stdvec(&Entry::Note { text: &String::from_utf8_lossy(one) })
+                    {
                         Paper::entry(&mut payload, &note);
                     }
                 }
@@ -64,6 +66,5 @@ pub fn expand(input: &[u8]) -> Vec<u8> {
             }
         }
     }
-    debug_assert!(usage::CHECKPOINT == 3);
     paper.bytes
 }

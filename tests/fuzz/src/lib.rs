@@ -42,8 +42,8 @@ pub enum Fate {
 /// What `leaktrace report` does with a file of these bytes, in every format. Native symbols are not looked up: they
 /// come from files of this machine.
 pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
-    let Ok(recording) = reader::parse(bytes) else { return Fate::Refused };
-    let Some(ledger) = Ledger::replay(recording.checkpoint.as_deref(), &recording.events) else {
+    let Ok(recording) = reader::parse(bytes.to_vec()) else { return Fate::Refused };
+    let Some(ledger) = Ledger::replay(recording.checkpoint.as_deref(), recording.events()) else {
         return Fate::Refused;
     };
     let names = symbol::Names::new(&recording.tables, None);
@@ -65,7 +65,10 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
     // The traced process writes the same ledger on: it must still be one.
     if let Ok(state) = postcard::to_stdvec(&ledger) {
-        assert!(Ledger::replay(Some(&state), &[]).is_some_and(|again| again == ledger), "a checkpoint differs");
+        assert!(
+            Ledger::replay(Some(&state), []).is_some_and(|again| again == ledger),
+            "a checkpoint differs"
+        );
     }
     Fate::Told
 }

@@ -16,7 +16,7 @@ impl Random {
         Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -24,7 +24,7 @@ impl Random {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound.max(1)
+        (self.word() >> 16) % bound.max(1)
     }
 
     fn index(&mut self, length: usize) -> usize {
@@ -46,7 +46,7 @@ impl Random {
             4 => u64::MAX << shift,
             5 => self.below(64),
             6 => self.below(64) << 12,
-            _ => self.next() >> shift,
+            _ => self.word() >> shift,
         }
     }
 }
@@ -82,7 +82,7 @@ fn raw_bytes(paper: &mut Paper, r: &mut Random) {
         let reach = [80, 4096, SEGMENT as u64][r.index(3)];
         let at = start + r.below(reach) as usize;
         if let Some(byte) = paper.bytes.get_mut(at) {
-            *byte = r.next() as u8;
+            *byte = r.word() as u8;
         }
     }
 }
@@ -220,7 +220,7 @@ fn entry_bytes(paper: &mut Paper, r: &mut Random) {
         paper.bytes[body + place] = match r.below(3) {
             0 => r.odd() as u8,
             1 => r.below(8) as u8,
-            _ => r.next() as u8,
+            _ => r.word() as u8,
         };
     }
     if r.below(10) == 0 {
@@ -243,7 +243,7 @@ fn entry_again(paper: &mut Paper, r: &mut Random) {
         _ => {
             let mut longer = body;
             let place = r.index(longer.len());
-            let filler = vec![r.next() as u8; r.index(20_000)];
+            let filler = vec![r.word() as u8; r.index(20_000)];
             longer.splice(place..place, filler);
             Paper::entry(&mut payload, &longer);
         }
@@ -284,7 +284,7 @@ fn state(paper: &mut Paper, r: &mut Random) {
                 state.splice(at..at, part);
             }
             5 => state.truncate(at.max(1)),
-            _ => state.extend((0..r.below(64)).map(|_| r.next() as u8)),
+            _ => state.extend((0..r.below(64)).map(|_| r.word() as u8)),
         }
         if state.is_empty() {
             return;

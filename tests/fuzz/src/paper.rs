@@ -100,8 +100,7 @@ impl Paper {
 
     /// The entries of a segment: where their heads stand, and how long they are.
     pub fn entries(&self, index: usize) -> Vec<(usize, usize)> {
-        let (mut at, end) =
-            (index * SEGMENT + PAYLOAD, index * SEGMENT + PAYLOAD + self.used(index));
+        let (mut at, end) = (index * SEGMENT + PAYLOAD, index * SEGMENT + PAYLOAD + self.used(index));
         let mut all = Vec::new();
         while at + ENTRY_HEAD < end {
             let length = self.word(at) as u32 as usize;

@@ -78,7 +78,11 @@ fn tables(r: &mut Random) -> Vec<u8> {
         let python = r.below(5) as u32;
         let frames: Vec<u8> = (0..python + r.below(4) as u32)
             .map(|n| match n < python {
-                true => Frame::Python { code: 1 + r.below(7) as u32, offset: 2 * r.below(20) as u32, entry: n % 3 == 2 },
+                true => Frame::Python {
+                    code: 1 + r.below(7) as u32,
+                    offset: 2 * r.below(20) as u32,
+                    entry: n % 3 == 2,
+                },
                 false if r.below(4) == 0 => Frame::Truncated,
                 false => Frame::Native { module: 1 + r.below(3) as u32, offset: r.below(4096) as u32 },
             })
@@ -133,15 +137,32 @@ fn training(r: &mut Random, steps: u64) -> Vec<Event> {
     let on = |kind| Event { device: 0, ..Event::new(kind) };
     for step in 1..=steps {
         let base = step << 24;
-        events.push(Event { address: base, size: 1 << 21, class: 1, stack: 7, entry_point: 1, ..on(Kind::Alloc) });
+        events.push(Event {
+            address: base,
+            size: 1 << 21,
+            class: 1,
+            stack: 7,
+            entry_point: 1,
+            ..on(Kind::Alloc)
+        });
         for i in 0..1 + r.below(6) {
             let stack = r.below(8) as u32;
-            events.push(Event { address: base + (i << 9), size: 512 << r.below(4), stack, ..on(Kind::BlockAlloc) });
+            events.push(Event {
+                address: base + (i << 9),
+                size: 512 << r.below(4),
+                stack,
+                ..on(Kind::BlockAlloc)
+            });
             if r.below(3) != 0 {
                 events.push(Event { address: base + (i << 9), ..on(Kind::BlockFree) });
             }
         }
-        events.push(Event { address: r.below(1 << 20), size: 1 << 21, stack: 1, ..on(Kind::AllocatorTotals) });
+        events.push(Event {
+            address: r.below(1 << 20),
+            size: 1 << 21,
+            stack: 1,
+            ..on(Kind::AllocatorTotals)
+        });
         events.push(Event { address: 1 << 20, size: 1 << 22, ..on(Kind::PoolTotals) });
         events.push(Event { address: (79 << 30) - (step << 25), size: 80 << 30, ..on(Kind::MemInfo) });
         if r.below(6) == 0 {
@@ -191,13 +212,26 @@ fn graphs(r: &mut Random, rounds: u64) -> Vec<Event> {
         let exec = 1 + r.below(5);
         for node in 0..r.below(4) {
             let address = (round << 20) + (node << 12);
-            events.push(Event { address, size: 4096, stack: 2, device: 0, entry_point: 2, ..Event::new(Kind::Plan) });
+            events.push(Event {
+                address,
+                size: 4096,
+                stack: 2,
+                device: 0,
+                entry_point: 2,
+                ..Event::new(Kind::Plan)
+            });
             let context = r.below(2) as u8;
             events.push(Event { address, size: 4096, device: 0, context, ..Event::new(Kind::GraphNode) });
             events.push(Event { address: exec, ..Event::new(Kind::GraphExec) });
         }
         for _ in 0..r.below(3) {
-            events.push(Event { address: exec, stack: 4, context: 1, device: 0, ..Event::new(Kind::GraphLaunch) });
+            events.push(Event {
+                address: exec,
+                stack: 4,
+                context: 1,
+                device: 0,
+                ..Event::new(Kind::GraphLaunch)
+            });
         }
         if r.below(5) == 0 {
             events.push(Event { address: exec, ..Event::new(Kind::GraphEnd) });
@@ -215,9 +249,21 @@ fn running_out(r: &mut Random) -> Vec<Event> {
     let mut events = Vec::new();
     for i in 0..300 {
         let device = r.below(70) as u8;
-        events.push(Event { address: i << 12, size: 512 * i, device, stack: i as u32 % 90, ..Event::new(Kind::BlockAlloc) });
+        events.push(Event {
+            address: i << 12,
+            size: 512 * i,
+            device,
+            stack: i as u32 % 90,
+            ..Event::new(Kind::BlockAlloc)
+        });
         match r.below(12) {
-            0 => events.push(Event { address: 9, size: 1 << 40, device, stack: 4, ..Event::new(Kind::OutOfMemory) }),
+            0 => events.push(Event {
+                address: 9,
+                size: 1 << 40,
+                device,
+                stack: 4,
+                ..Event::new(Kind::OutOfMemory)
+            }),
             1 => events.push(Event { size: i, entry_point: r.below(40) as u16, ..Event::new(Kind::Marker) }),
             2 => events.push(boundary(i, r)),
             _ => {}
