@@ -31,7 +31,7 @@ struct Run {
     /// Where the recording goes [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// What ends a step: auto, optimizer, backward, call, every:SECONDS
+    /// What ends a step: auto, optimizer, loop, backward, call, every:SECONDS
     #[arg(long, value_name = "SOURCE")]
     step: Option<String>,
     /// The program and its arguments

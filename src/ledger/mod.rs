@@ -23,6 +23,7 @@ pub use sites::{Layer, Site};
 pub use steps::StepRecord;
 pub use view::{Retained, retained};
 
+use crate::trace::placed::PLACED;
 use crate::trace::record::{Event, Kind};
 use keys::Map;
 use steps::Delta;
@@ -119,6 +120,13 @@ impl Ledger {
         if e.seq <= self.last_seq {
             return;
         }
+        if e.context == PLACED && e.kind == Kind::Boundary as u8 {
+            // It stands later and is counted there, but lies here.
+            if e.size > self.last_seq {
+                self.boundary(e);
+            }
+            return;
+        }
         self.lost_events = self.lost_events.wrapping_add(e.seq - self.last_seq - 1);
         self.last_seq = e.seq;
         match Kind::from_code(e.kind) {
@@ -156,7 +164,9 @@ impl Ledger {
                 let slot = self.slot(e.device);
                 self.devices[slot].driver_said(e.address, e.size);
             }
-            Kind::Boundary => self.boundary(e),
+            Kind::Boundary if e.size == 0 => self.boundary(e),
+            // Taken in where it lies.
+            Kind::Boundary => {}
             Kind::OutOfMemory => self.ran_out(e),
             Kind::Exit => self.exit(e),
             Kind::Marker => self.marker(e),

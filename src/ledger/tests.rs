@@ -296,3 +296,24 @@ fn what_the_next_step_lets_go_was_no_leak() {
     p.step();
     assert_eq!(verdict::judge(&p.replay()).findings.len(), 0);
 }
+
+#[test]
+fn a_boundary_placed_afterwards_is_as_one_noted_in_time() {
+    let event = |kind, seq, address, size, stack| Event { seq, address, size, stack, ..Event::new(kind) };
+    let boundary = |seq, size| Event { seq, size, class: 2, address: 7, ..Event::new(Kind::Boundary) };
+    let block = |seq: u64| event(Kind::BlockAlloc, seq, seq << 12, 512, 1);
+    let mut late: Vec<Event> = vec![block(1), block(2), block(3), boundary(4, 2), boundary(5, 3), block(6)];
+    crate::trace::placed::put(&mut late);
+    let in_time = [block(1), boundary(2, 0), block(3), boundary(4, 0), block(5), block(6)];
+    let replayed = |events: &[Event]| {
+        let mut ledger = Ledger::default();
+        events.iter().for_each(|e| ledger.apply(e));
+        ledger
+    };
+    let (late, in_time) = (replayed(&late), replayed(&in_time));
+    assert_eq!(late.step_count(), 2);
+    for step in 1..=2 {
+        assert_eq!(retained(&late, Some(step)), retained(&in_time, Some(step)), "step {step}");
+    }
+    assert_eq!((late.lost_events(), in_time.lost_events()), (0, 0));
+}

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;
 
-use super::{driver, guard, life, memory, note};
+use super::{driver, guard, life, looped, memory, note};
+use crate::capture;
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
+use crate::steps::loops::{Moment, Place};
 use crate::steps::{Boundary, Setting, Steps};
 use crate::symbol::Names;
 use crate::trace::calm::calmly;
 use crate::trace::drain::Drain;
 use crate::trace::entry::Entry;
 use crate::trace::lock::{self, Mutex};
-use crate::trace::record::{Event, Kind, RECORD};
+use crate::trace::record::{Event, Kind, RECORD, Source};
 use crate::trace::recording;
 use crate::trace::{reader, tables::Tables};
 
@@ -54,7 +56,9 @@ static TICKING: AtomicBool = AtomicBool::new(false);
 /// Takes the setting over.
 pub fn arm(setting: Setting) {
     TICKING.store(matches!(setting, Setting::Every(_)), Release);
-    *STEPS.lock() = Steps::new(setting);
+    let steps = Steps::new(setting);
+    looped::look(steps.wants_loop());
+    *STEPS.lock() = steps;
 }
 
 /// A recording was opened.
@@ -81,17 +85,81 @@ pub fn allocator_says(device: u8, allocated: u64, reserved: u64) {
 
 /// An optimizer stepped.
 pub fn optimizer(id: Option<usize>) {
+    if life::is_live() && life::settings().step == Setting::Loop {
+        guard::fenced(looped::optimizer);
+    }
     tell(|steps| steps.optimizer(id), None);
 }
 
 /// A backward pass begins.
 pub fn backward() {
+    if life::is_live() && looped::is_looking() {
+        guard::fenced(looped::event);
+    }
+    // Now or never: from here on backward passes end the steps of a program without an optimizer, if its loop does not.
+    if looped::is_looking() && STEPS.lock().falls_back_next() {
+        looped::settle(looped::LEAST);
+    }
     tell(Steps::backward, None);
 }
 
 /// The program says so itself.
 pub fn call(label: Option<&str>) {
     tell(Steps::call, label);
+}
+
+/// The program's loop came round. From a hook.
+pub fn looped() {
+    tell(Steps::looped, None);
+}
+
+/// The program's loop is known from now on, and when it came round so far.
+pub fn settled(past: &[Moment], places: &[Place]) {
+    if !life::is_live() || STEPS.lock().looped().is_none() {
+        return;
+    }
+    guard::fenced(|| {
+        let mut host = HOST.lock();
+        let Some(host) = host.as_mut() else { return };
+        // What was taken in already has no place for a boundary any more.
+        let first = host.ledger.next_seq();
+        let missed = past.iter().filter(|moment| moment.seq < first).count();
+        let places: Vec<String> = places.iter().map(looped::name).collect();
+        recording::append_entry(&Entry::Meta { key: "loop", value: &places.join(",") });
+        if missed > 0 {
+            recording::append_entry(&Entry::Meta { key: "loop_missed", value: &missed.to_string() });
+        }
+        for moment in past.iter().filter(|moment| moment.seq >= first) {
+            place_boundary(moment.seq, moment.ns);
+        }
+        if host.catch_up() && host.ledger.step_count() >= 10 {
+            host.dump();
+        }
+    });
+}
+
+/// A boundary of the loop, before the event of that number.
+fn place_boundary(seq: u64, ns: u64) {
+    let size = if seq < recording::sequence() { seq } else { 0 };
+    note::mark(&Event { address: ns, size, class: Source::Loop as u8, ..Event::new(Kind::Boundary) });
+}
+
+/// The program is ending: the iterations under way are over, and the interpreter's own end is none.
+fn end_loop() {
+    looped::settle(if life::settings().step == Setting::Loop { 2 } else { looped::LEAST });
+    let unreadable = looped::unreadable();
+    if unreadable > 0 {
+        let text = format!("the bytecode of {unreadable} functions is not known: loops in them end no step");
+        recording::append_entry(&Entry::Note { text: &text });
+    }
+    let steps = looped::finish();
+    if steps == 0 || STEPS.lock().looped().is_none() {
+        return;
+    }
+    let Some(mut host) = HOST.try_lock_for(Duration::from_secs(5)) else { return };
+    let Some(host) = host.as_mut() else { return };
+    let at = capture::interpreter_ended_at().unwrap_or(u64::MAX).max(host.ledger.next_seq());
+    (0..steps).for_each(|_| place_boundary(at, life::elapsed()));
 }
 
 /// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
@@ -103,7 +171,13 @@ pub fn tick() {
 }
 
 fn tell(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
-    let boundary = ask(&mut STEPS.lock());
+    let (boundary, wants_loop) = {
+        let mut steps = STEPS.lock();
+        (ask(&mut steps), steps.wants_loop())
+    };
+    if !wants_loop && looped::is_looking() {
+        looped::stop();
+    }
     if let Some(boundary) = boundary
         && life::is_live()
     {
@@ -179,8 +253,11 @@ pub fn mark(text: &str) {
 
 /// A segment was filled: if none of the boundaries comes, somebody has to make room.
 pub fn relieve() {
-    if recording::sequence() - COVERED.load(Relaxed) > 2 * WINDOW
-        && let Some(mut host) = HOST.try_lock()
+    if recording::sequence() - COVERED.load(Relaxed) <= 2 * WINDOW {
+        return;
+    }
+    looped::settle(looped::LEAST);
+    if let Some(mut host) = HOST.try_lock()
         && let Some(host) = host.as_mut()
     {
         host.catch_up();
@@ -200,6 +277,7 @@ pub fn make_room() {
 /// Writes the report so far.
 pub fn dump() {
     if life::is_live() {
+        looped::settle(looped::LEAST);
         guard::fenced(|| {
             accounts();
             let mut host = HOST.lock();
@@ -214,6 +292,7 @@ pub fn dump() {
 
 /// Memory ran out on a device: ranks what is alive at this moment. Under the allocator's lock.
 pub fn out_of_memory() {
+    looped::settle(looped::LEAST);
     let mut host = HOST.lock();
     let Some(host) = host.as_mut() else { return };
     if !host.catch_up() {
@@ -232,6 +311,7 @@ pub fn exit() {
     if !life::is_live() || EXITED.swap(true, AcqRel) {
         return;
     }
+    end_loop();
     accounts();
     note::mark(&Event { address: life::elapsed(), ..Event::new(Kind::Exit) });
     // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
@@ -339,10 +419,12 @@ impl Host {
 pub fn before_fork() {
     lock::hold(&HOST);
     lock::hold(&STEPS);
+    looped::before_fork();
 }
 
 /// After fork, in the parent.
 pub fn after_fork_parent() {
+    looped::after_fork_parent();
     // SAFETY: `before_fork` took both on this very thread.
     unsafe {
         lock::release(&STEPS);
@@ -357,6 +439,7 @@ pub fn after_fork_child() {
         lock::renew(&HOST);
         lock::renew(&STEPS);
     }
+    looped::after_fork_child();
     // The parent's ledger is left where it lies: freeing it would copy its pages.
     std::mem::forget(HOST.lock().take());
     for totals in &TOTALS {

@@ -8,8 +8,9 @@ use super::*;
 use crate::ledger::verdict::{self, judge};
 use crate::ledger::{self, Ledger, retained};
 use crate::symbol::Names;
+use crate::trace::entry;
 use crate::trace::record::NO_DEVICE;
-use crate::trace::tables::Tables;
+use crate::trace::tables::{Stack, Tables};
 
 /// Sites listed under `retained`, and under one finding.
 const RETAINED: usize = 50;
@@ -104,6 +105,8 @@ impl Report {
             steps: Steps {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
+                loops: b.loops(),
+                missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
                 series: series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
@@ -167,6 +170,21 @@ impl Builder<'_> {
             python: self.meta("python"),
             cwd: self.meta("cwd").unwrap_or_default(),
         }
+    }
+
+    /// The loops whose iterations are steps, as places.
+    fn loops(&self) -> Vec<String> {
+        let place = |text: &str| {
+            let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
+            let &[code, header, last] = numbers?.as_slice() else { return None };
+            // A `while` begins with its body, and has its condition at the end.
+            let frame = |offset| entry::Frame::Python { code, offset, entry: false };
+            let ends = Stack { python: vec![frame(header), frame(last)], native: Vec::new() };
+            let first =
+                self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
+            Some(format!("{}:{}", first.file, first.line?))
+        };
+        self.meta("loop").iter().flat_map(|all| all.split(',')).filter_map(place).collect()
     }
 
     /// The devices at a step, or at the judged moment.

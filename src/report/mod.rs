@@ -94,6 +94,10 @@ pub struct Steps {
     pub count: u32,
     /// What told of most of them; `null` if there were none.
     pub source: Option<&'static str>,
+    /// Where the loops are whose iterations are steps.
+    pub loops: Vec<String>,
+    /// Iterations before the first step, which could not be told apart any more.
+    pub missed_iterations: u32,
     /// The totals at the end of each step, the latest [`build::SERIES`] at most, oldest first.
     pub series: Vec<Step>,
 }

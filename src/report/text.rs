@@ -101,7 +101,12 @@ fn head(out: &mut String, report: &Report) {
     match report.steps.source {
         Some(source) => {
             let steps = count(f64::from(report.steps.count), "step");
-            line!(out, "  {steps}, told by: {source}");
+            let loops: Vec<String> = report.steps.loops.iter().map(|place| clean(place)).collect();
+            let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
+            line!(out, "  {steps}, told by: {source}{loops}");
+            if report.steps.missed_iterations > 0 {
+                line!(out, "  {} iterations before them are not told apart", report.steps.missed_iterations);
+            }
         }
         None => line!(out, "  no step was seen"),
     }

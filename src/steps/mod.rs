@@ -6,6 +6,8 @@
 //! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
 //! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the iteration).
 
+pub mod loops;
+
 use std::time::Duration;
 
 use crate::trace::record::Source;
@@ -13,9 +15,11 @@ use crate::trace::record::Source;
 /// What is to be taken for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `leaktrace_step` once it was called, else optimizers; for programs without any, backward passes.
+    /// `leaktrace_step` once it was called, else optimizers; for programs without any, their loop; where none is found,
+    /// backward passes.
     Auto,
     Optimizer,
+    Loop,
     Backward,
     Call,
     Every(Duration),
@@ -41,6 +45,7 @@ pub struct Steps {
     setting: Setting,
     called: bool,
     optimizer_seen: bool,
+    looped: bool,
     backwards: u32,
     backward_since: bool,
     first: Option<usize>,
@@ -54,6 +59,7 @@ impl Steps {
             setting,
             called: false,
             optimizer_seen: false,
+            looped: false,
             backwards: 0,
             backward_since: true,
             first: None,
@@ -102,10 +108,46 @@ impl Steps {
         self.backwards = self.backwards.saturating_add(1);
         let wanted = match self.setting {
             Setting::Backward => self.backwards > 1,
-            Setting::Auto => !self.called && !self.optimizer_seen && self.backwards > WITHOUT_OPTIMIZER,
+            Setting::Auto => self.falls_back() && !self.looped,
             _ => false,
         };
         wanted.then_some(Boundary { source: Source::Backward, replaces: false })
+    }
+
+    /// True if `auto` has waited long enough for an optimizer.
+    pub fn falls_back(&self) -> bool {
+        self.setting == Setting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && self.backwards > WITHOUT_OPTIMIZER
+    }
+
+    /// True if one more backward pass and it has.
+    pub fn falls_back_next(&self) -> bool {
+        self.setting == Setting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && self.backwards == WITHOUT_OPTIMIZER
+    }
+
+    /// Whether the program's loop may be what ends its steps.
+    pub fn wants_loop(&self) -> bool {
+        match self.setting {
+            Setting::Loop => true,
+            Setting::Auto => {
+                !self.called && !self.optimizer_seen && (self.looped || self.backwards <= WITHOUT_OPTIMIZER)
+            }
+            _ => false,
+        }
+    }
+
+    /// The program's loop came round.
+    pub fn looped(&mut self) -> Option<Boundary> {
+        if !self.wants_loop() {
+            return None;
+        }
+        self.looped = true;
+        Some(Boundary { source: Source::Loop, replaces: false })
     }
 
     /// The program called `leaktrace_step`.

@@ -7,6 +7,9 @@
 mod lines;
 mod place;
 
+#[allow(unused_imports, reason = "only the half inside the process asks")]
+pub use place::is_own_file;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -45,9 +45,12 @@ pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Optio
 
 /// Whether a Python frame is neither in a package, nor in the standard library, nor in the interpreter itself.
 pub fn is_own(frame: &NamedFrame, stdlib: Option<&str>) -> bool {
-    let file = frame.file.as_str();
-    frame.kind == FrameKind::Python
-        && !file.is_empty()
+    frame.kind == FrameKind::Python && is_own_file(&frame.file, stdlib)
+}
+
+/// The same of a file.
+pub fn is_own_file(file: &str, stdlib: Option<&str>) -> bool {
+    !file.is_empty()
         && !is_internal(file)
         && !file.contains("/site-packages/")
         && !file.contains("/dist-packages/")

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 use super::file;
 use super::layout::PAYLOAD;
+use super::placed;
 use super::record::{Event, RECORD};
 use super::recording::PER_SEGMENT;
 use super::space::SPACE;
@@ -12,6 +13,8 @@ use super::space::SPACE;
 #[derive(Debug, Default)]
 pub struct Drain {
     pending: Vec<[u64; 4]>,
+    /// Among them are boundaries that lie elsewhere.
+    placed: bool,
     stalled: bool,
 }
 
@@ -28,15 +31,30 @@ impl Drain {
             if record[0] > next && !self.stalled {
                 break;
             }
-            apply(&Event::unpack(*record));
             next = next.max(record[0] + 1);
             done += 1;
         }
+        if self.placed {
+            done = self.before_waiting(done);
+            let mut ready: Vec<Event> = self.pending[..done].iter().map(|r| Event::unpack(*r)).collect();
+            placed::put(&mut ready);
+            ready.iter().for_each(&mut apply);
+            self.placed = self.pending[done..].iter().any(placed::is_placed);
+        } else {
+            self.pending[..done].iter().for_each(|record| apply(&Event::unpack(*record)));
+        }
+        let next = done.checked_sub(1).map_or(next, |last| self.pending[last][0] + 1);
         self.pending.drain(..done);
         // A thread that died between taking its number and storing it leaves a hole that would stop us for good: after
         // a whole drain of standing still with much waiting, step over it once.
         self.stalled = done == 0 && self.pending.len() > PER_SEGMENT;
         next
+    }
+
+    /// What lies before a boundary that has to wait, waits too.
+    fn before_waiting(&self, done: usize) -> usize {
+        let waiting = self.pending[done..].iter().filter_map(|record| placed::place(&Event::unpack(*record)));
+        waiting.min().map_or(done, |first| self.pending[..done].partition_point(|record| record[0] < first))
     }
 
     fn collect(&mut self) {
@@ -55,6 +73,7 @@ impl Drain {
                 };
                 s.last = record[0];
                 s.drained += 1;
+                self.placed |= placed::is_placed(&record);
                 self.pending.push(record);
             }
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::entry::Entry;
 use super::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
+use super::placed;
 use super::record::{Event, RECORD};
 use super::tables::Tables;
 
@@ -147,6 +148,7 @@ pub fn parse(bytes: &[u8]) -> Result<Recording, ReadError> {
         }
     }
     recording.events.sort_unstable_by_key(|e| e.seq);
+    placed::put(&mut recording.events);
     Ok(recording)
 }
 

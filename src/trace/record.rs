@@ -70,7 +70,8 @@ codes! {
         /// The driver's own account of `device`: `address` = free bytes, `size` = total bytes.
         MemInfo = 15,
         /// A step ended: `address` = nanoseconds since the recording began, `class` byte = [`Source`],
-        /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration).
+        /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration); `size` = 0, or
+        /// the sequence number of the event that it lies before (it was found out about only now).
         Boundary = 16,
         /// An allocation failed for want of memory: `size` = requested bytes, `address` = allocated bytes, `device`, `stack`.
         OutOfMemory = 17,
