@@ -5,7 +5,7 @@
 //! allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use super::{boundary, elf, guard, life, note, python};
 use crate::capture::thread;
@@ -225,6 +225,8 @@ struct Callback {
 const USER_SCOPE: usize = 7;
 
 static NAME: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The handle of our callback while PyTorch has it; 0: it has none of ours.
+static HANDLE: AtomicU64 = AtomicU64::new(0);
 /// Attempts to reach PyTorch, from 1; [`ASKED`] when it was asked.
 static WATCHING: AtomicU32 = AtomicU32::new(1);
 const ASKED: u32 = u32::MAX / 2;
@@ -264,7 +266,26 @@ fn ask_for_ranges() {
     // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as C passes it.
     unsafe {
         let add: unsafe extern "C" fn(Callback) -> u64 = std::mem::transmute(add);
-        add(callback);
+        HANDLE.store(add(callback), Release);
+    }
+}
+
+/// Python's post hook tells of every optimizer step, and better: the ranges are no longer asked for. While anybody asks,
+/// autograd builds its list of callbacks anew at every node, which was a third of what we cost a backward pass.
+///
+/// Not from inside a callback.
+pub fn leave_ranges() {
+    if HANDLE.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(remove) = elf::anywhere(c"_ZN2at14removeCallbackEm") else { return };
+    let handle = HANDLE.swap(0, AcqRel);
+    if handle != 0 {
+        // SAFETY: PyTorch's `void at::removeCallback(uint64_t)`, with a handle of its own, once.
+        unsafe {
+            let remove: unsafe extern "C" fn(u64) = std::mem::transmute(remove);
+            remove(handle);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use super::api::{self, Api, Method, Object};
 use super::{ASKED, INSTALLED, STATE, WANTED};
 use crate::capture::thread;
-use crate::preload::boundary;
+use crate::preload::{boundary, torch};
 use crate::trace::calm::calmly;
 
 /// `METH_VARARGS`
@@ -145,6 +145,7 @@ unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
     let optimizer = unsafe { (python.PyTuple_GetItem)(arguments, 0) };
     // SAFETY: this thread's own block.
     unsafe { (*thread::thread()).optimizer_hooked = true };
+    torch::leave_ranges();
     boundary::optimizer((!optimizer.is_null()).then_some(optimizer as usize));
     none(python)
 }
