@@ -37,6 +37,13 @@ struct Told {
     blocks: u64,
 }
 
+/// What an owner has of one site.
+struct Share<'a> {
+    owner: &'a Owner,
+    blocks: u64,
+    bytes: u64,
+}
+
 /// Why there is a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
@@ -105,7 +112,7 @@ impl Owners {
         self.searches += 1;
         let took = format!("{} {} {}", self.searches, self.spent.as_micros(), self.longest.as_micros());
         recording::append_entry(&Entry::Meta { key: "holder_searches", value: &took });
-        let mut found: HashMap<Site, Vec<(&str, u64, u64)>> = HashMap::new();
+        let mut found: HashMap<Site, Vec<Share<'_>>> = HashMap::new();
         let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
         for living in &question.living {
             let site = of_site.entry(living.site).or_insert_with(|| key(ledger, living.site));
@@ -117,38 +124,42 @@ impl Owners {
             for living in owner.blocks.iter().filter_map(|&i| question.living.get(i)) {
                 let Some(Some(site)) = of_site.get(&living.site) else { continue };
                 let of = found.entry(*site).or_default();
-                match of.iter_mut().find(|(path, ..)| *path == owner.path) {
-                    Some((_, blocks, bytes)) => (*blocks, *bytes) = (*blocks + 1, *bytes + living.bytes),
-                    None => of.push((&owner.path, 1, living.bytes)),
+                match of.iter_mut().find(|share| share.owner.path == owner.path) {
+                    Some(share) => {
+                        (share.blocks, share.bytes) = (share.blocks + 1, share.bytes + living.bytes)
+                    }
+                    None => of.push(Share { owner, blocks: 1, bytes: living.bytes }),
                 }
             }
         }
         for (site, mut holders) in found {
-            holders.sort_by_key(|&(_, blocks, bytes)| std::cmp::Reverse((bytes, blocks)));
+            holders.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.blocks)));
             holders.truncate(LISTED);
             self.tell(site, &holders, ledger.step_count());
         }
     }
 
-    fn tell(&mut self, site: Site, holders: &[(&str, u64, u64)], step: u32) {
+    fn tell(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
         let told = self.told.entry(site).or_default();
         told.tries += 1;
-        let blocks = holders.iter().map(|h| h.1).max().unwrap_or(0);
-        let same = holders.iter().all(|(path, ..)| told.paths.iter().any(|p| p == path));
+        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+        let same = holders.iter().all(|h| told.paths.contains(&h.owner.path));
         // The recording must not grow with every search.
         if holders.is_empty() || (same && holders.len() == told.paths.len() && blocks < told.blocks * 5 / 4) {
             return;
         }
         told.blocks = blocks;
-        told.paths = holders.iter().map(|(path, ..)| (*path).to_owned()).collect();
-        for &(path, blocks, bytes) in holders {
+        told.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
+        for share in holders {
             recording::append_entry(&Entry::Holder {
                 site,
                 search: self.searches,
                 step,
-                blocks,
-                bytes,
-                path,
+                blocks: share.blocks,
+                bytes: share.bytes,
+                name: share.owner.name as u32,
+                hold: share.owner.hold,
+                path: &share.owner.path,
             });
         }
     }

@@ -5,6 +5,7 @@ mod build;
 pub mod explain;
 pub mod json;
 pub mod summary;
+pub mod suppress;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -42,6 +43,8 @@ pub struct Report {
     pub steps: Steps,
     pub findings: Vec<Finding>,
     pub benign: Vec<Finding>,
+    /// Findings left out because somebody lives with them, by rule.
+    pub suppressed: Vec<suppress::Suppressed>,
     /// What was alive at the reported moment, largest first (segments are not listed: their blocks are).
     pub retained: Vec<Retained>,
     pub out_of_memory: Vec<OutOfMemory>,
@@ -90,6 +93,8 @@ pub struct Device {
     pub borrowed_bytes: u64,
     /// What the driver had given and not got back; of a finished run at the very end, after the teardown.
     pub driver_live_bytes: u64,
+    /// Until it is full, if all that grows on it goes on together; `null`: nothing does.
+    pub steps_to_oom: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -179,6 +184,8 @@ pub struct Finding {
     pub device: Option<u8>,
     pub layer: &'static str,
     pub bytes_per_step: f64,
+    /// With 95 % confidence `bytes_per_step` lies between these; `null` where there are no values of single steps.
+    pub bytes_per_step_interval: Option<[f64; 2]>,
     pub blocks_per_step: f64,
     pub adding_share: f64,
     pub period_steps: Option<f64>,
@@ -187,6 +194,8 @@ pub struct Finding {
     pub live_blocks: u64,
     pub cohorts: u32,
     pub oldest_step: u32,
+    /// The first step it was seen in.
+    pub first_step: Option<u32>,
     pub peak_reduction_bytes: u64,
     /// The step that shows it: of an unload, of the latest release.
     pub event_step: Option<u32>,

@@ -21,6 +21,7 @@ pub fn render(report: &Report) -> String {
     let mut out = String::new();
     head(&mut out, report);
     findings(&mut out, report);
+    suppressed(&mut out, report);
     if let Some(oom) = report.out_of_memory.last() {
         ran_out(&mut out, report, oom, TOP);
     }
@@ -120,7 +121,8 @@ fn findings(out: &mut String, report: &Report) {
                 count(f64::from(steps), "step")
             )
         } else {
-            format!("No leak found over {}.", count(f64::from(steps), "step"))
+            let but = if report.suppressed.is_empty() { "" } else { " but what is suppressed" };
+            format!("No leak found over {}{but}.", count(f64::from(steps), "step"))
         };
         wrap(out, "", 0, &text);
         out.push('\n');
@@ -138,6 +140,25 @@ fn findings(out: &mut String, report: &Report) {
         }
         out.push('\n');
     }
+}
+
+/// What is known and lived with, a line per rule.
+fn suppressed(out: &mut String, report: &Report) {
+    if report.suppressed.is_empty() {
+        return;
+    }
+    line!(out, "Suppressed");
+    for s in &report.suppressed {
+        let grow = if s.bytes_per_step > 0.0 {
+            format!(", {} per step", size(s.bytes_per_step))
+        } else {
+            String::new()
+        };
+        let why = s.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let findings = count(f64::from(s.findings), "finding");
+        wrap(out, "  ", 4, &clean(&format!("{findings}{grow}, by {}{why}", s.pattern)));
+    }
+    out.push('\n');
 }
 
 /// `2 leaks`, `1 leak and 1 growth outside what can be attributed`.

@@ -73,6 +73,7 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Grown {
         }
     }
     found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.suspect.number));
+    let together = |a: &Survivors<'_, '_>, b: &Survivors<'_, '_>| together(view, a, b);
     let findings = grouped(found, together).iter().filter_map(|g| finding(view, g)).collect();
     Grown { findings, slowing }
 }
@@ -162,10 +163,14 @@ fn slows(births: &[u32], latest: u32) -> bool {
     (mean - 0.5) * (12.0 * n).sqrt() < SLOWING
 }
 
-fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
+/// One cause: one holder has both; where that is not known, they live and die together.
+fn together(view: &View<'_>, a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
     let (x, y) = (a.suspect.site, b.suspect.site);
     if x.device != y.device || x.layer != y.layer {
         return false;
+    }
+    if let Some(one) = holders::share(view, a.suspect.number, b.suspect.number) {
+        return one;
     }
     // Compared where both could have survivors: the one that waits longer has no young ones yet.
     let latest = a.proof.last().map_or(0, |c| c.birth).min(b.proof.last().map_or(0, |c| c.birth));
@@ -202,12 +207,14 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let spacing = leader.rhythm.spacing;
     let mut f = Finding {
         bytes_per_step: median(proof.iter().map(|c| c.bytes)),
+        bytes_interval: interval(proof.iter().map(|c| c.bytes)),
         blocks_per_step: median(proof.iter().map(|c| c.blocks)),
         adding_share: (proof.len() as f64 / f64::from(span)).min(1.0),
         period_steps: (leader.rhythm.regular && spacing >= 2.0).then_some(spacing),
         growth_bytes_per_step: bytes(&proof) as f64 / f64::from(span),
         cohorts: held.len() as u32,
         oldest_step,
+        first_step: oldest_step,
         span: newest.saturating_sub(oldest_step).saturating_add(1),
         freed,
         longest_life: group.iter().map(|s| s.suspect.site.longest_life()).max().unwrap_or(0),
