@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::{life, memory, python};
 use crate::holders::{Owner, Wanted};
-use crate::ledger::verdict::judge;
+use crate::ledger::verdict::{Kind, judge};
 use crate::ledger::{Ledger, Living};
 use crate::trace::entry::{Entry, Site};
 use crate::trace::recording;
 
 /// Blocks of one cause that are looked for.
 const MOST: usize = 1 << 16;
+/// Sites looked for because memory ran out.
+const OF_MEMORY: usize = 16;
 /// Holders of one site that are written down.
 const LISTED: usize = 8;
 /// Searches for a site whose holder was not found.
@@ -51,6 +53,8 @@ pub enum Occasion {
     Step,
     /// The program wants a report.
     Asked,
+    /// Memory ran out: what was alive then.
+    Memory,
     /// The program is ending.
     End,
 }
@@ -63,6 +67,11 @@ pub struct Question {
 }
 
 impl Question {
+    fn add(&mut self, cause: u32, living: Vec<Living>) {
+        self.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
+        self.living.extend(living);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
@@ -85,11 +94,12 @@ impl Owners {
     /// The blocks of every cause that there is now, if it is time to look.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
         let verdict = judge(ledger);
+        let mut known: Vec<u32> = Vec::new();
         let mut question = Question::default();
         let elapsed = Duration::from_nanos(life::elapsed());
         let mut due = match occasion {
             Occasion::Step => self.spent * PART <= elapsed,
-            Occasion::Asked => true,
+            Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
             Occasion::End => self.spent * PART / 5 <= elapsed,
         };
@@ -98,9 +108,15 @@ impl Owners {
             let main = sites.first().and_then(|&s| key(ledger, s));
             due |=
                 main.is_some_and(|s| self.told.get(&s).is_none_or(|t| t.paths.is_empty() && t.tries < TRIES));
-            let living = lasting(ledger.living(&sites), ledger.step_count());
-            question.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
-            question.living.extend(living);
+            question.add(cause, lasting(ledger.living(&sites), finding.kind, ledger.step_count()));
+            known.extend(sites);
+        }
+        if occasion == Occasion::Memory {
+            let alive = ledger.out_of_memory().last().map_or(&[][..], |o| &o.sites);
+            let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(OF_MEMORY);
+            for (cause, site) in (verdict.findings.len() as u32..).zip(sites) {
+                question.add(cause, some(ledger.living(&[site])));
+            }
         }
         if due { question } else { Question::default() }
     }
@@ -180,14 +196,23 @@ fn key(ledger: &Ledger, site: u32) -> Option<Site> {
     Some(Site { stack: s.stack, entry_point: s.entry_point, device: s.device, layer: s.layer as u8 })
 }
 
-/// The blocks that outlived a step, if there are any; of very many some.
-fn lasting(mut living: Vec<Living>, steps: u32) -> Vec<Living> {
+/// The blocks that outlived a step, if there are any; of carry-over those that the last step has left.
+fn lasting(mut living: Vec<Living>, kind: Kind, steps: u32) -> Vec<Living> {
+    if kind == Kind::CarryOver {
+        living.retain(|l| l.birth == steps);
+        return some(living);
+    }
     for age in [2, 1] {
         if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
             living.retain(|l| l.birth.saturating_add(age) <= steps);
             break;
         }
     }
+    some(living)
+}
+
+/// Of very many some.
+fn some(living: Vec<Living>) -> Vec<Living> {
     let stride = living.len().div_ceil(MOST).max(1);
     living.into_iter().step_by(stride).collect()
 }

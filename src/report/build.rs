@@ -8,7 +8,7 @@ use super::*;
 use crate::ledger::verdict::{self, Held, Known, judge_by};
 use crate::ledger::{self, Ledger, retained};
 use crate::symbol::Names;
-use crate::trace::entry;
+use crate::trace::entry::{self, Hold};
 use crate::trace::record::NO_DEVICE;
 use crate::trace::tables::Tables;
 
@@ -350,7 +350,7 @@ impl Builder<'_> {
             steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
             explanation: explain::sentence(f, &sites, &program.cwd),
             sites,
-            holders: self.holders(f),
+            holders: self.holders(f.parts.iter().map(|part| part.site)),
         }
     }
 
@@ -384,10 +384,10 @@ impl Builder<'_> {
         of_sites
     }
 
-    /// Who held the blocks of a finding when somebody last looked.
-    fn holders(&self, f: &verdict::Finding) -> Vec<Holder> {
+    /// Who held the blocks of these sites when somebody last looked.
+    fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
         let mut holders: Vec<Holder> = Vec::new();
-        for key in f.parts.iter().filter_map(|part| self.key(part.site)) {
+        for key in sites.filter_map(|site| self.key(site)) {
             for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
                 match holders.iter_mut().find(|h| h.path == held.path) {
                     Some(h) => {
@@ -400,6 +400,16 @@ impl Builder<'_> {
                         bytes: held.bytes,
                         blocks: held.blocks,
                         step: held.step,
+                        hold: match held.hold {
+                            Hold::Unknown => None,
+                            Hold::Open => Some("open"),
+                            Hold::Bounded { .. } => Some("bounded"),
+                            Hold::Garbage => Some("garbage"),
+                        },
+                        most_entries: match held.hold {
+                            Hold::Bounded { most, .. } => Some(most),
+                            _ => None,
+                        },
                     }),
                 }
             }
@@ -422,6 +432,7 @@ impl Builder<'_> {
                 live_blocks: r.blocks,
                 entry_point: self.entry_point(site.entry_point),
                 stack,
+                holders: self.holders(std::iter::once(r.site)),
             });
         }
         listed
@@ -436,6 +447,10 @@ impl Builder<'_> {
             step: o.step,
             allocated_at,
             stack,
+            carried_bytes: o.carried_bytes,
+            reserved_bytes: o.reserved_bytes,
+            empty_bytes: o.empty_bytes,
+            largest_hole_bytes: o.largest_hole_bytes,
             retained: self.retained(&o.sites, o.sites.len()),
         }
     }

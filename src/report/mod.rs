@@ -166,6 +166,12 @@ pub struct Holder {
     pub blocks: u64,
     /// When that was so: the step that had just ended.
     pub step: u32,
+    /// What it does with what it has: it can take in more for ever (`open`), only so many entries (`bounded`), or is itself
+    /// garbage that waits for the collector (`garbage`: nothing alive holds it). `null`: not known.
+    pub hold: Option<&'static str>,
+    /// The entries that a bounded one can have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_entries: Option<u64>,
 }
 
 /// Searches for holders.
@@ -218,6 +224,9 @@ pub struct Retained {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_point: Option<String>,
     pub stack: Vec<Frame>,
+    /// Who held it when somebody last looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<Holder>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -230,6 +239,13 @@ pub struct OutOfMemory {
     /// The allocation that failed.
     pub allocated_at: Option<Place>,
     pub stack: Vec<Frame>,
+    /// Of what was alive, how much was the step before's and waited for its end (carry-over).
+    pub carried_bytes: u64,
+    /// What caching allocators had from the driver, how much of it no block used, and the largest piece of that: where the
+    /// whole would have done and the pieces did not, it was fragmentation.
+    pub reserved_bytes: u64,
+    pub empty_bytes: u64,
+    pub largest_hole_bytes: u64,
     /// What was alive at that moment, largest first.
     pub retained: Vec<Retained>,
 }
