@@ -70,6 +70,7 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
         growth_bytes_per_step: slope,
         live_bytes: held,
         oldest_step: judged[0].0,
+        first_step: judged[0].0,
         span: accounts.last()?.0.saturating_sub(judged[0].0),
         ..Finding::new(Kind::Growing, Confidence::Likely, device, Layer::Driver)
     })

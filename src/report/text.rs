@@ -21,6 +21,7 @@ pub fn render(report: &Report) -> String {
     let mut out = String::new();
     head(&mut out, report);
     findings(&mut out, report);
+    suppressed(&mut out, report);
     if let Some(oom) = report.out_of_memory.last() {
         ran_out(&mut out, report, oom, TOP);
     }
@@ -120,7 +121,8 @@ fn findings(out: &mut String, report: &Report) {
                 count(f64::from(steps), "step")
             )
         } else {
-            format!("No leak found over {}.", count(f64::from(steps), "step"))
+            let but = if report.suppressed.is_empty() { "" } else { " but what is suppressed" };
+            format!("No leak found over {}{but}.", count(f64::from(steps), "step"))
         };
         wrap(out, "", 0, &text);
         out.push('\n');
@@ -138,6 +140,25 @@ fn findings(out: &mut String, report: &Report) {
         }
         out.push('\n');
     }
+}
+
+/// What is known and lived with, a line per rule.
+fn suppressed(out: &mut String, report: &Report) {
+    if report.suppressed.is_empty() {
+        return;
+    }
+    line!(out, "Suppressed");
+    for s in &report.suppressed {
+        let grow = if s.bytes_per_step > 0.0 {
+            format!(", {} per step", size(s.bytes_per_step))
+        } else {
+            String::new()
+        };
+        let why = s.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let findings = count(f64::from(s.findings), "finding");
+        wrap(out, "  ", 4, &clean(&format!("{findings}{grow}, by {}{why}", s.pattern)));
+    }
+    out.push('\n');
 }
 
 /// `2 leaks`, `1 leak and 1 growth outside what can be attributed`.
@@ -286,11 +307,57 @@ fn ran_out(out: &mut String, report: &Report, oom: &OutOfMemory, top: usize) {
         exact(oom.allocated_bytes as f64),
     );
     wrap(out, "", 0, &text);
+    let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
+    let carried = share(oom.carried_bytes, oom.allocated_bytes);
+    if carried >= 1.0 {
+        let text = format!(
+            "{} of that ({carried:.0} %) were left by the step before and waited for its successor to let go (carry-over).",
+            size(oom.carried_bytes as f64)
+        );
+        wrap(out, "", 0, &text);
+    }
+    let empty = share(oom.empty_bytes, oom.reserved_bytes);
+    if empty >= 1.0 {
+        let lost = if oom.empty_bytes >= oom.requested_bytes && oom.largest_hole_bytes < oom.requested_bytes {
+            ": together they would have done, so this is fragmentation"
+        } else {
+            ""
+        };
+        let text = format!(
+            "{} of the {} reserved ({empty:.0} %) lay empty between blocks, in pieces of {} at most{lost}.",
+            size(oom.empty_bytes as f64),
+            size(oom.reserved_bytes as f64),
+            size(oom.largest_hole_bytes as f64)
+        );
+        wrap(out, "", 0, &text);
+    }
     if report.out_of_memory_count > 1 {
         line!(out, "Memory ran out {} times; this was the last.", grouped(report.out_of_memory_count));
     }
     out.push('\n');
     table(out, report, "Alive at that moment", &oom.retained, top);
+    held(out, &oom.retained);
+}
+
+/// Who held most of it, where that is known.
+fn held(out: &mut String, retained: &[Retained]) {
+    let mut all: Vec<(&str, u64)> = Vec::new();
+    for h in retained.iter().flat_map(|r| &r.holders) {
+        match all.iter_mut().find(|known| known.0 == h.path) {
+            Some(known) => known.1 = known.1.saturating_add(h.bytes),
+            None => all.push((&h.path, h.bytes)),
+        }
+    }
+    all.sort_by_key(|h| std::cmp::Reverse(h.1));
+    if all.is_empty() {
+        return;
+    }
+    line!(out, "Held by, when somebody last looked");
+    for (path, bytes) in all.iter().take(STACK) {
+        let head = format!("  {:>10}  ", size(*bytes as f64));
+        wrap(out, &head, head.len(), &clean(path));
+    }
+    out.push('\n');
 }
 
 fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top: usize) {

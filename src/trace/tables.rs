@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::entry::{Entry, Frame, LineTable, Site};
+use super::entry::{Entry, Frame, Hold, LineTable, Site};
 
 /// Frames of a stack that are read; the writer keeps fewer.
 const MAX_FRAMES: usize = 2048;
@@ -56,6 +56,9 @@ pub struct Device {
 #[derive(Clone, Debug)]
 pub struct Holder {
     pub path: String,
+    /// The bytes of `path` that name the owner alone.
+    pub name: usize,
+    pub hold: Hold,
     pub step: u32,
     pub blocks: u64,
     pub bytes: u64,
@@ -122,14 +125,21 @@ impl Tables {
             Entry::Backward { id, node, forward } => {
                 self.backward.insert(id, Backward { node: short(node).into(), forward });
             }
-            Entry::Holder { site, search, step, blocks, bytes, path } => {
+            Entry::Holder { site, search, step, blocks, bytes, name, hold, path } => {
                 let (newest, holders) = self.holders.entry(site).or_default();
                 if search > *newest {
                     holders.clear();
                     *newest = search;
                 }
                 if search == *newest {
-                    holders.push(Holder { path: path.into(), step, blocks, bytes });
+                    holders.push(Holder {
+                        path: path.into(),
+                        name: name as usize,
+                        hold,
+                        step,
+                        blocks,
+                        bytes,
+                    });
                 }
             }
         }
