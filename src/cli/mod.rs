@@ -49,6 +49,9 @@ struct Report {
     /// What was retained when this step ended
     #[arg(long, value_name = "N")]
     step: Option<u32>,
+    /// Show every frame of each stack, also the interpreter's and the dispatcher's own
+    #[arg(long)]
+    all_frames: bool,
     /// Write there instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,

@@ -132,6 +132,7 @@ impl Report {
             coverage: b.coverage(run),
             holder_searches: b.searches(),
             notes: run.problems.clone(),
+            all_frames: names.shows_all(),
             program,
             devices,
             host_bytes,
@@ -266,7 +267,10 @@ impl Builder<'_> {
                 at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
             let own = |f: &NamedFrame| names.is_own(f);
             let mut frames: Vec<Frame> =
-                frames.into_iter().map(|frame| Frame { own: own(&frame), frame }).collect();
+                frames.into_iter().map(|frame| Frame { own: own(&frame), frame, folded: 0 }).collect();
+            if !names.shows_all() {
+                frames = column::folded(frames);
+            }
             shorten(&mut frames, left);
             (place, frames)
         };
