@@ -51,3 +51,9 @@ pub fn lines(frames: &[Frame], all: bool) -> Vec<Line<'_>> {
     }
     lines
 }
+
+/// The named functions of native frames, innermost first.
+pub fn names(frames: &[Frame]) -> Vec<String> {
+    let named = frames.iter().filter(|f| f.frame.has_symbol());
+    named.map(|f| symbol::plain(&f.frame.function)).collect()
+}

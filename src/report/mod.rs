@@ -161,6 +161,9 @@ pub struct Site {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_point: Option<String>,
     pub stack: Vec<Frame>,
+    /// Other native ways from the same Python stack to the allocator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_through: Vec<Vec<Frame>>,
     pub backward_of: Option<Place>,
 }
 

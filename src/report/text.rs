@@ -217,6 +217,10 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str, all: bool) {
         }
         if i == 0 {
             stack(out, &site.stack, cwd, all);
+            for way in &site.also_through {
+                let names: Vec<String> = column::names(way);
+                wrap(out, "      also through ", 12, &clean(&names.join(", for ")));
+            }
         }
     }
     if f.sites.len() > STACK {

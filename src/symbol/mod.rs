@@ -111,6 +111,13 @@ impl<'a> Names<'a> {
         self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.resolve(s))
     }
 
+    /// Of a stack known by its Python frames alone: the same with native ones, for each way into the allocator that was
+    /// seen. Empty where those would have no names.
+    pub fn examples(&self, stack: u32) -> Vec<Vec<NamedFrame>> {
+        let examples = self.tables.examples.get(&stack).filter(|_| self.symboliser.is_some());
+        examples.map_or_else(Vec::new, |whole| whole.iter().map(|&id| self.frames(id)).collect())
+    }
+
     /// The innermost frame in the user's own code; where there is none, the innermost that is not a framework's.
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
         place::allocated_at(frames, self.stdlib())

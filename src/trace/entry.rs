@@ -39,6 +39,8 @@ pub enum Entry<'a> {
     Backward { id: u32, node: &'a str, forward: u32 },
     /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
     Holder { site: Site, search: u32, step: u32, blocks: u64, bytes: u64, path: &'a str },
+    /// A stack known by its Python frames alone, and one of the same with the native frames that were seen.
+    Example { stack: u32, whole: u32 },
 }
 
 /// What a site is known by in every reading of a recording.
