@@ -54,6 +54,9 @@ struct Report {
     /// file:function, file:line or file:line:function of a frame, with * for any text [env: LEAKTRACE_SUPPRESSIONS]
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
+    /// Show every frame of each stack, also the interpreter's and the dispatcher's own
+    #[arg(long)]
+    all_frames: bool,
     /// Write there instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,

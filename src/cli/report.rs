@@ -17,8 +17,8 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
     let suppressions = suppressions(arguments.suppressions.as_deref())?;
     let mut text = String::new();
     for (i, file) in arguments.files.iter().enumerate() {
-        let mut report =
-            read(file, arguments.step).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        let mut report = read(file, arguments.step, arguments.all_frames)
+            .map_err(|why| Failure(format!("{}: {why}", file.display())))?;
         if let Some(suppressions) = &suppressions {
             suppressions.apply(&mut report);
         }
@@ -56,7 +56,7 @@ pub(super) fn suppressions(file: Option<&Path>) -> Result<Option<Suppressions>, 
     Suppressions::read(&text).map(Some).map_err(|wrong| failure(wrong.to_string()))
 }
 
-fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
+fn read(file: &Path, step: Option<u32>, all_frames: bool) -> Result<Report, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
     let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
         .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
@@ -65,7 +65,7 @@ fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
         Ended::Open if is_running(&recording) => (End::Running, None),
         Ended::Open => (End::Killed, None),
     };
-    let names = Names::new(&recording.tables, Some(Box::new(Files::default())));
+    let names = Names::new(&recording.tables, Some(Box::new(Files::default()))).with_all_frames(all_frames);
     let run = Run {
         end,
         pid: recording.pid,

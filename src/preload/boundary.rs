@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::owners::Occasion;
 use super::{driver, guard, life, memory, note, owners, python};
+use crate::capture;
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
@@ -144,6 +145,9 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     let every = life::settings().dump_every;
     if boundary.replaces || !(step == 10 || step == 30 || step.is_multiple_of(every)) {
         return;
+    }
+    if capture::takes_suspicions() {
+        capture::suspect(&owners::suspicious(&host.ledger));
     }
     let mut guard = if boundary.source == Source::Time {
         // Inside a hook, where nothing may take long and nobody may be asked for anything but a moment.

@@ -190,6 +190,13 @@ impl Owners {
     }
 }
 
+/// The stacks of every cause that there is now: the most is wanted to be known of these.
+pub fn suspicious(ledger: &Ledger) -> Vec<u32> {
+    let verdict = judge(ledger);
+    let sites = verdict.findings.iter().flat_map(|f| &f.parts).filter_map(|p| ledger.site(p.site));
+    sites.map(|site| site.stack).collect()
+}
+
 /// What a site is known by.
 fn key(ledger: &Ledger, site: u32) -> Option<Site> {
     let s = ledger.site(site)?;

@@ -144,6 +144,7 @@ impl Report {
             coverage: b.coverage(run),
             holder_searches: b.searches(),
             notes: run.problems.clone(),
+            all_frames: names.shows_all(),
             program,
             devices,
             host_bytes,
@@ -277,9 +278,7 @@ impl Builder<'_> {
             let at = names.allocated_at(&frames);
             let place =
                 at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
-            let own = |f: &NamedFrame| names.is_own(f);
-            let mut frames: Vec<Frame> =
-                frames.into_iter().map(|frame| Frame { own: own(&frame), frame }).collect();
+            let mut frames = shown(names, names.examples(id).into_iter().next().unwrap_or(frames));
             shorten(&mut frames, left);
             (place, frames)
         };
@@ -288,6 +287,23 @@ impl Builder<'_> {
         // Listed once more.
         self.room = left.saturating_sub(shorten(&mut frames, left));
         (place, frames)
+    }
+
+    /// The other ways that a site's allocations took from Python's innermost frame to the allocator.
+    fn also_through(&mut self, id: u32) -> Vec<Vec<Frame>> {
+        let mut ways = Vec::new();
+        for frames in self.names.examples(id).into_iter().skip(1) {
+            let mut frames = shown(self.names, frames);
+            frames.truncate(
+                frames.iter().position(|f| f.frame.kind != FrameKind::Native).unwrap_or(frames.len()),
+            );
+            if frames.is_empty() {
+                continue;
+            }
+            self.room = self.room.saturating_sub(shorten(&mut frames, self.room));
+            ways.push(frames);
+        }
+        ways
     }
 
     /// A number for the line of each stack that allocates, equal for one line.
@@ -316,6 +332,7 @@ impl Builder<'_> {
             .filter_map(|part| {
                 let site = self.ledger.site(part.site)?;
                 let (allocated_at, stack) = self.stack(site.stack);
+                let also_through = self.also_through(site.stack);
                 Some(Site {
                     allocated_at,
                     bytes_per_step: part.bytes_per_step,
@@ -323,6 +340,7 @@ impl Builder<'_> {
                     live_blocks: part.live_blocks,
                     entry_point: self.entry_point(site.entry_point),
                     stack,
+                    also_through,
                     backward_of: self.backward_of(site.stack),
                 })
             })
@@ -471,6 +489,13 @@ impl Builder<'_> {
             markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
         }
     }
+}
+
+/// Frames as they are listed.
+fn shown(names: &Names<'_>, frames: Vec<NamedFrame>) -> Vec<Frame> {
+    let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, folded: 0 };
+    let frames = frames.into_iter().map(frame).collect();
+    if names.shows_all() { frames } else { column::folded(frames) }
 }
 
 /// Cuts a stack that takes more than `room` bytes to its innermost frame; returns what it takes.

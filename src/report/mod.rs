@@ -2,6 +2,7 @@
 //! figures from `ledger`, and a format only writes down what stands here.
 
 mod build;
+mod column;
 pub mod explain;
 pub mod json;
 pub mod summary;
@@ -55,6 +56,9 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_searches: Option<Searches>,
     pub notes: Vec<String>,
+    /// Every frame of a stack is listed.
+    #[serde(skip)]
+    pub all_frames: bool,
     /// The step asked for: devices and retained are as of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
@@ -143,6 +147,13 @@ pub struct Frame {
     /// The user's own code.
     #[serde(skip)]
     pub own: bool,
+    /// Frames between this and the next one out that are left out, because they only lead from one to the other.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub folded: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -155,6 +166,9 @@ pub struct Site {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_point: Option<String>,
     pub stack: Vec<Frame>,
+    /// Other native ways from the same Python stack to the allocator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_through: Vec<Vec<Frame>>,
     pub backward_of: Option<Place>,
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::explain::{count, exact, grouped, place, short, size};
-use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained};
+use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained, column};
 use crate::ledger::verdict::{Confidence, Kind, MIN_STEPS};
-use crate::symbol::FrameKind;
+use crate::symbol::{self, FrameKind};
 
 const WIDTH: usize = 100;
 const TOP: usize = 10;
@@ -130,7 +130,7 @@ fn findings(out: &mut String, report: &Report) {
         line!(out, "{} found\n", found(&report.findings));
     }
     for (i, f) in report.findings.iter().enumerate() {
-        finding(out, i + 1, f, &report.program.cwd);
+        finding(out, i + 1, f, &report.program.cwd, report.all_frames);
     }
     if !report.benign.is_empty() {
         line!(out, "Looked at and found to be no leak");
@@ -192,7 +192,7 @@ pub(super) fn found(findings: &[Finding]) -> String {
     if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
-fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
+fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str, all: bool) {
     let sure = match f.confidence {
         Confidence::Confirmed => "confirmed",
         Confidence::Likely => "likely",
@@ -237,7 +237,11 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
             wrap(out, "   - ", 5, &text);
         }
         if i == 0 {
-            stack(out, &site.stack, cwd);
+            stack(out, &site.stack, cwd, all);
+            for way in &site.also_through {
+                let names: Vec<String> = column::names(way);
+                wrap(out, "      also through ", 12, &clean(&names.join(", for ")));
+            }
         }
     }
     if f.sites.len() > STACK {
@@ -274,26 +278,30 @@ fn full_in(out: &mut String, f: &Finding) {
     }
 }
 
-/// The frames of the user's own code; of a stack without any, the innermost ones.
-fn stack(out: &mut String, frames: &[Frame], cwd: &str) {
-    let told = |f: &&Frame| f.own || f.frame.kind == FrameKind::Autograd;
-    let own: Vec<&Frame> = frames.iter().filter(told).collect();
-    let shown = if own.iter().any(|f| f.own) { own } else { frames.iter().collect() };
-    for frame in shown.iter().take(STACK) {
-        let f = &frame.frame;
+/// A stack in one column, innermost first; all of it if every frame is wanted.
+fn stack(out: &mut String, frames: &[Frame], cwd: &str, all: bool) {
+    let lines = column::lines(frames, all);
+    let most = if all { lines.len() } else { STACK };
+    for line in lines.iter().take(most) {
+        let f = &line.frame.frame;
         let at = match f.line {
             Some(line) => format!("{}:{line}", short(&f.file, cwd)),
-            None => String::new(),
+            _ => String::new(),
         };
         if f.kind == FrameKind::Autograd {
             line!(out, "      in the backward pass ({}) of", clean(&f.function));
             continue;
         }
         let lead = if at.is_empty() { "      " } else { "      at " };
-        wrap(out, lead, 12, &clean(&format!("{at} {}", f.function)));
+        let more = match line.nameless {
+            0 => String::new(),
+            n => format!(" and {} without a name", count(n as f64, "more frame")),
+        };
+        let name = if f.kind == FrameKind::Native { symbol::plain(&f.function) } else { f.function.clone() };
+        wrap(out, lead, 12, &clean(&format!("{at} {name}{more}")));
     }
-    if shown.len() > STACK {
-        line!(out, "      and {}", count((shown.len() - STACK) as f64, "more frame"));
+    if lines.len() > most {
+        line!(out, "      and {}", count((lines.len() - most) as f64, "more frame"));
     }
 }
 

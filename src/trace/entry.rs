@@ -49,6 +49,8 @@ pub enum Entry<'a> {
         hold: Hold,
         path: &'a str,
     },
+    /// A stack known by its Python frames alone, and one of the same with the native frames that were seen.
+    Example { stack: u32, whole: u32 },
 }
 
 /// What a holder does with what it has.

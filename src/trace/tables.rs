@@ -8,6 +8,8 @@ use super::entry::{Entry, Frame, Hold, LineTable, Site};
 const MAX_FRAMES: usize = 2048;
 /// Bytes of a file's or a function's name that are read; the writer keeps no more.
 const MAX_NAME: usize = 4096;
+/// Examples of one stack.
+pub const EXAMPLES: usize = 4;
 
 /// A Python code object.
 #[derive(Clone, Debug)]
@@ -79,6 +81,8 @@ pub struct Tables {
     pub backward: HashMap<u32, Backward>,
     /// What the last search for the holders of a site's blocks found, and its number.
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
+    /// For stacks that are known by their Python frames alone, the stacks with the native frames that were seen.
+    pub examples: HashMap<u32, Vec<u32>>,
 }
 
 impl Tables {
@@ -140,6 +144,12 @@ impl Tables {
                         blocks,
                         bytes,
                     });
+                }
+            }
+            Entry::Example { stack, whole } => {
+                let of = self.examples.entry(stack).or_default();
+                if of.len() < EXAMPLES && !of.contains(&whole) {
+                    of.push(whole);
                 }
             }
         }
