@@ -136,7 +136,8 @@ fn findings(out: &mut String, report: &Report) {
         line!(out, "Looked at and found to be no leak");
         for f in &report.benign {
             let mark = format!("  {}: ", f.kind.name());
-            wrap(out, &mark, 4, &clean(&f.explanation));
+            let holder = f.holders.first().map_or_else(String::new, |h| format!(" Held by {}.", h.path));
+            wrap(out, &mark, 4, &clean(&format!("{}{holder}", f.explanation)));
         }
         out.push('\n');
     }
