@@ -16,6 +16,7 @@ pub mod backward;
 mod codes;
 mod cpython;
 mod finish;
+mod frames;
 mod hash;
 mod layout;
 mod modules;
@@ -32,6 +33,8 @@ use crate::trace::recording::append_entry;
 use backward::Under;
 use codes::Numbered;
 use cpython::Walked;
+#[cfg_attr(test, allow(unused_imports, reason = "its callers are not there, see `preload`"))]
+pub use frames::{Reader, frames, interpreter_ended_at, knows_entries};
 use hash::Hash;
 pub use thread::{Thread, thread};
 

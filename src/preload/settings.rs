@@ -38,7 +38,7 @@ impl Settings {
             out: out(),
             step: choice(
                 "LEAKTRACE_STEP",
-                "auto, optimizer, backward, call or every:SECONDS",
+                "auto, optimizer, loop, backward, call or every:SECONDS",
                 Setting::Auto,
                 step,
             ),
@@ -130,6 +130,7 @@ fn step(value: &str) -> Option<Setting> {
     Some(match value {
         "auto" => Setting::Auto,
         "optimizer" => Setting::Optimizer,
+        "loop" => Setting::Loop,
         "backward" => Setting::Backward,
         "call" => Setting::Call,
         _ => {

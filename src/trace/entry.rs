@@ -39,6 +39,9 @@ pub enum Entry<'a> {
     Backward { id: u32, node: &'a str, forward: u32 },
     /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
     Holder { site: Site, search: u32, step: u32, blocks: u64, bytes: u64, path: &'a str },
+    /// Boundaries that were found out about later ([`super::placed`]). Those of a later `round` take the place of all before
+    /// once its `last` entry stands; further ones of that round add to them.
+    Placed { round: u32, last: bool, ends: &'a [u8] },
 }
 
 /// What a site is known by in every reading of a recording.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::entry::{Entry, Frame, LineTable, Site};
+use super::placed::Rounds;
 
 /// Frames of a stack that are read; the writer keeps fewer.
 const MAX_FRAMES: usize = 2048;
@@ -76,6 +77,7 @@ pub struct Tables {
     pub backward: HashMap<u32, Backward>,
     /// What the last search for the holders of a site's blocks found, and its number.
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
+    pub placed: Rounds,
 }
 
 impl Tables {
@@ -132,6 +134,7 @@ impl Tables {
                     holders.push(Holder { path: path.into(), step, blocks, bytes });
                 }
             }
+            Entry::Placed { round, last, ends } => self.placed.add(round, last, ends),
         }
     }
 }
