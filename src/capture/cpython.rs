@@ -252,17 +252,56 @@ pub(super) fn top() -> Option<Top> {
     (!frame.is_null()).then_some(Top { frame, cpython })
 }
 
-/// Puts the frames below `top` into `out`, innermost first, as far as there is room.
+/// How far out the frames of two moments are looked for one that is in both.
+const NEAR: usize = 4;
+
+/// Brings `list`, outermost first, up to the frames that there are now, as far as there is room. Returns how many of the
+/// outermost are certainly as they were. Mostly all but the innermost are: then one walk tells, and nothing is moved.
 #[inline(always)]
-pub(super) fn frames(top: Top, out: &mut Vec<Seen>) {
-    out.clear();
+pub(super) fn follow(top: Top, list: &mut Vec<Seen>) -> usize {
+    let (mut i, mut depth) = (0, None);
+    walk_frames(top, |frame, _, _, _| {
+        let near = list.iter().rev().take(NEAR).position(|seen| seen.frame == frame.addr());
+        depth = near.map(|j| list.len() - j + i);
+        i += 1;
+        depth.is_none() && i < NEAR
+    });
+    let seen = |frame: *const u8, code: *const u8, offset, entry| Seen {
+        frame: frame.addr(),
+        code: code.expose_provenance(),
+        offset,
+        entry,
+    };
+    if let Some(depth) = depth.filter(|&depth| depth <= list.capacity()) {
+        list.resize(depth, Seen::default());
+        let (mut left, mut same, mut fits) = (&mut list[..], depth, true);
+        walk_frames(top, |frame, code, offset, entry| {
+            let Some((last, rest)) = std::mem::take(&mut left).split_last_mut() else {
+                fits = false;
+                return false;
+            };
+            let now = seen(frame, code, offset, entry);
+            if *last != now {
+                *last = now;
+                same = rest.len();
+            }
+            left = rest;
+            true
+        });
+        if fits && left.is_empty() {
+            return same;
+        }
+    }
+    list.clear();
     walk_frames(top, |frame, code, offset, entry| {
-        let room = out.len() < out.capacity();
+        let room = list.len() < list.capacity();
         if room {
-            out.push(Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry });
+            list.push(seen(frame, code, offset, entry));
         }
         room
     });
+    list.reverse();
+    0
 }
 
 /// CPython 3.`minor`, if one was found.

@@ -15,8 +15,10 @@ const LONGEST_CODE: usize = 1 << 17;
 
 /// The frames of this moment, and what more can be read of them while it lasts.
 pub struct Frames<'a> {
-    /// Innermost first.
+    /// Outermost first.
     pub list: &'a [Seen],
+    /// So many of them, at least, are as they were.
+    pub same: usize,
     /// Moves on when an address may mean another code object.
     pub epoch: u64,
     pub code: Reader,
@@ -27,15 +29,12 @@ pub struct Reader {
     cpython: &'static Cpython,
 }
 
-/// Hands the calling thread's frames to `look`, read into `buffer`. `None`: it has none, or they cannot be read.
+/// Hands the calling thread's frames to `look`; `list` holds those of the moment before. `None`: it has none, or they cannot
+/// be read.
 #[inline]
-pub fn frames<R>(
-    thread: &mut Thread,
-    buffer: &mut Vec<Seen>,
-    look: impl FnOnce(Frames<'_>) -> R,
-) -> Option<R> {
-    if buffer.capacity() < PYTHON_LIMIT {
-        buffer.reserve(PYTHON_LIMIT);
+pub fn frames<R>(thread: &mut Thread, list: &mut Vec<Seen>, look: impl FnOnce(Frames<'_>) -> R) -> Option<R> {
+    if list.capacity() < PYTHON_LIMIT {
+        list.reserve_exact(PYTHON_LIMIT - list.len());
     }
     if !thread.begin_reading() {
         return None;
@@ -43,8 +42,8 @@ pub fn frames<R>(
     let result = cpython::top().map(|top| {
         // Acquire: as in `take`.
         let epoch = EPOCH.load(Ordering::Acquire);
-        cpython::frames(top, buffer);
-        look(Frames { list: buffer, epoch, code: Reader { cpython: top.cpython } })
+        let same = cpython::follow(top, list);
+        look(Frames { list, same, epoch, code: Reader { cpython: top.cpython } })
     });
     thread.end_reading();
     result

@@ -119,6 +119,13 @@ pub fn backward() {
     tell(Steps::backward, None);
 }
 
+/// A range that the program named is over.
+pub fn range(name: &[u8]) {
+    if life::is_live() && life::settings().range.as_deref().is_some_and(|wanted| wanted.as_bytes() == name) {
+        tell(Steps::range, None);
+    }
+}
+
 /// The program says so itself.
 pub fn call(label: Option<&str>) {
     tell(Steps::call, label);
@@ -150,6 +157,8 @@ fn end_loop(host: &mut Host) {
     }
     let at = capture::interpreter_ended_at().unwrap_or_else(recording::sequence);
     host.placed.extend(looped::finish(at.max(host.ledger.next_seq())));
+    // As the reader has them.
+    host.placed.make_contiguous().sort_by_key(|p| p.seq);
 }
 
 /// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
@@ -378,6 +387,12 @@ pub fn exit() {
     }
     let mut guard = search(guard, Occasion::End);
     let Some(host) = guard.as_mut() else { return };
+    if let Some(range) = life::settings().range.as_ref().filter(|_| host.ledger.step_count() == 0) {
+        let text = format!(
+            "no range named {range:?} was seen: those of torch.profiler.record_function are, those of torch.cuda.nvtx are not"
+        );
+        recording::append_entry(&Entry::Note { text: &text });
+    }
     host.dump();
     if !life::settings().quiet
         && let Some(path) = life::path()

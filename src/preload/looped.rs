@@ -25,12 +25,7 @@ const ROOM: usize = 12 << 20;
 /// Held for a microsecond. Longer: this is a signal handler in the middle of it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-struct Watch {
-    loops: Loops,
-    frames: Vec<Seen>,
-}
-
-static WATCH: Mutex<Option<Box<Watch>>> = Mutex::new(None);
+static WATCH: Mutex<Option<Box<Loops>>> = Mutex::new(None);
 /// True while the program's loop is looked for, or ends its steps.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// The thread whose loop was chosen; 0 before.
@@ -78,8 +73,7 @@ pub fn event(freed: bool) {
 
 #[inline(never)]
 fn look_at_frames(freed: bool) {
-    // SAFETY: asks for the calling thread's name.
-    let me = unsafe { libc::pthread_self() } as usize;
+    let me = thread::thread().addr();
     let chosen = THREAD.load(Relaxed);
     if chosen != 0 && chosen != me {
         return;
@@ -91,15 +85,16 @@ fn look_at_frames(freed: bool) {
             return;
         }
         let unasked = life::settings().step != Setting::Loop;
-        let loops = Loops::new(!capture::knows_entries(), unasked);
-        *watch = Some(Box::new(Watch { loops, frames: Vec::new() }));
+        *watch = Some(Box::new(Loops::new(!capture::knows_entries(), unasked)));
     }
-    let Some(Watch { loops, frames }) = watch.as_deref_mut() else { return };
+    let Some(loops) = watch.as_deref_mut() else { return };
     // SAFETY: this thread's own block; nothing else refers to it meanwhile.
     let block = unsafe { &mut *thread::thread() };
-    let heard = capture::frames(block, frames, |frames| {
-        loops.event(me, frames.list, frames.epoch, freed, &mut Here(Some(frames.code)))
+    let mut list = loops.frames(me);
+    let heard = capture::frames(block, &mut list, |now| {
+        loops.event(me, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
     });
+    loops.keep(me, list);
     match heard {
         Some(Heard::Ended) => {
             let ended = loops.ended();
@@ -128,12 +123,11 @@ pub fn optimizer() {
         return;
     }
     event(false);
-    // SAFETY: asks for the calling thread's name.
-    let me = unsafe { libc::pthread_self() } as usize;
+    let me = thread::thread().addr();
     if let Some(mut watch) = WATCH.try_lock_for(PATIENCE)
-        && let Some(watch) = watch.as_deref_mut()
+        && let Some(loops) = watch.as_deref_mut()
     {
-        watch.loops.optimizer(me);
+        loops.optimizer(me);
     }
 }
 
@@ -161,7 +155,7 @@ pub fn settle(first: u64, over: bool) -> Option<Vec<Placed>> {
     }
     let asked = life::settings().step == Setting::Loop;
     let mut watch = WATCH.try_lock_for(PATIENCE)?;
-    let loops = &mut watch.as_deref_mut()?.loops;
+    let loops = watch.as_deref_mut()?;
     let mut settled = loops.settle(if asked && over { LEAST_ASKED } else { LEAST })?;
     THREAD.store(loops.thread().unwrap_or(0), Release);
     let missed = settled.past.iter().filter(|p| p.main && p.seq < first).count();
@@ -211,7 +205,7 @@ pub fn unreadable() -> usize {
         return 0;
     }
     let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return 0 };
-    watch.as_deref_mut().map_or(0, |watch| watch.loops.opaque())
+    watch.as_deref_mut().map_or(0, |loops| loops.opaque())
 }
 
 /// The program is ending, and so are the iterations under way. They end before event `seq`.
@@ -220,11 +214,11 @@ pub fn finish(seq: u64) -> Vec<Placed> {
         return Vec::new();
     }
     let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return Vec::new() };
-    let Some(watch) = watch.as_deref_mut() else { return Vec::new() };
-    watch.loops.finish(&mut Here(None));
+    let Some(loops) = watch.as_deref_mut() else { return Vec::new() };
+    loops.finish(&mut Here(None));
     let ns = life::elapsed();
     let ends: Vec<Placed> =
-        watch.loops.ended().iter().map(|&(level, main)| Placed { seq, ns, level, main }).collect();
+        loops.ended().iter().map(|&(level, main)| Placed { seq, ns, level, main }).collect();
     if !ends.is_empty() {
         add(&ends);
     }

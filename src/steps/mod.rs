@@ -21,6 +21,8 @@ pub enum Setting {
     Optimizer,
     Loop,
     Backward,
+    /// A range of one name, which the settings have.
+    Nvtx,
     Call,
     Every(Duration),
 }
@@ -150,6 +152,12 @@ impl Steps {
         }
         self.looped = true;
         Some(Boundary { source: Source::Loop, replaces: false, main, level })
+    }
+
+    /// A range of the name that was asked for is over.
+    pub fn range(&mut self) -> Option<Boundary> {
+        let main = self.setting == Setting::Nvtx;
+        Some(Boundary { source: Source::Nvtx, replaces: false, main, level: 0 })
     }
 
     /// The program called `leaktrace_step`.

@@ -210,6 +210,42 @@ def long():
             check()
 
 
+def building():
+    """A model of many layers, made on the device one by one: a loop, but nothing that goes on."""
+    layers = []
+    for _ in range(120):
+        layers.append(nn.Linear(16, 16, device=DEVICE))
+    nn.Sequential(*layers)(batch())
+
+
+def endless():
+    """Says every step, so that it can be ended after any of them; every seventh keeps something."""
+    net = network()
+    kept = []
+    while True:
+        y = net(batch(1 + told % 5))
+        z = y.relu() + 1
+        if told % 7 == 3:
+            kept.append(z)
+        del y, z
+        step()
+        print(f"step {told}", flush=True)
+        if told == int(sys.argv[2]):
+            break
+
+
+def ranges():
+    """Every third batch is a range of its own."""
+    net = network()
+    for n in range(60):
+        if n % 3:
+            net(batch())
+            continue
+        with torch.profiler.record_function("train step"):
+            net(batch())
+            step()
+
+
 def none():
     """No loop at all, only a module's own."""
     net = network(3)

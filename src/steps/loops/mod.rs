@@ -157,12 +157,26 @@ impl Loops {
         self.tree.chosen.then_some(self.thread)
     }
 
+    /// The frames of `thread` at its last event: to be brought up to the next one, and [kept](Loops::keep).
+    pub fn frames(&mut self, thread: usize) -> Vec<Seen> {
+        self.shadow(thread).map(|at| std::mem::take(&mut self.shadows[at].frames)).unwrap_or_default()
+    }
+
+    /// They were brought up to date.
+    pub fn keep(&mut self, thread: usize, frames: Vec<Seen>) {
+        if let Some(at) = self.shadow(thread) {
+            self.shadows[at].frames = frames;
+        }
+    }
+
     /// A memory event of `thread` is about to be noted, by which memory is given back if it is `freed`. `frames`: its stack,
-    /// innermost first. `epoch` moves on when an address may mean another code object than before.
+    /// outermost first, of which at least `same` are as they were. `epoch` moves on when an address may mean another code object
+    /// than before.
     pub fn event(
         &mut self,
         thread: usize,
         frames: &[Seen],
+        same: usize,
         epoch: u64,
         freed: bool,
         around: &mut dyn Surroundings,
@@ -175,7 +189,7 @@ impl Loops {
         self.codes.at(epoch);
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         tree.ended.clear();
-        shadows[at].event(&mut View { tree, codes, around, blind: *blind }, frames, *depth, freed);
+        shadows[at].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
         if !self.tree.ended.is_empty() {
             return Heard::Ended;
         }

@@ -69,6 +69,8 @@ struct Waiting {
 pub(super) struct Shadow {
     pub thread: usize,
     pub root: Id,
+    /// Those of the last event, however deep, outermost first.
+    pub frames: Vec<Seen>,
     levels: Vec<Level>,
     insides: Vec<Inside>,
     waiting: Vec<Waiting>,
@@ -89,6 +91,7 @@ impl Shadow {
         Shadow {
             thread,
             root,
+            frames: Vec::new(),
             levels: Vec::with_capacity(MOST_LEVELS),
             insides: Vec::with_capacity(MOST_LEVELS),
             waiting: Vec::with_capacity(MOST_WAITING),
@@ -96,20 +99,21 @@ impl Shadow {
         }
     }
 
-    /// Takes an event in: `frames` are innermost first, of which only the `depth` outermost are looked at.
-    pub fn event(&mut self, view: &mut View<'_>, frames: &[Seen], depth: usize, freed: bool) {
-        let n = frames.len().min(depth).min(MOST_LEVELS);
-        let frame = |at: usize| &frames[frames.len() - 1 - at];
+    /// Takes an event in: `frames` are outermost first, of which only the first `depth` are looked at, and at least the first
+    /// `same` are as they were.
+    pub fn event(&mut self, view: &mut View<'_>, frames: &[Seen], same: usize, depth: usize, freed: bool) {
+        let frames = &frames[..frames.len().min(depth).min(MOST_LEVELS)];
         self.clock += 1;
-        let same = (0..n.min(self.levels.len())).find(|&at| self.levels[at].seen != *frame(at));
-        let mut at = same.unwrap_or(n.min(self.levels.len()));
-        if at < n {
-            at = self.differs(view, at, frame(at));
-            for seen in (at..n).map(frame) {
+        let both = frames.len().min(self.levels.len());
+        let differs = (same.min(both)..both).find(|&at| self.levels[at].seen != frames[at]);
+        let at = differs.unwrap_or(both);
+        if let Some(seen) = frames.get(at) {
+            let at = self.differs(view, at, seen);
+            for seen in &frames[at..] {
                 self.push(view, seen);
             }
         } else {
-            self.pop(view, n);
+            self.pop(view, at);
         }
         if let Some(node) = view.tree.get_mut(self.node()) {
             node.events += 1;
@@ -124,9 +128,9 @@ impl Shadow {
 
     /// The frame at depth `at` is not the one that was there. Returns from where on the stack is to be built anew.
     fn differs(&mut self, view: &mut View<'_>, at: usize, seen: &Seen) -> usize {
-        let code = view.codes.number(seen, view.around);
-        let Some(level) = self.levels.get(at) else {
+        let Some(level) = self.levels.get_mut(at) else {
             // Nothing was below: not even now and then?
+            let code = view.codes.number(seen, view.around);
             let called = at.checked_sub(1).map_or(Called::Nothing, |above| self.levels[above].called);
             let waits = view.codes.get(code).generator;
             return match called {
@@ -138,6 +142,7 @@ impl Shadow {
         if level.seen.frame == seen.frame && level.seen.code == seen.code {
             let before = level.seen.offset;
             let code = level.code;
+            level.seen.entry = seen.entry;
             self.pop(view, at + 1);
             if seen.offset > before {
                 self.moved(view, at, seen.offset);
@@ -166,9 +171,11 @@ impl Shadow {
                 }
             }
         }
-        let waits = view.codes.get(level.code).generator || view.codes.get(code).generator;
+        let (entry, was) = (level.seen.entry, level.code);
+        let code = view.codes.number(seen, view.around);
+        let waits = view.codes.get(was).generator || view.codes.get(code).generator;
         // What C called there and what the instruction itself called may be one call of it.
-        let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, level.seen.entry, level.code) > 0;
+        let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
         self.pop(view, at);
         if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
@@ -242,6 +249,9 @@ impl Shadow {
         level.called = Called::Nothing;
         let (code, first) = (level.code, level.first);
         let facts = view.codes.get(code);
+        if facts.extents.all().is_empty() {
+            return;
+        }
         let chain = facts.extents.around(offset);
         let mut same = 0;
         while self.insides.get(first + same).map(|i| i.number) == chain.get().get(same).copied()

@@ -136,8 +136,8 @@ fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
         program.0 += 1;
         let seen =
             |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen { frame, code, offset, entry };
-        let frames: Vec<Seen> = stack.iter().rev().map(seen).collect();
-        assert_eq!(loops.event(1, &frames, 1, false, &mut program), Heard::Nothing);
+        let frames: Vec<Seen> = stack.iter().map(seen).collect();
+        assert_eq!(loops.event(1, &frames, 0, 1, false, &mut program), Heard::Nothing);
     }
     let mut past: Vec<u64> =
         loops.settle(1).map_or_else(Vec::new, |s| s.past.iter().filter(|p| p.main).map(|p| p.seq).collect());
