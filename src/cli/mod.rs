@@ -6,6 +6,7 @@ mod run;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::ledger::By;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Bad usage, or input that cannot be read.
@@ -31,7 +32,7 @@ struct Run {
     /// Where the recording goes [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// What ends a step: auto, optimizer, backward, call, every:SECONDS
+    /// What ends a step: auto, optimizer, loop, backward, nvtx:NAME, call, every:SECONDS
     #[arg(long, value_name = "SOURCE")]
     step: Option<String>,
     /// The program and its arguments
@@ -57,6 +58,10 @@ struct Report {
     /// Show every frame of each stack, also the interpreter's and the dispatcher's own
     #[arg(long)]
     all_frames: bool,
+    /// Read the steps by another source or level of loops, if it was recorded: optimizer, loop, loop:DEPTH, backward, call, …
+    /// (the report lists them)
+    #[arg(long, value_name = "SOURCE")]
+    steps_by: Option<By>,
     /// Write there instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
@@ -75,7 +80,7 @@ struct Failure(String);
 pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
-        Command::Report(arguments) => report::report(arguments),
+        Command::Report(arguments) => report::report(&arguments),
     };
     done.unwrap_or_else(|Failure(line)| {
         eprintln!("leaktrace: {line}");
