@@ -31,6 +31,11 @@ fn survives(file: &Path, what: &str) -> bool {
     match out.status.code() {
         Some(0) => {
             serde_json::from_slice::<serde_json::Value>(&out.stdout).expect(what);
+            for args in [&["report"][..], &["top", "--once"]] {
+                let out = leaktrace().args(args).arg(file).output().unwrap();
+                assert_eq!(out.status.code(), Some(0), "{what}: {out:?}");
+                assert!(!out.stdout.contains(&b'\x1b'), "{what}");
+            }
             true
         }
         Some(2) => {

@@ -230,7 +230,7 @@ impl Ledger {
     }
 
     /// Everything alive at the judged moment but segments: per site the cohorts by birth step, sites by number.
-    pub(super) fn cohorts(&self) -> Vec<(u32, Vec<Cohort>)> {
+    pub fn cohorts(&self) -> Vec<(u32, Vec<Cohort>)> {
         // What was born after the last boundary belongs to a step that never ended.
         let last = if self.completed == 0 { AFTER_EXIT - 1 } else { self.completed };
         let mut sums: Map<(u64, u64)> = Map::default();

@@ -1,6 +1,6 @@
 //! Puts a report together from books, tables and names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use super::explain;
@@ -20,6 +20,8 @@ const HOLDERS: usize = 32;
 /// Steps listed one by one, and devices listed in all of them.
 pub const SERIES: usize = 10_000;
 const SERIES_DEVICES: usize = 80_000;
+/// Points of the curve of one finding.
+const CURVE: usize = 120;
 
 /// Bytes of names listed in stacks; where they run out, a stack shows its innermost frame only. Every stack of a usual
 /// report fits many times over.
@@ -38,6 +40,21 @@ pub struct Run {
     pub dropped_events: u64,
     /// What the reader or the recorder could not do, one line each.
     pub problems: Vec<String>,
+    /// Nanoseconds since 1970 when the recording began; 0: not known.
+    pub began_ns: u64,
+}
+
+/// What a report is asked for beside the judgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// What was alive when this step ended.
+    pub step: Option<u32>,
+    /// What came since this one ended (0: since the beginning).
+    pub since: Option<u32>,
+    /// All that was alive, not only the largest.
+    pub all: bool,
+    /// And by the step it was born in.
+    pub cohorts: bool,
 }
 
 /// The step asked for is not in the recording.
@@ -104,11 +121,23 @@ impl Report {
         run: &Run,
         step: Option<u32>,
     ) -> Result<Report, StepUnknown> {
-        if let Some(step) = step
-            && ledger.step(step).is_none()
-        {
-            let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
-            return Err(StepUnknown { step, count: ledger.step_count(), next });
+        Report::asked(ledger, tables, names, run, Asked { step, ..Asked::default() })
+    }
+
+    /// The same, asked for more.
+    pub fn asked(
+        ledger: &Ledger,
+        tables: &Tables,
+        names: &Names<'_>,
+        run: &Run,
+        asked: Asked,
+    ) -> Result<Report, StepUnknown> {
+        let step = asked.step;
+        for step in step.into_iter().chain(asked.since.filter(|&s| s > 0)) {
+            if ledger.step(step).is_none() {
+                let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
+                return Err(StepUnknown { step, count: ledger.step_count(), next });
+            }
         }
         let mut b =
             Builder { ledger, tables, names, stacks: HashMap::new(), forward: HashMap::new(), room: NAMES };
@@ -141,7 +170,7 @@ impl Report {
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             suppressed: Vec::new(),
-            retained: b.retained(&retained(ledger, step), RETAINED),
+            retained: b.retained(&listed(ledger, asked), if asked.all { usize::MAX } else { RETAINED }),
             out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o)).collect(),
             out_of_memory_count: ledger.out_of_memory_count(),
             coverage: b.coverage(run),
@@ -153,7 +182,12 @@ impl Report {
             host_bytes,
             host_live_bytes,
             step,
+            since: asked.since,
+            cohorts: if asked.cohorts { b.cohorts(asked.since.unwrap_or(0)) } else { Vec::new() },
         };
+        for (f, curve) in report.findings.iter_mut().zip(curves(ledger, &verdict.findings)) {
+            f.retained_over_steps = curve;
+        }
         report.add_notes(ledger);
         Ok(report)
     }
@@ -200,6 +234,7 @@ impl Builder<'_> {
             host: self.meta("host").unwrap_or_default(),
             rank: self.meta("rank"),
             end: run.end,
+            began_s: run.began_ns as f64 / 1e9,
             duration_s: run.duration_ns.unwrap_or(self.ledger.last_ns()) as f64 / 1e9,
             exe: self.meta("exe").unwrap_or_default(),
             python: self.meta("python"),
@@ -397,6 +432,7 @@ impl Builder<'_> {
             explanation: explain::sentence(f, &sites, &program.cwd),
             sites,
             holders: self.holders(f.parts.iter().map(|part| part.site)),
+            retained_over_steps: Vec::new(),
         }
     }
 
@@ -484,6 +520,26 @@ impl Builder<'_> {
         listed
     }
 
+    /// What is alive at the end of what was born after a step, by birth.
+    fn cohorts(&mut self, since: u32) -> Vec<Cohort> {
+        // By birth: bytes, blocks, the most of one site and which.
+        let mut births: BTreeMap<u32, (u64, u64, u64, u32)> = BTreeMap::new();
+        for (site, cohorts) in self.ledger.cohorts() {
+            for c in cohorts.iter().filter(|c| c.birth > since) {
+                let sum = births.entry(c.birth).or_default();
+                (sum.0, sum.1) = (sum.0.wrapping_add(c.bytes), sum.1.wrapping_add(c.blocks));
+                if c.bytes > sum.2 {
+                    (sum.2, sum.3) = (c.bytes, site);
+                }
+            }
+        }
+        let row = |(step, (bytes, blocks, _, site)): (u32, (u64, u64, u64, u32))| {
+            let stack = self.ledger.site(site).map_or(0, |s| s.stack);
+            Cohort { step, bytes, blocks, allocated_at: self.stack(stack).0 }
+        };
+        births.into_iter().map(row).collect()
+    }
+
     fn out_of_memory(&mut self, o: &ledger::OutOfMemory) -> OutOfMemory {
         let (allocated_at, stack) = self.stack(o.stack);
         OutOfMemory {
@@ -524,6 +580,60 @@ fn shown(names: &Names<'_>, frames: Vec<NamedFrame>) -> Vec<Frame> {
     let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, folded: 0 };
     let frames = frames.into_iter().map(frame).collect();
     if names.shows_all() { frames } else { column::folded(frames) }
+}
+
+/// What is listed as retained: what was alive then, or what has come since a step.
+fn listed(ledger: &Ledger, asked: Asked) -> Vec<ledger::Retained> {
+    let now = retained(ledger, asked.step);
+    let Some(since) = asked.since else { return now };
+    let before: HashMap<u32, ledger::Retained> = match since {
+        0 => HashMap::new(),
+        _ => retained(ledger, Some(since)).into_iter().map(|r| (r.site, r)).collect(),
+    };
+    let more = |r: ledger::Retained| match before.get(&r.site) {
+        Some(then) => ledger::Retained {
+            site: r.site,
+            blocks: r.blocks.saturating_sub(then.blocks),
+            bytes: r.bytes.saturating_sub(then.bytes),
+        },
+        None => r,
+    };
+    let mut grown: Vec<ledger::Retained> = now.into_iter().map(more).filter(|r| r.bytes > 0).collect();
+    grown.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.site));
+    grown
+}
+
+/// What each finding's sites retained over the run.
+fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<Point>> {
+    let mut of_site: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (i, f) in findings.iter().enumerate() {
+        f.parts.iter().for_each(|p| of_site.entry(p.site).or_default().push(i));
+    }
+    let records = ledger.steps();
+    let stride = records.len().div_ceil(CURVE).max(1);
+    let mut sums = vec![0i64; findings.len()];
+    let mut curves = vec![Vec::new(); findings.len()];
+    if findings.is_empty() {
+        return curves;
+    }
+    for (i, record) in records.iter().enumerate() {
+        for delta in &record.deltas {
+            for &f in of_site.get(&delta.site).into_iter().flatten() {
+                sums[f] = sums[f].wrapping_add(delta.bytes);
+            }
+        }
+        if (records.len() - 1 - i).is_multiple_of(stride) {
+            for (f, finding) in findings.iter().enumerate() {
+                let device = record.devices.iter().find(|d| d.device == finding.device);
+                let bytes = match finding.parts.is_empty() {
+                    true => device.and_then(|d| d.unattributed_bytes).unwrap_or(0),
+                    false => sums[f].max(0) as u64,
+                };
+                curves[f].push(Point { step: record.step, bytes });
+            }
+        }
+    }
+    curves
 }
 
 /// Cuts a stack that takes more than `room` bytes to its innermost frame; returns what it takes.

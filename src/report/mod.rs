@@ -1,6 +1,7 @@
 //! The report: what is told of a recording, ready for any format. Knows findings, not CUDA; names come from `symbol`,
 //! figures from `ledger`, and a format only writes down what stands here.
 
+pub mod advice;
 mod build;
 mod column;
 pub mod explain;
@@ -16,7 +17,7 @@ use serde::Serialize;
 use crate::ledger::verdict::{Confidence, Kind};
 use crate::symbol::{FrameKind, NamedFrame};
 
-pub use build::Run;
+pub use build::{Asked, Run};
 
 /// The schema's name; fields may be added under it, never renamed.
 pub const SCHEMA: &str = "leaktrace.report/1";
@@ -62,6 +63,22 @@ pub struct Report {
     /// The step asked for: devices and retained are as of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
+    /// What grew after this step was asked for: `retained` is the growth since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<u32>,
+    /// What was alive at the end by the step it was born in; only where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cohorts: Vec<Cohort>,
+}
+
+/// What is alive of one birth step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cohort {
+    pub step: u32,
+    pub bytes: u64,
+    pub blocks: u64,
+    /// The line with the most bytes of it.
+    pub allocated_at: Option<Place>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -72,6 +89,8 @@ pub struct Program {
     pub rank: Option<String>,
     pub end: End,
     pub duration_s: f64,
+    /// When the recording began, in seconds since 1970; 0: not known.
+    pub began_s: f64,
     pub exe: String,
     pub python: Option<String>,
     /// Its working directory: paths under it are shortened for people.
@@ -241,6 +260,15 @@ pub struct Finding {
     pub sites: Vec<Site>,
     pub holders: Vec<Holder>,
     pub explanation: String,
+    /// What its sites retained at the end of steps all over the run, oldest first; of what grows unseen, what was in use.
+    pub retained_over_steps: Vec<Point>,
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Point {
+    pub step: u32,
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use super::explain::{count, exact, grouped, place, short, size};
+use super::suppress::Suppressed;
 use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained, column};
 use crate::ledger::verdict::{Confidence, Kind, MIN_STEPS};
 use crate::symbol::{self, FrameKind};
 
 const WIDTH: usize = 100;
+const HELD_BY: &str = "held by ";
 const TOP: usize = 10;
 const OOM_TOP: usize = 20;
 const STACK: usize = 8;
@@ -49,7 +51,7 @@ pub fn out_of_memory(report: &Report) -> Option<String> {
 }
 
 /// Appends `text` broken into lines of at most `WIDTH` columns, the later ones indented by `indent`.
-pub(super) fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
+pub fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
     out.push_str(first);
     let mut column = first.chars().count();
     let mut fresh = true;
@@ -77,7 +79,7 @@ pub(super) fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
 }
 
 /// Control characters of a program's own texts must not steer the terminal.
-pub(super) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
@@ -171,20 +173,23 @@ fn suppressed(out: &mut String, report: &Report) {
     }
     line!(out, "Suppressed");
     for s in &report.suppressed {
-        let grow = if s.bytes_per_step > 0.0 {
-            format!(", {} per step", size(s.bytes_per_step))
-        } else {
-            String::new()
-        };
-        let why = s.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-        let findings = count(f64::from(s.findings), "finding");
-        wrap(out, "  ", 4, &clean(&format!("{findings}{grow}, by {}{why}", s.pattern)));
+        wrap(out, "  ", 4, &clean(&suppressed_by(s)));
     }
     out.push('\n');
 }
 
+/// `1 finding, 512 B per step, by leak:train.py:log: looked at`.
+pub fn suppressed_by(s: &Suppressed) -> String {
+    let grow = match s.bytes_per_step > 0.0 {
+        true => format!(", {} per step", size(s.bytes_per_step)),
+        false => String::new(),
+    };
+    let why = s.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    format!("{}{grow}, by {}{why}", count(f64::from(s.findings), "finding"), s.pattern)
+}
+
 /// `2 leaks`, `1 leak and 1 growth outside what can be attributed`.
-pub(super) fn found(findings: &[Finding]) -> String {
+pub fn found(findings: &[Finding]) -> String {
     let mut named: Vec<(String, f64)> = Vec::new();
     for f in findings {
         let (one, rest) = match f.kind {
@@ -246,7 +251,7 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str, all: bool) {
     for h in f.holders.iter().take(STACK) {
         let what = count(h.blocks as f64, if f.layer == "block" { "block" } else { "allocation" });
         let when = grouped(u64::from(h.step));
-        let text = format!("held by {} ({what}, {}, at step {when})", clean(&h.path), size(h.bytes as f64));
+        let text = format!("{} ({what}, {}, at step {when})", clean(&held_by(&h.path)), size(h.bytes as f64));
         wrap(out, "   ", indent, &text);
     }
     for (i, site) in f.sites.iter().enumerate().take(STACK) {
@@ -272,8 +277,18 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str, all: bool) {
     out.push('\n');
 }
 
+/// `held by main() local `losses``; what nobody is found to hold says so itself.
+pub fn held_by(path: &str) -> String {
+    if path.starts_with(HELD_BY) { path.to_owned() } else { format!("{HELD_BY}{path}") }
+}
+
+/// Whether somebody is named who holds it.
+pub fn is_named(path: &str) -> bool {
+    !path.starts_with(HELD_BY)
+}
+
 /// How fast it goes; `None` where that is no figure of this kind.
-fn pace(f: &Finding) -> Option<String> {
+pub fn pace(f: &Finding) -> Option<String> {
     let per_step = exact(f.bytes_per_step);
     Some(match f.kind {
         Kind::Leak | Kind::Growing if f.adding_share < 0.995 => {
@@ -286,7 +301,7 @@ fn pace(f: &Finding) -> Option<String> {
 }
 
 /// The second source: what the driver gave meanwhile.
-fn reserved(f: &Finding, bytes: i64) -> String {
+pub fn reserved(f: &Finding, bytes: i64) -> String {
     let grown = f.growth_bytes_per_step * f64::from(f.cohorts.max(1));
     if bytes > 0 && bytes as f64 >= 0.5 * grown.min(f.live_bytes as f64) {
         return format!("the memory reserved from the driver grew by {} meanwhile", size(bytes as f64));
@@ -417,7 +432,7 @@ fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top:
 }
 
 /// What reads the same is one row (several stacks may lead through the same lines), largest first.
-fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
+pub fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for r in held {
         let mut at = where_of(r, &report.program.cwd);
@@ -442,7 +457,7 @@ fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
     rows
 }
 
-fn where_of(r: &Retained, cwd: &str) -> String {
+pub fn where_of(r: &Retained, cwd: &str) -> String {
     let caller = |at: &Place| {
         let own = r.stack.iter().filter(|f| f.own).map(Frame::place);
         own.skip_while(|p| p == at).find_map(|p| Some(format!(", from {}:{}", short(&p.file, cwd), p.line?)))

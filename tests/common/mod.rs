@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses its own share")]
 
+pub mod grows;
 pub mod programs;
 pub mod report;
 pub mod truth;

@@ -52,6 +52,7 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     let run = Run {
         end: End::Killed,
         pid: recording.pid,
+        began_ns: recording.began_ns,
         duration_ns: None,
         dropped_events: recording.dropped_events,
         problems: recording.problems.clone(),

@@ -1,0 +1,193 @@
+//! Two reports side by side: per line what grew, shrank, appeared and vanished, and what leaks more than before. Lines that
+//! moved between two versions of a program are followed by their function. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::ledger::verdict::Kind;
+use crate::report::explain::short;
+use crate::report::{Place, Report};
+
+/// What became of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    Appeared,
+    Grew,
+    Shrank,
+    Vanished,
+    Same,
+}
+
+/// What a line held, and what it leaked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Amount {
+    pub bytes: u64,
+    pub blocks: u64,
+    /// Of leaks and of what grows; 0: it does not.
+    pub growth_bytes_per_step: f64,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub change: Change,
+    /// In B, or in A if it is not there any more. The path is relative to where the program ran.
+    pub allocated_at: Option<Place>,
+    /// The line in A, where it is another.
+    pub line_before: Option<u32>,
+    pub layer: &'static str,
+    pub device: Option<u8>,
+    pub entry_point: Option<String>,
+    pub before: Amount,
+    pub after: Amount,
+}
+
+/// What was compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    pub file: String,
+    /// The step asked for; else the end.
+    pub step: Option<u32>,
+    pub steps: u32,
+    pub retained_bytes: u64,
+    pub growth_bytes_per_step: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    pub schema: &'static str,
+    pub a: Side,
+    pub b: Side,
+    /// The largest change first.
+    pub rows: Vec<Row>,
+    /// Two moments of one recording: what leaks is told of the whole of it, and cannot differ.
+    #[serde(skip)]
+    pub same_recording: bool,
+}
+
+/// What makes two rows the same line; the line itself comes last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    file: String,
+    function: String,
+    layer: &'static str,
+    device: Option<u8>,
+    entry_point: Option<String>,
+    line: Option<u32>,
+}
+
+impl Key {
+    fn of(
+        place: Option<&Place>,
+        layer: &'static str,
+        device: Option<u8>,
+        entry_point: &Option<String>,
+        cwd: &str,
+    ) -> Key {
+        Key {
+            file: place.map_or_else(String::new, |p| short(&p.file, cwd).to_owned()),
+            function: place.map_or_else(String::new, |p| p.function.clone()),
+            layer,
+            device,
+            entry_point: entry_point.clone(),
+            line: place.and_then(|p| p.line),
+        }
+    }
+
+    /// The same function, wherever its lines are now.
+    fn lineless(&self) -> Key {
+        Key { line: None, ..self.clone() }
+    }
+}
+
+/// What each line held.
+fn amounts(report: &Report) -> BTreeMap<Key, Amount> {
+    let cwd = &report.program.cwd;
+    let mut all: BTreeMap<Key, Amount> = BTreeMap::new();
+    for r in &report.retained {
+        let key = Key::of(r.allocated_at.as_ref(), r.layer, r.device, &r.entry_point, cwd);
+        let sum = all.entry(key).or_default();
+        sum.bytes = sum.bytes.saturating_add(r.live_bytes);
+        sum.blocks = sum.blocks.saturating_add(r.live_blocks);
+    }
+    for f in report.findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing)) {
+        let all_of_it: f64 = f.sites.iter().map(|s| s.bytes_per_step).sum();
+        for s in &f.sites {
+            let key = Key::of(s.allocated_at.as_ref(), f.layer, f.device, &s.entry_point, cwd);
+            // Every site its share of the growth.
+            let share =
+                if all_of_it > 0.0 { s.bytes_per_step / all_of_it } else { 1.0 / f.sites.len() as f64 };
+            all.entry(key).or_default().growth_bytes_per_step += f.growth_bytes_per_step * share;
+        }
+    }
+    all
+}
+
+fn side(file: &str, report: &Report, amounts: &BTreeMap<Key, Amount>) -> Side {
+    Side {
+        file: file.to_owned(),
+        step: report.step,
+        steps: report.steps.count,
+        retained_bytes: amounts.values().fold(0, |sum: u64, a| sum.saturating_add(a.bytes)),
+        growth_bytes_per_step: amounts.values().map(|a| a.growth_bytes_per_step).sum(),
+    }
+}
+
+fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Row {
+    let gone = |a: &Amount| a.bytes == 0 && a.growth_bytes_per_step == 0.0;
+    let change = match (&before, &after) {
+        (b, a) if b.bytes == a.bytes && b.growth_bytes_per_step == a.growth_bytes_per_step => Change::Same,
+        (b, _) if gone(b) => Change::Appeared,
+        (_, a) if gone(a) => Change::Vanished,
+        (b, a) if (a.bytes, a.growth_bytes_per_step) > (b.bytes, b.growth_bytes_per_step) => Change::Grew,
+        _ => Change::Shrank,
+    };
+    let place = Place { file: key.file.clone(), line: key.line, function: key.function.clone() };
+    Row {
+        change,
+        allocated_at: (!place.function.is_empty() || !place.file.is_empty()).then_some(place),
+        line_before,
+        layer: key.layer,
+        device: key.device,
+        entry_point: key.entry_point.clone(),
+        before,
+        after,
+    }
+}
+
+/// Compares two reports that list all that is retained.
+pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
+    let (mut before, mut after) = (amounts(a.1), amounts(b.1));
+    let sides = (side(a.0, a.1, &before), side(b.0, b.1, &after));
+    let mut rows = Vec::new();
+    let both: Vec<Key> = before.keys().filter(|k| after.contains_key(k)).cloned().collect();
+    for key in both {
+        let amounts = (before.remove(&key), after.remove(&key));
+        rows.push(row(&key, None, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
+    }
+    // Of one recording no line can have moved.
+    let same_recording = a.0 == b.0;
+    let lines = |of: &BTreeMap<Key, Amount>| {
+        let mut by_function: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
+        of.keys().for_each(|k| by_function.entry(k.lineless()).or_default().push(k.clone()));
+        by_function
+    };
+    let moved = lines(&after);
+    for (function, then) in lines(&before).into_iter().filter(|_| !same_recording) {
+        let ([then], Some([now])) = (&then[..], moved.get(&function).map(|v| &v[..])) else { continue };
+        let amounts = (before.remove(then), after.remove(now));
+        rows.push(row(now, then.line, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
+    }
+    rows.extend(before.iter().map(|(key, amount)| row(key, None, *amount, Amount::default())));
+    rows.extend(after.iter().map(|(key, amount)| row(key, None, Amount::default(), *amount)));
+    rows.sort_by_key(|r| std::cmp::Reverse(r.after.bytes.abs_diff(r.before.bytes)));
+    Diff { schema: "leaktrace.diff/1", a: sides.0, b: sides.1, rows, same_recording }
+}
+
+/// As JSON.
+pub fn json(diff: &Diff) -> String {
+    // Numbers and strings only: that cannot fail.
+    serde_json::to_string_pretty(diff).unwrap_or_default() + "\n"
+}

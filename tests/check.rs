@@ -1,0 +1,228 @@
+//! `leaktrace check` and `leaktrace run --fail-on`: what fails, what passes, and what a pull request shows.
+
+mod common;
+
+use std::fs;
+use std::process::Output;
+
+use common::grows::{flat, grown, line_of, python, said, text};
+use common::programs::{bare_cudart, script};
+use common::report::leaktrace;
+use common::{Ran, library};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn check(ran: &Ran, args: &[&str]) -> Output {
+    let recording = ran.recording();
+    let mut all = vec!["check", recording.to_str().unwrap()];
+    all.extend(args);
+    said(&ran.folder(), &all)
+}
+
+#[test]
+fn a_leak_fails_and_its_fixed_form_passes() {
+    let leaks = grown(40, &["--first", "3072"]);
+    let told = text(&check(&leaks, &[]), 1);
+    assert!(told.starts_with("leaktrace: failed: 1 finding in 1 recording"), "{told}");
+    assert!(flat(&told).contains("fail: leak: 3.0 KiB (3,072 B) per step at "), "{told}");
+    let fixed = grown(40, &[]);
+    assert!(text(&check(&fixed, &[]), 0).starts_with("leaktrace: passed: 1 recording"));
+    // What is accepted is said to be.
+    let told = text(&check(&leaks, &["--max-bytes-per-step", "3KiB"]), 0);
+    assert!(told.contains("accepted: leak"), "{told}");
+    text(&check(&leaks, &["--max-bytes-per-step", "3071"]), 1);
+    text(&check(&leaks, &["--fail-on", "residue,fragmentation"]), 0);
+    text(&check(&leaks, &["--fail-on", "any"]), 1);
+}
+
+#[test]
+fn what_cannot_be_judged_is_said_and_fails_where_that_is_asked() {
+    let short = grown(5, &["--first", "512"]);
+    let told = text(&check(&short, &[]), 0);
+    assert!(told.contains("not judged: 5 steps were seen, at least 14 are needed"), "{told}");
+    text(&check(&short, &["--strict"]), 1);
+    text(&check(&grown(40, &[]), &["--strict"]), 0);
+}
+
+#[test]
+fn github_shows_it_at_its_line() {
+    let ran = grown(40, &["--first", "3072"]);
+    let recording = ran.recording();
+    let out = said(&script("").join(".."), &["check", recording.to_str().unwrap(), "--github"]);
+    let told = text(&out, 1);
+    let line = line_of("first line that keeps");
+    let wanted =
+        format!("::error file=programs/grows.py,line={line},title=GPU memory%3A leak::leak: 3.0 KiB");
+    let annotation = told.lines().find(|l| l.starts_with("::")).unwrap_or_else(|| panic!("{told}"));
+    assert!(annotation.starts_with(&wanted), "{annotation}");
+    assert!(annotation.contains("%0ATo change: "), "{annotation}");
+    let passed = text(&check(&grown(40, &[]), &["--github"]), 0);
+    assert!(!passed.contains("::"), "{passed}");
+}
+
+#[test]
+fn a_baseline_accepts_what_is_known_until_it_grows() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("known.json");
+    let file = file.to_str().unwrap();
+    let known = grown(40, &["--first", "1024"]);
+    let refused = check(&known, &["--baseline", file]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && why.contains("--write-baseline"), "{why}");
+    text(&check(&known, &["--baseline", file, "--write-baseline"]), 0);
+    let written: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    assert_eq!(
+        (&written["schema"], &written["leaks"][0]["function"]),
+        (&"leaktrace.baseline/1".into(), &"first".into())
+    );
+    text(&check(&known, &["--baseline", file]), 0);
+    // More steps are no growth; more bytes a step are, and another line is another leak.
+    text(&check(&grown(60, &["--first", "1024"]), &["--baseline", file]), 0);
+    let told = text(&check(&grown(40, &["--first", "2048"]), &["--baseline", file]), 1);
+    assert!(
+        flat(&told)
+            .contains("known, but grows faster: 2.0 KiB (2,048 B) per step, the baseline accepts 1.0 KiB"),
+        "{told}"
+    );
+    let told = text(&check(&grown(40, &["--first", "1024", "--second", "512"]), &["--baseline", file]), 1);
+    assert!(flat(&told).contains("not in the baseline: ") && told.contains(" second"), "{told}");
+    text(&check(&grown(40, &[]), &["--baseline", file]), 0);
+    fs::write(file, "{}").unwrap();
+    assert_eq!(check(&known, &["--baseline", file]).status.code(), Some(2));
+}
+
+#[test]
+fn suppressions_are_left_out() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("lived.with");
+    fs::write(&file, "leak:grows.py:first # a known one\n").unwrap();
+    let file = file.to_str().unwrap();
+    let told = text(&check(&grown(40, &["--first", "1024"]), &["--suppressions", file]), 0);
+    assert!(told.contains("suppressed: 1 finding"), "{told}");
+    text(&check(&grown(40, &["--first", "1024", "--second", "64"]), &["--suppressions", file]), 1);
+}
+
+#[test]
+fn sarif_is_what_its_schema_says() {
+    let ran = grown(40, &["--first", "3072", "--second", "512"]);
+    let folder = TempDir::new().unwrap();
+    let (file, known) = (folder.path().join("out.sarif"), folder.path().join("known.json"));
+    let (file, known) = (file.to_str().unwrap(), known.to_str().unwrap());
+    let recording = ran.recording();
+    let root = script("").join("..");
+    let check = |more: &[&str], status| {
+        let mut args = vec!["check", recording.to_str().unwrap(), "--sarif", file];
+        args.extend(more);
+        text(&said(&root, &args), status);
+        serde_json::from_slice::<Value>(&fs::read(file).unwrap()).expect("is JSON")
+    };
+    let log = check(&[], 1);
+    let mut schema: Value =
+        serde_json::from_slice(&fs::read(root.join("schemas/sarif-2.1.0.json")).unwrap()).unwrap();
+    // As it was published first, two of its patterns have a bracket too many.
+    for of in ["run", "toolComponent"] {
+        let pattern = &mut schema["definitions"][of]["properties"]["language"]["pattern"];
+        *pattern = "^[a-zA-Z]{2}(-[a-zA-Z]{2})?$".into();
+    }
+    let schema = jsonschema::validator_for(&schema).expect("is a schema");
+    let validate = |log: &Value| {
+        let wrong: Vec<String> =
+            schema.iter_errors(log).map(|e| format!("{} at {}", e, e.instance_path())).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}\n{log:#}");
+    };
+    validate(&log);
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert!(!results.is_empty());
+    let at = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(at["artifactLocation"]["uri"], "programs/grows.py");
+    let lines = [line_of("first line that keeps") as u64, line_of("second line that keeps") as u64];
+    assert!(lines.contains(&at["region"]["startLine"].as_u64().unwrap()), "{at}");
+    assert_eq!((&results[0]["ruleId"], &results[0]["level"]), (&"leaktrace/leak".into(), &"error".into()));
+    // A schema that lets anything pass proves nothing.
+    let mut broken = log.clone();
+    broken["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = "17".into();
+    assert!(!schema.is_valid(&broken));
+    check(&["--baseline", known, "--write-baseline"], 0);
+    let log = check(&["--baseline", known], 0);
+    validate(&log);
+    assert_eq!(log["runs"][0]["results"][0]["suppressions"][0]["kind"], "external");
+}
+
+/// `leaktrace run ARGS… -- python grows.py …`
+fn run(folder: &TempDir, gate: &[&str], args: &[&str]) -> Output {
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env("LEAKTRACE_QUIET", "1");
+    command
+        .arg("run")
+        .args(gate)
+        .arg("--")
+        .arg(python())
+        .arg(script("grows.py"))
+        .arg(bare_cudart())
+        .args(args);
+    command.output().unwrap()
+}
+
+#[test]
+fn run_and_gate_in_one() {
+    let folder = TempDir::new().unwrap();
+    let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072"]);
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{err}");
+    assert_eq!(out.stdout, b"ready\n", "the program's own output alone");
+    assert!(err.contains("fail: leak"), "{err}");
+    // An older recording of a leak beside it is not judged again.
+    assert_eq!(run(&folder, &["--fail-on", "leak"], &["40"]).status.code(), Some(0));
+    let limit = ["--fail-on", "leak", "--max-bytes-per-step", "4KiB", "--out", "here/%e.%p.ltrace"];
+    fs::create_dir(folder.path().join("here")).unwrap();
+    let out = run(&folder, &limit, &["40", "--first", "3072"]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        String::from_utf8_lossy(&out.stderr).contains("accepted: leak"),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    // The program's own failure wins, and the gate is told nevertheless.
+    let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072", "--exit", "7"]);
+    assert_eq!(out.status.code(), Some(7));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("fail: leak"));
+    let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072", "--kill", "30"]);
+    assert_eq!(out.status.code(), Some(128 + 9));
+}
+
+#[test]
+fn each_process_is_judged() {
+    let folder = TempDir::new().unwrap();
+    let program = format!(
+        "for bytes in 0 0 2048; do '{}' '{}' '{}' 40 --first $bytes; done",
+        python().display(),
+        script("grows.py").display(),
+        bare_cudart().display()
+    );
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env("LEAKTRACE_QUIET", "1");
+    let out = command.args(["run", "--fail-on", "leak", "--", "sh", "-c", &program]).output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{err}");
+    assert!(err.contains("1 finding in 3 recordings"), "{err}");
+    let out = leaktrace()
+        .current_dir(folder.path())
+        .env("LEAKTRACE_LIBRARY", library())
+        .args(["run", "--fail-on", "leak", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("nothing to judge"));
+}
+
+#[test]
+fn bad_usage_and_unreadable_files_are_status_2() {
+    let ran = grown(20, &[]);
+    for args in [&["--max-bytes-per-step", "3 potatoes"][..], &["--fail-on", "sin"], &["--write-baseline"]] {
+        assert_eq!(check(&ran, args).status.code(), Some(2), "{args:?}");
+    }
+    fs::write(ran.folder().join("bad.ltrace"), b"no recording").unwrap();
+    let out = said(&ran.folder(), &["check", "."]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("bad.ltrace"));
+}

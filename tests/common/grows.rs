@@ -1,0 +1,76 @@
+//! Recordings of `tests/programs/grows.py`: leaks as they are told, at known lines, without any GPU.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use super::programs::{bare_cudart, pythons, script};
+use super::report::leaktrace;
+use super::{Ran, Run};
+
+/// The newest Python whose frames are read.
+pub fn python() -> PathBuf {
+    pythons().pop().expect("a CPython 3.8 to 3.13").1
+}
+
+/// A run of it, not started yet.
+pub fn grows(steps: u32, args: &[&str]) -> Run {
+    grows_at(&script("grows.py"), steps, args)
+}
+
+/// The same of a copy of the program.
+pub fn grows_at(program: &Path, steps: u32, args: &[&str]) -> Run {
+    Run::new(python())
+        .traced()
+        .env("LEAKTRACE_QUIET", "1")
+        .arg(program)
+        .arg(bare_cudart())
+        .arg(steps.to_string())
+        .args(args)
+}
+
+/// One that ran to its end.
+pub fn grown(steps: u32, args: &[&str]) -> Ran {
+    grows(steps, args).run().success()
+}
+
+/// The line of `grows.py` with this text.
+pub fn line_of(text: &str) -> usize {
+    let source = std::fs::read_to_string(script("grows.py")).unwrap();
+    1 + source.lines().position(|l| l.contains(text)).unwrap()
+}
+
+/// `leaktrace ARGS…` in a folder.
+pub fn said(folder: &Path, args: &[&str]) -> Output {
+    leaktrace().current_dir(folder).env_remove("LEAKTRACE_SUPPRESSIONS").args(args).output().unwrap()
+}
+
+/// Its standard output; it must end with this status.
+#[track_caller]
+pub fn text(out: &Output, status: i32) -> String {
+    let (text, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.status.code(), Some(status), "── stdout\n{text}\n── stderr\n{err}");
+    text.into_owned()
+}
+
+/// The text with every run of spaces and line ends as one space.
+pub fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `leaktrace ARGS…` on a terminal of so many columns; `keys` are typed when `word` was written.
+pub fn on_terminal(
+    folder: &Path,
+    columns: u32,
+    keys: &str,
+    word: &str,
+    args: &[&str],
+    no_colour: bool,
+) -> Output {
+    let mut command = std::process::Command::new(python());
+    command.current_dir(folder).arg(script("terminal.py")).arg(columns.to_string()).arg(keys);
+    command.env("WORD", word).env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("LD_PRELOAD");
+    if no_colour {
+        command.env("NO_COLOR", "1");
+    }
+    command.arg(env!("CARGO_BIN_EXE_leaktrace")).args(args).output().unwrap()
+}

@@ -1,0 +1,92 @@
+//! `leaktrace doctor`: one line per thing, and what to do where it is not as it must be.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::grows::{flat, python, text};
+use common::programs::{script, torch_python};
+use common::report::leaktrace;
+use common::{library, simulated_libraries};
+use tempfile::TempDir;
+
+fn doctor(folder: &Path, args: &[&str]) -> Output {
+    let mut command = leaktrace();
+    command.current_dir(folder).env("LEAKTRACE_LIBRARY", library()).env_remove("LEAKTRACE_OUT");
+    command.env("LD_LIBRARY_PATH", simulated_libraries());
+    command.arg("doctor").args(args).output().unwrap()
+}
+
+/// A program that does nothing.
+fn made(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let source = folder.join("nothing.c");
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let made = folder.join(name);
+    assert!(Command::new("cc").arg(&source).args(flags).arg("-o").arg(&made).status().unwrap().success());
+    made
+}
+
+#[test]
+fn where_it_would_work() {
+    let folder = TempDir::new().unwrap();
+    let torch = torch_python();
+    let told = text(
+        &doctor(folder.path(), &["--", torch.to_str().unwrap(), script("train.py").to_str().unwrap()]),
+        0,
+    );
+    let flat = flat(&told);
+    for words in [
+        "ok output: ",
+        "ok preload: the interpreter has the library",
+        "ok python: CPython 3.",
+        "ok pytorch: PyTorch 2.",
+        "ok driver: ",
+    ] {
+        assert!(flat.contains(words), "{words}\n{told}");
+    }
+    assert!(told.ends_with("It would work.\n"), "{told}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn the_program_itself_is_not_run() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("touch.py"), "open('it-ran', 'w')\n").unwrap();
+    let python = python();
+    text(&doctor(folder.path(), &["--", python.to_str().unwrap(), "touch.py"]), 0);
+    assert!(!folder.path().join("it-ran").exists());
+    let told = text(&doctor(folder.path(), &["--", python.to_str().unwrap(), "missing.py"]), 1);
+    assert!(told.contains("bad   script: missing.py is not there"), "{told}");
+}
+
+#[test]
+fn what_would_not_work_and_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let told = text(&doctor(folder.path(), &["--", "no-such-program"]), 1);
+    assert!(
+        told.contains("no-such-program is not found") && told.ends_with("It would not work.\n"),
+        "{told}"
+    );
+    let fixed = made(folder.path(), "fixed", &["-static"]);
+    let told = text(&doctor(folder.path(), &["--", fixed.to_str().unwrap()]), 1);
+    assert!(
+        flat(&told).contains("is linked statically: no loader would take the library → link it dynamically"),
+        "{told}"
+    );
+    let loose = made(folder.path(), "loose", &[]);
+    let told = text(&doctor(folder.path(), &["--", loose.to_str().unwrap()]), 0);
+    assert!(told.contains("the loader takes the library"), "{told}");
+    let told = text(
+        &doctor(folder.path(), &["--out", "/nowhere/at/all/%p.ltrace", "--", loose.to_str().unwrap()]),
+        1,
+    );
+    assert!(told.contains("/nowhere/at/all cannot be written"), "{told}");
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env_remove("LD_LIBRARY_PATH");
+    let out = command.args(["doctor", "--", loose.to_str().unwrap()]).output().unwrap();
+    if !Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists() {
+        assert!(text(&out, 1).contains("libcuda.so.1 is not found"), "{out:?}");
+    }
+}

@@ -1,0 +1,56 @@
+"""Takes memory from a runtime that ctypes loads, step by step, and keeps as much of it as it is told.
+
+    grows.py LIBCUDART STEPS [--first BYTES] [--second BYTES] [--kill STEP] [--wait] [--exit STATUS]
+"""
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("runtime")
+parser.add_argument("steps", type=int)
+parser.add_argument("--first", type=int, default=0, help="bytes of each step that first() keeps")
+parser.add_argument("--second", type=int, default=0, help="bytes of each step that second() keeps")
+parser.add_argument("--kill", type=int, default=0, help="dies by SIGKILL when this step ended")
+parser.add_argument("--wait", action="store_true", help="says so and stays when all steps are made")
+parser.add_argument("--exit", type=int, default=0)
+arguments = parser.parse_args()
+runtime = ctypes.CDLL(arguments.runtime)
+runtime.cudaFree.argtypes = [ctypes.c_void_p]
+process = ctypes.CDLL(None)
+
+
+def first(place, size):
+    runtime.cudaMalloc(ctypes.byref(place), size)  # the first line that keeps
+    return place
+
+
+def second(place, size):
+    runtime.cudaMalloc(ctypes.byref(place), size)  # the second line that keeps
+    return place
+
+
+def take(kept, line):
+    # The same way to what is kept and to what is not.
+    for size, keeps in ((4096, False), (kept, True)):
+        if size:
+            place = line(ctypes.c_void_p(), ctypes.c_size_t(size))
+            if not keeps:
+                runtime.cudaFree(place)
+
+
+for step in range(1, arguments.steps + 1):
+    take(arguments.first, first)
+    take(arguments.second, second)
+    # Where it is not recorded, nobody counts its steps.
+    if hasattr(process, "leaktrace_step"):
+        process.leaktrace_step(None)
+    if step == arguments.kill:
+        os.kill(os.getpid(), signal.SIGKILL)
+print("ready", flush=True)
+if arguments.wait:
+    signal.pause()
+sys.exit(arguments.exit)

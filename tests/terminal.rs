@@ -1,0 +1,125 @@
+//! `leaktrace report` as a person sees it: the answer first, the line with its source, and never a wrong line.
+
+mod common;
+
+use std::fs;
+
+use common::grows::{flat, grown, grows_at, line_of, on_terminal, said, text};
+use common::programs::script;
+use tempfile::TempDir;
+
+#[test]
+fn the_answer_comes_first_then_where_and_what_to_change() {
+    let ran = grown(40, &["--first", "3072"]);
+    let recording = ran.recording();
+    let name = recording.to_str().unwrap();
+    let told = text(&said(&ran.folder(), &["report", name]), 0);
+    assert!(told.lines().next().unwrap().starts_with("1 leak found"), "{told}");
+    let at = format!("{}:{} first", script("grows.py").display(), line_of("first line that keeps"));
+    let flat = flat(&told);
+    for words in [
+        "1. leak (confirmed): 3.0 KiB (3,072 B) per step, ",
+        &at,
+        "| runtime.cudaMalloc(ctypes.byref(place), size) # the first line that keeps",
+        "retained: 3.0 KiB at step 1",
+        "█ 120.0 KiB at step 40",
+        "to change: free what cudaMalloc gave",
+        "Retained at step 40",
+        "Coverage:",
+    ] {
+        assert!(flat.contains(&common::grows::flat(words)), "{words}\n{told}");
+    }
+    assert!(
+        told.find("to change").unwrap() < told.find("Retained at step").unwrap(),
+        "findings first:\n{told}"
+    );
+    assert!(told.lines().all(|l| l.chars().count() <= 100 || !l.trim().contains(' ')), "{told}");
+}
+
+#[test]
+fn a_file_that_changed_since_is_not_shown() {
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("mine.py");
+    fs::copy(script("grows.py"), &program).unwrap();
+    let ran = grows_at(&program, 30, &["--first", "512"]).run().success();
+    let name = ran.recording();
+    let report = || text(&said(&ran.folder(), &["report", name.to_str().unwrap()]), 0);
+    let line = "| runtime.cudaMalloc(ctypes.byref(place), size)  # the first line that keeps";
+    assert!(report().contains(line), "{}", report());
+
+    let source = fs::read_to_string(&program).unwrap();
+    fs::write(&program, format!("# one line more\n{source}")).unwrap();
+    let told = report();
+    assert!(!told.contains("| "), "a line of another text is shown:\n{told}");
+    assert!(flat(&told).contains("mine.py are shown: it changed after the recording began"), "{told}");
+    // As it was, but nobody can know.
+    fs::write(&program, source).unwrap();
+    assert!(!report().contains(line));
+    fs::remove_file(&program).unwrap();
+    let told = report();
+    assert!(!told.contains(line) && told.contains("mine.py:"), "{told}");
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let ran = grown(30, &["--first", "512"]);
+    let name = ran.recording();
+    let name = name.to_str().unwrap();
+    let plain = text(&said(&ran.folder(), &["report", name]), 0);
+    assert!(!plain.contains('\x1b'), "no terminal: no colours");
+    assert_eq!(text(&said(&ran.folder(), &["report", name, "--color", "never"]), 0), plain);
+    let coloured = text(&said(&ran.folder(), &["report", name, "--color", "always"]), 0);
+    assert!(coloured.contains("\x1b[1m"), "{coloured}");
+    let mut stripped = String::new();
+    for (i, part) in coloured.split('\x1b').enumerate() {
+        stripped.push_str(if i == 0 { part } else { part.split_once('m').unwrap().1 });
+    }
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn what_came_since_and_by_what() {
+    let ran = grown(40, &["--first", "1024", "--second", "2048"]);
+    let name = ran.recording();
+    let name = name.to_str().unwrap();
+    let report = |args: &[&str]| {
+        let mut all = vec!["report", name];
+        all.extend(args);
+        text(&said(&ran.folder(), &all), 0)
+    };
+    let row = |told: &str, words: &str| {
+        let told = told.split_once("etained at step").unwrap().1;
+        let row = told.lines().find(|l| l.contains(words)).unwrap_or_else(|| panic!("{words} in {told}"));
+        flat(row)
+    };
+    assert!(row(&report(&[]), " second").starts_with("80.0 KiB 40 "));
+    assert!(row(&report(&["--step", "10"]), " second").starts_with("20.0 KiB 10 "));
+    assert!(row(&report(&["--since", "30"]), " second").starts_with("20.0 KiB 10 "));
+    assert!(row(&report(&["--since", "10", "--step", "15"]), " first").starts_with("5.0 KiB 5 "));
+    assert!(row(&report(&["--by", "file"]), "grows.py").starts_with("120.0 KiB 80 "));
+    assert!(row(&report(&["--by", "function"]), "first in ").starts_with("40.0 KiB 40 "));
+    let cohorts = report(&["--by", "cohort", "--since", "38"]);
+    assert!(row(&cohorts, "step 39,").starts_with("3.0 KiB 2 "));
+    assert!(!cohorts.contains("step 38, most"), "{cohorts}");
+    let refused = said(&ran.folder(), &["report", name, "--by", "cohort", "--step", "3"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = said(&ran.folder(), &["report", name, "--since", "99"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && why.contains("the steps are 1 to 40"), "{why}");
+}
+
+#[test]
+fn on_a_terminal_it_is_coloured_and_as_wide() {
+    let ran = grown(30, &["--first", "512"]);
+    let name = ran.recording().file_name().unwrap().to_str().unwrap().to_owned();
+    let plain = |columns| text(&on_terminal(&ran.folder(), columns, "", "", &["report", &name], true), 0);
+    assert!(!plain(100).contains('\x1b'), "NO_COLOR");
+    assert!(text(&on_terminal(&ran.folder(), 100, "", "", &["report", &name], false), 0).contains("\x1b["));
+    let longest = |told: &str| told.lines().map(|l| l.chars().count()).max().unwrap();
+    let (narrow, wide) = (plain(60), plain(200));
+    assert!(narrow.lines().count() > wide.lines().count(), "{narrow}");
+    assert!(longest(&wide) > 110 && longest(&wide) <= 200, "{wide}");
+    // A word alone may be longer: a path that is broken cannot be copied.
+    let fits = |l: &str| l.chars().count() <= 60 || l.split_whitespace().any(|w| w.len() > 40);
+    assert!(narrow.lines().all(fits), "{narrow}");
+}
