@@ -3,6 +3,9 @@
 
 #[forbid(unsafe_code)]
 mod cli;
+#[forbid(unsafe_code)]
+#[path = "report/html/mod.rs"]
+mod html;
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[forbid(unsafe_code)]
 mod ledger;

@@ -58,6 +58,8 @@ struct Report {
 enum Format {
     Text,
     Json,
+    /// One page that opens from the disk: findings, timeline, flame graph, segments
+    Html,
 }
 
 /// What went wrong, in one line.

@@ -6,28 +6,40 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::{Failure, Format, Report as Arguments};
+use crate::html::{self, Page};
 use crate::ledger::Ledger;
 use crate::native_symbols::Files;
 use crate::report::{self, End, Report, Run};
 use crate::symbol::Names;
 use crate::trace::reader::{self, Ended, Recording};
+use crate::trace::tables::Tables;
 
 pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut text = String::new();
+    let mut pages = Vec::new();
+    let room = html::Room::of(arguments.files.len());
     for (i, file) in arguments.files.iter().enumerate() {
-        let report =
-            read(file, arguments.step).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        let failure = |why| Failure(format!("{}: {why}", file.display()));
+        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+        let plain = || read(file, arguments.step, |report, _, _, _| report).map_err(failure);
         match arguments.format {
-            Format::Json => {
-                text += &report::json::render(&report);
+            Format::Html => {
+                let page = read(file, arguments.step, |report, ledger, tables, names| {
+                    Page::new(&name, report, ledger, tables, names, &room)
+                });
+                pages.push(page.map_err(failure)?);
             }
+            Format::Json => text += &report::json::render(&plain()?),
             Format::Text => {
                 if i > 0 {
                     text.push('\n');
                 }
-                text += &report::text::render(&report);
+                text += &report::text::render(&plain()?);
             }
         }
+    }
+    if !pages.is_empty() {
+        text = html::render(&pages);
     }
     match &arguments.output {
         Some(path) => fs::write(path, text).map_err(|e| Failure(format!("{}: {e}", path.display())))?,
@@ -42,7 +54,12 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
+/// Reads a recording, and makes of its report and what that was made of whatever `make` does.
+fn read<T>(
+    file: &Path,
+    step: Option<u32>,
+    make: impl FnOnce(Report, &Ledger, &Tables, &Names<'_>) -> T,
+) -> Result<T, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
     let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
         .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
@@ -59,7 +76,8 @@ fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
         dropped_events: recording.dropped_events,
         problems: recording.problems.clone(),
     };
-    Report::build(&ledger, &recording.tables, &names, &run, step).map_err(|e| e.to_string())
+    let report = Report::build(&ledger, &recording.tables, &names, &run, step).map_err(|e| e.to_string())?;
+    Ok(make(report, &ledger, &recording.tables, &names))
 }
 
 /// True if the process that wrote it is alive on this machine, and the same one (a pid comes round again).

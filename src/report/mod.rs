@@ -142,6 +142,9 @@ pub struct Frame {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Site {
+    /// Its number in the ledger.
+    #[serde(skip)]
+    pub number: u32,
     /// `null`: no stack was taken.
     pub allocated_at: Option<Place>,
     pub bytes_per_step: f64,
@@ -200,6 +203,9 @@ pub struct Finding {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Retained {
+    /// The site's number in the ledger.
+    #[serde(skip)]
+    pub number: u32,
     pub allocated_at: Option<Place>,
     pub layer: &'static str,
     /// `null`: host memory of no device.
