@@ -46,6 +46,8 @@ pub struct Site {
     last_birth: u32,
     /// How many sites it stands for; 0: it is one.
     others: u32,
+    /// Its changes are summed on the group's other one: there was no room for them.
+    summed: bool,
 }
 
 /// A moment: the end of a step.
@@ -76,6 +78,9 @@ pub struct History {
     records: usize,
     #[serde(skip)]
     slots: HashMap<u32, usize>,
+    /// Sites with a history of their own.
+    #[serde(skip)]
+    drawn: HashSet<u32>,
     #[serde(skip)]
     other: Vec<usize>,
     #[serde(skip)]
@@ -110,7 +115,7 @@ impl History {
         let half = drafts.get(at).map_or(0, |d| d.point.step / 2);
         let middle = drafts.iter().position(|d| d.point.step >= half).unwrap_or(0);
         let held = retained(ledger, report.step);
-        let kept = choose(ledger, &all, &drafts, &held, mine, room);
+        let (kept, drawn) = choose(ledger, &all, &drafts, &held, mine, room);
         let mut history = History {
             sites: Vec::new(),
             points: Vec::new(),
@@ -119,6 +124,7 @@ impl History {
             site_count: all.len(),
             records: ledger.steps().len(),
             slots: kept.iter().enumerate().map(|(slot, &site)| (site, slot)).collect(),
+            drawn,
             other: (kept.len()..kept.len() + groups.len()).collect(),
             groups,
             group_of,
@@ -130,8 +136,12 @@ impl History {
 
     /// Where a site stands in the list.
     pub fn slot(&self, site: u32) -> usize {
-        let other = || self.group_of.get(&site).and_then(|&g| self.other.get(g)).copied();
-        self.slots.get(&site).copied().or_else(other).unwrap_or(0)
+        self.slots.get(&site).copied().unwrap_or_else(|| self.rest(site))
+    }
+
+    /// Where all those of its group stand that have no room of their own.
+    fn rest(&self, site: u32) -> usize {
+        self.group_of.get(&site).and_then(|&g| self.other.get(g)).copied().unwrap_or(0)
     }
 
     fn list(
@@ -160,6 +170,7 @@ impl History {
                 allocs: s.allocs,
                 first_birth: s.first_birth,
                 last_birth: s.last_birth,
+                summed: !self.drawn.contains(&number),
                 ..Site::default()
             });
         }
@@ -183,18 +194,20 @@ impl History {
         for (i, Draft { mut point, changes }) in drafts.into_iter().enumerate() {
             let mut sums: HashMap<usize, (i64, i64)> = HashMap::new();
             for (site, blocks, bytes) in changes {
-                let sum = sums.entry(self.slot(site)).or_default();
+                let listed = self.slot(site);
+                if i <= self.middle
+                    && let Some(sum) = then.get_mut(listed)
+                {
+                    *sum = sum.wrapping_add(bytes);
+                }
+                let slot = if self.drawn.contains(&site) { listed } else { self.rest(site) };
+                let sum = sums.entry(slot).or_default();
                 *sum = (sum.0.wrapping_add(blocks), sum.1.wrapping_add(bytes));
             }
             let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| *sum != (0, 0)).collect();
             sums.sort_unstable();
             for (slot, (blocks, bytes)) in sums {
                 point.changes.extend([slot as i64, blocks, bytes]);
-                if i <= self.middle
-                    && let Some(sum) = then.get_mut(slot)
-                {
-                    *sum = sum.wrapping_add(bytes);
-                }
             }
             self.points.push(point);
         }
@@ -304,7 +317,8 @@ fn drafts(ledger: &Ledger, tables: &Tables, groups: &[Group], step: Option<u32>,
     drafts
 }
 
-/// The sites that stand by themselves: those the report names, then the largest, as long as their changes find room.
+/// The sites that stand by themselves: those the report names, then the largest; and which of them have a history of
+/// their own: as many as there is room for.
 fn choose(
     ledger: &Ledger,
     all: &[u32],
@@ -312,7 +326,7 @@ fn choose(
     held: &[Retained],
     mine: &[u32],
     room: &Room,
-) -> Vec<u32> {
+) -> (Vec<u32>, HashSet<u32>) {
     let mut changes: HashMap<u32, usize> = HashMap::new();
     for (site, ..) in drafts.iter().flat_map(|d| &d.changes) {
         *changes.entry(*site).or_default() += 1;
@@ -327,11 +341,12 @@ fn choose(
     ranked.sort_by_cached_key(|n| (!mine.contains(n), std::cmp::Reverse(largest(*n)), *n));
     ranked.truncate(room.sites);
     let mut left = room.changes;
-    ranked.retain(|n| {
+    let fits = |n: &&u32| {
         let count = changes.get(n).copied().unwrap_or(0);
         let fits = count <= left;
         left -= if fits { count } else { 0 };
         fits
-    });
-    ranked
+    };
+    let drawn = ranked.iter().filter(fits).copied().collect();
+    (ranked, drawn)
 }

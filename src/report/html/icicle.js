@@ -43,7 +43,7 @@ function icicle(run, into) {
       if (!path.length && s.place !== null) path.push(s.place);
       const group = "g" + s.group;
       const steps = run.groups.length > 1 ? [group, ...path] : path;
-      if (s.others || !path.length) steps.push("o" + slot);
+      if (s.layer === "" || !path.length) steps.push("o" + slot);
       let node = top;
       for (const id of steps) {
         let next = node.children.get(id);
@@ -79,7 +79,9 @@ function icicle(run, into) {
 
   function paint() {
     const width = box.clientWidth - 2, from = zoomed.x0, span = zoomed.x1 - zoomed.x0 || 1;
-    const matches = n => term !== "" && n.data.text.toLowerCase().includes(term);
+    // A frame named in full is meant alone.
+    const named = term !== "" && root.descendants().some(n => n.data.text.toLowerCase() === term);
+    const matches = n => term !== "" && (named ? n.data.text.toLowerCase() === term : n.data.text.toLowerCase().includes(term));
     let hits = 0, bytes = 0;
     (function seek(n, inside) {
       n.hit = matches(n);

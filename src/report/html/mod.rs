@@ -21,7 +21,7 @@ use stacks::Stacks;
 /// What a page may hold, so that a file of any number of pages stays below 20 MB.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Points of the timeline, sites by themselves, and changes over all points.
+    /// Points of the timeline, sites listed, and changes of single sites over all points.
     points: usize,
     sites: usize,
     changes: usize,
@@ -37,9 +37,9 @@ impl Room {
         let share = |all: usize| all / pages.max(1);
         Room {
             points: share(2000).max(100),
-            sites: share(2000).max(50),
+            sites: share(5000).max(50),
             changes: share(400_000),
-            text: share(4 << 20),
+            text: share(3 << 20),
             nodes: share(150_000),
             segments: share(2000).max(20),
         }

@@ -10,7 +10,7 @@ function h(tag, attributes, ...children) {
     if (typeof value === "function") e.addEventListener(name, value);
     else e.setAttribute(name, value === true ? "" : value);
   }
-  e.append(...children.flat().filter(c => c !== null && c !== undefined && c !== false));
+  e.append(...children.flat(Infinity).filter(c => c !== null && c !== undefined && c !== false));
   return e;
 }
 
@@ -43,12 +43,36 @@ class Run {
     this.sites = this.history.sites;
     this.points = this.history.points;
     this.groups = this.history.groups;
+    this.home = this.commonFolder();
+  }
+
+  /** The folder that all of the user's own files lie in. */
+  commonFolder() {
+    const own = new Set(this.stacks.frames.filter(f => f[1] === 1).map(f => this.stacks.names[f[2]]).filter(f => f.startsWith("/")));
+    const parts = [...own].map(f => f.split("/").slice(0, -1));
+    if (!parts.length) return "";
+    const upto = parts[0].findIndex((p, i) => parts.some(q => q[i] !== p));
+    const common = upto < 0 ? parts[0] : parts[0].slice(0, upto);
+    return common.length > 1 ? common.join("/") : "";
+  }
+
+  /** Sites of a leak. */
+  get leaking() {
+    return new Set(this.report.findings.flatMap((f, i) => f.kind === "leak" ? this.finding_sites[i] : []));
+  }
+
+  /** How many sites of a group have no history of their own. */
+  unnamed(group) {
+    const mine = this.sites.filter(s => s.group === group);
+    return mine.reduce((sum, s) => sum + s.others + (s.summed ? 1 : 0), 0);
   }
 
   /** A path as people want it. */
   path(file) {
     const cwd = this.report.program.cwd.replace(/\/+$/, "");
-    if (cwd && file.startsWith(cwd + "/")) return file.slice(cwd.length + 1);
+    for (const folder of [cwd, this.home]) {
+      if (folder && file.startsWith(folder + "/")) return file.slice(folder.length + 1);
+    }
     return file.replace(/^.*\/(site|dist)-packages\//, "");
   }
 
@@ -67,11 +91,21 @@ class Run {
   /** Where a site allocates. */
   place(slot) {
     const s = this.sites[slot];
-    if (s.others) return count(s.others, "other site");
+    if (s.layer === "") return s.others ? count(s.others, "other site") : "other sites";
     if (s.place === null) return s.entry_point || "(no stack was taken)";
     const f = this.frame(s.place);
     const at = f.file ? this.path(f.file) + (f.line ? ":" + f.line : "") : "";
     return at && f.name ? at + " " + f.name : at || f.name;
+  }
+
+  /** What tells it from others at the same place: the innermost Python frame, or the node of the backward pass. */
+  via(slot) {
+    const s = this.sites[slot];
+    const id = this.stackOf(slot).find(id => this.frame(id).kind !== 1 && id !== s.place);
+    if (id === undefined || s.place === null || id === s.place) return "";
+    const f = this.frame(id);
+    // Only what lies further in than the place.
+    return this.stackOf(slot).indexOf(id) < this.stackOf(slot).indexOf(s.place) ? f.name : "";
   }
 
   groupName(group) {
@@ -111,7 +145,7 @@ class Run {
         if (now[s] > top[s]) top[s] = now[s];
       }
     }
-    const mine = [...top.keys()].filter(s => top[s] > 0 && this.sites[s].group === group && !this.sites[s].others);
+    const mine = [...top.keys()].filter(s => top[s] > 0 && this.sites[s].group === group && this.sites[s].layer !== "");
     const slots = mine.sort((a, b) => top[b] - top[a]).slice(0, most);
     const row = new Map(slots.map((s, i) => [s, i]));
     const rows = slots.map(() => new Float64Array(this.points.length));
@@ -141,11 +175,14 @@ class Run {
   }
 }
 
+/** Of sites that leak. */
+const REDS = { light: ["#b3261e", "#cf5a4f", "#8f2f3a", "#d98078"], dark: ["#f2877e", "#d1635c", "#f5aaa2", "#b85a66"] };
 const SITE_COLOURS = {
-  light: ["#3d6fb4", "#d07a2d", "#3f8f63", "#b5485d", "#7c66b5", "#2f8f9d", "#a9852a", "#6f8f2f", "#a55f9d", "#8a5a3c", "#5f7f95", "#c25f4a"],
-  dark: ["#5f94dc", "#e0934b", "#58b07f", "#d66a7e", "#9c87d8", "#4fb2c0", "#c9a447", "#90b14c", "#c680bd", "#b07d5c", "#83a4bb", "#dd806b"],
+  light: ["#3d6fb4", "#d0862d", "#3f8f63", "#7c66b5", "#2f8f9d", "#a9852a", "#6f8f2f", "#a55f9d", "#8a5a3c", "#5f7f95", "#8f9a3c", "#4b5fa5"],
+  dark: ["#5f94dc", "#e0a04b", "#58b07f", "#9c87d8", "#4fb2c0", "#c9a447", "#90b14c", "#c680bd", "#b07d5c", "#83a4bb", "#b5bf5a", "#7a8ddb"],
 };
 const darkly = matchMedia("(prefers-color-scheme: dark)");
+const leakColours = () => REDS[darkly.matches ? "dark" : "light"];
 const siteColours = () => SITE_COLOURS[darkly.matches ? "dark" : "light"];
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -176,7 +213,7 @@ function choice(name, options, chosen, change) {
 /** The frames of a site, the user's own standing out. */
 function framesList(run, slot) {
   const s = run.sites[slot], ids = run.stackOf(slot);
-  if (!ids.length) return h("p", { class: "soft" }, s.others ? "These sites have no room of their own on this page." : "No stack was taken.");
+  if (!ids.length) return h("p", { class: "soft" }, s.layer === "" ? "These sites have no room of their own on this page." : "No stack was taken.");
   let marked = false;
   const items = ids.map(id => {
     const f = run.frame(id), at = !marked && id === s.place;
@@ -188,16 +225,17 @@ function framesList(run, slot) {
 }
 
 /** A table row of a site, which opens its stack. */
-function siteRows(run, slot, cells, swatch) {
+function siteRows(run, slot, cells, swatch, name = run.place(slot)) {
   const colspan = cells.length + 1;
   let open = null;
   const button = h("button", { class: "link", type: "button", "aria-expanded": "false", click: () => {
     if (open) { open.remove(); open = null; }
     else { open = h("tr", { class: "stack" }, h("td", { colspan }, framesList(run, slot))); row.after(open); }
     button.setAttribute("aria-expanded", String(open !== null));
-  } }, run.place(slot));
+  } }, name);
+  const via = run.via(slot);
   const mark = swatch ? h("span", { class: "swatch", style: "background:" + swatch, "aria-hidden": "true" }) : null;
-  const row = h("tr", { "data-site": slot }, h("td", { class: "where" }, mark, button), cells);
+  const row = h("tr", { "data-site": slot }, h("td", { class: "where" }, mark, button, via ? h("span", { class: "soft via" }, "in " + via) : null), cells);
   return row;
 }
 

@@ -75,16 +75,18 @@ function finding(run, f, slots, look) {
     h("div", { class: "head" }, h("h3", { class: "kind" }, KINDS[f.kind] || f.kind), h("span", { class: "place" }, first ? place(first) : ""),
       h("span", { class: "soft" }, [f.confidence, f.layer, f.device === null ? "" : "device " + f.device].filter(Boolean).join(" · "))),
     h("div", { class: "side" }, spark(run, slots), h("dl", {}, figures)),
-    h("p", {}, f.explanation),
+    h("div", {}, h("p", {}, f.explanation),
     holders.length ? h("div", {}, h("h4", {}, "Held by"), holders, f.holders.length > 6 ? h("a", { href: "#holders" }, `and ${f.holders.length - 6} more`) : "") : "",
-    h("div", {}, h("h4", {}, "Allocated at"), h("ul", { class: "sites" }, sites),
-      first && first.allocated_at ? h("p", {}, h("button", { type: "button", click: () => { look(`${run.path(first.allocated_at.file)}:${first.allocated_at.line}`); $("flame").scrollIntoView(); } }, "find in the flame graph")) : ""));
+    h("div", {}, h("h4", {}, "Allocated at"), h("ul", { class: "sites" }, sites.slice(0, 6)),
+      sites.length > 6 ? h("details", {}, h("summary", { class: "soft" }, `and ${count(sites.length - 6, "more line")}`), h("ul", { class: "sites" }, sites.slice(6))) : "",
+      first && run.sites[slots[0]].place !== null ? h("p", {}, h("button", { type: "button", click: () => { look(run.frameText(run.sites[slots[0]].place)); $("flame").scrollIntoView(); } }, "find in the flame graph")) : "")));
 }
 
-function findings(run, look) {
+function listFindings(run, look, most = 50) {
   const { findings, benign } = run.report;
   $("findings").replaceChildren(h("h2", { id: "findings-title" }, "Findings"),
-    ...(findings.length ? findings.map((f, i) => finding(run, f, run.finding_sites[i], look)) : [h("p", { class: "empty" }, "None.")]),
+    ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], look)) : [h("p", { class: "empty" }, "None.")]),
+    findings.length > most ? h("p", {}, h("button", { type: "button", click: () => listFindings(run, look, findings.length) }, `show all ${whole(findings.length)}`)) : "",
     benign.length ? h("details", {}, h("summary", {}, `${count(benign.length, "thing")} that looked like one and is none`),
       h("ul", { class: "benign" }, benign.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
 }
@@ -95,7 +97,7 @@ function holders(run) {
   const rows = all.map(([o, f]) => h("tr", {}, h("td", { class: "where mono" }, o.path), h("td", {}, KINDS[f.kind] || f.kind), h("td", { class: "n" }, whole(o.blocks)), bytesCell(o.bytes), h("td", { class: "n" }, whole(o.step))));
   $("holders").replaceChildren(h("h2", { id: "holders-title" }, "Holders"),
     rows.length ? table(null, [["Held by"], ["Finding"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]], rows) : h("p", { class: "empty" }, "Nobody was seen to hold what was found."),
-    searches ? h("p", { class: "soft" }, `Looked for ${count(searches.count, "time")}; the program waited ${searches.seconds.toFixed(2)} s for that, ${searches.longest_s.toFixed(2)} s at most at once.`) : "");
+    searches ? h("p", { class: "soft" }, `${count(searches.count, "search").replace(/searchs$/, "searches")}; the program waited ${searches.seconds.toFixed(2)} s for them, ${searches.longest_s.toFixed(2)} s at most for one.`) : "");
 }
 
 function coverage(run) {
@@ -109,7 +111,7 @@ function coverage(run) {
       h("div", {}, table(null, [["Count"], ["", 1]], [...rows.map(([name, n]) => h("tr", {}, h("td", {}, name), h("td", { class: "n" }, whole(n)))),
         h("tr", {}, h("td", {}, "Agrees with the allocator's own totals"), h("td", { class: "n" }, agrees === null ? "nothing to compare" : agrees ? "yes" : "no")),
         h("tr", {}, h("td", {}, "Points drawn, of the steps kept"), h("td", { class: "n" }, `${whole(run.points.length)} of ${whole(hist.records)}`)),
-        h("tr", {}, h("td", {}, "Sites by themselves, of all"), h("td", { class: "n" }, `${whole(run.sites.filter(s => !s.others && s.layer).length)} of ${whole(hist.site_count)}`))]))),
+        h("tr", {}, h("td", {}, "Sites by themselves, of all"), h("td", { class: "n" }, `${whole(run.sites.filter(s => s.layer !== "").length)} of ${whole(hist.site_count)}`))]))),
     ooms ? h("div", {}, h("h3", { style: "margin-top:12px" }, `Memory ran out ${count(ooms, "time")}`), oom.map(o => h("div", {}, h("p", {}, `In step ${whole(o.step)} device ${o.device} was asked for ${size(o.requested_bytes)} with ${size(o.allocated_bytes)} allocated`, o.allocated_at ? ` at ${run.path(o.allocated_at.file)}:${o.allocated_at.line}.` : "."),
       table("Alive then", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], o.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack"), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))))) : "");
 }
@@ -118,11 +120,11 @@ function show(page) {
   const run = new Run(page);
   let look = null, waiting = null;
   summary(run);
-  findings(run, text => { if (look) look(text); else waiting = text; });
+  listFindings(run, text => { if (look) look(text); else waiting = text; });
   holders(run);
   coverage(run);
   // What people came for stands there; the rest comes once it has been painted.
-  const later = window.requestIdleCallback || (f => setTimeout(f, 0));
+  const later = f => setTimeout(f, 30);
   $("flame").replaceChildren(h("h2", { id: "flame-title" }, "Flame graph"));
   $("segments").replaceChildren(h("h2", { id: "segments-title" }, "Segments"));
   timeline(run, $("timeline"));

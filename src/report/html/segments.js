@@ -8,6 +8,7 @@ function segmentMap(run, into) {
     into.replaceChildren(title, h("p", { class: "empty" }, "No caching allocator cut up driver memory at that moment."));
     return;
   }
+  const many = new Set(map.segments.map(s => s.device)).size > 1;
   let order = map.pinned ? "pinned" : "address", shown = STRIPS, site = null;
   const strips = h("div", { class: "strips" }), told = h("div", { id: "segment-told" });
   const orders = {
@@ -60,7 +61,7 @@ function segmentMap(run, into) {
       e.preventDefault();
     });
     watch.observe(canvas);
-    return h("div", { class: "strip" }, h("span", { class: "mono soft" }, `${s.start} · ${s.device}`), canvas,
+    return h("div", { class: "strip" }, h("span", { class: "mono soft" }, s.start + (many ? ` device ${s.device}` : "")), canvas,
       h("span", { class: "n" + (s.pinned ? " pins" : "") }, `${size(s.used)} of ${size(s.bytes)}`));
   }
 

@@ -8,8 +8,10 @@ use serde::Serialize;
 use super::history::History;
 use crate::ledger::{Ledger, Segment};
 
-/// Stretches shown of one segment.
+/// Stretches shown of one segment, at most and at least, and of all.
 const CELLS: usize = 256;
+const FEW_CELLS: usize = 16;
+const ALL_CELLS: usize = 100_000;
 /// Sites listed as pinning.
 const PINS: usize = 100;
 
@@ -105,8 +107,9 @@ impl Map {
             order.truncate(most);
             order.sort_unstable();
         }
+        let share = (ALL_CELLS / order.len().max(1)).clamp(FEW_CELLS, CELLS);
         for &i in &order {
-            map.segments[i].cells = cells(&all[i], history);
+            map.segments[i].cells = cells(&all[i], history, share);
         }
         let kept: BTreeSet<usize> = order.into_iter().collect();
         let mut index = 0..;
@@ -118,7 +121,7 @@ impl Map {
     }
 }
 
-fn cells(segment: &Segment, history: &History) -> Vec<i64> {
+fn cells(segment: &Segment, history: &History, most: usize) -> Vec<i64> {
     let mut cells: Vec<Cell> = Vec::new();
     for b in &segment.blocks {
         let end = b.address.saturating_add(b.bytes).min(segment.end);
@@ -127,10 +130,10 @@ fn cells(segment: &Segment, history: &History) -> Vec<i64> {
     }
     // Too many to be seen apart: neighbours become one, those with the least between them first.
     let mut gap = 0;
-    while cells.len() > CELLS {
+    while cells.len() > most {
         cells.dedup_by(|next, kept| {
             let near = next.start.saturating_sub(kept.end) <= gap
-                && next.end.max(kept.end) - kept.start <= (segment.end - segment.start) / (CELLS as u64 / 4);
+                && next.end.max(kept.end) - kept.start <= (segment.end - segment.start) / (most as u64 / 4);
             if near {
                 kept.end = kept.end.max(next.end);
                 kept.used = kept.used.wrapping_add(next.used);

@@ -41,9 +41,13 @@ function timeline(run, into) {
     if (!steps) return show();
     const { slots, rows, rest } = run.series(group, STACKED);
     const palette = siteColours(), grey = darkly.matches ? "#5b6570" : "#b4bcc5";
-    const kept = slots.map((s, i) => ({ slot: s, row: rows[i], colour: palette[i % palette.length] }));
+    const leaking = run.leaking, reds = leakColours();
+    let red = 0;
+    const kept = slots.map((s, i) => ({ slot: s, row: rows[i], colour: leaking.has(s) ? reds[red++ % reds.length] : palette[i % palette.length] }));
+    // What leaks lies on top of what stays.
+    kept.sort((a, b) => leaking.has(a.slot) - leaking.has(b.slot));
     colours = new Map(kept.map(k => [k.slot, k.colour]));
-    if (rest.some(v => v > 0)) kept.push({ slot: null, row: rest, colour: grey });
+    if (rest.some(v => v > 0)) kept.unshift({ slot: null, row: rest, colour: grey });
     const sums = [];
     kept.forEach((k, i) => sums.push(Float64Array.from(k.row, (v, at) => v + (i ? sums[i - 1][at] : 0))));
     const axis = byTime ? seconds : x, totals = f => run.points.map(p => p.totals[group][f]);
@@ -83,7 +87,7 @@ function timeline(run, into) {
       down = null;
     });
     u.over.addEventListener("mouseleave", () => tip(null, null));
-    legend.replaceChildren(...kept.map(k => h("span", {}, h("span", { class: "swatch", style: "background:" + k.colour }), k.slot === null ? "all other sites" : run.place(k.slot))),
+    legend.replaceChildren(...kept.map(k => h("span", {}, h("span", { class: "swatch", style: "background:" + k.colour }), k.slot === null ? "all other sites" : run.place(k.slot) + (run.via(k.slot) ? " in " + run.via(k.slot) : "") + (leaking.has(k.slot) ? " (leak)" : ""))),
       ...extra.map(([name, , stroke, dash]) => h("span", {}, h("i", { style: `border-top-color:${stroke};border-top-style:${dash.length ? "dashed" : "solid"}` }), name === "peak" ? "peak within the step" : "reserved by the allocator")));
     show();
   }
@@ -175,7 +179,7 @@ function timeline(run, into) {
       h("td", {}, run.sites[s].layer || "–"), h("td", { class: "n" }, whole(now.blocks[s])), bytesCell(now.bytes[s]),
       h("td", { class: "n" }, share(now.bytes[s], total)),
       then ? bytesCell(now.bytes[s] - then.bytes[s], signed) : null,
-    ].filter(Boolean), colours.get(s) || (colours.size ? "transparent" : null)));
+    ].filter(Boolean), colours.get(s) || (colours.size ? "transparent" : null), run.sites[s].layer === "" ? count(run.unnamed(group), "other site") : undefined));
     const when = steps ? `Alive at the end of step ${whole(p.step)}` : "Alive at the end";
     const head = h("div", { class: "tools" },
       h("h3", {}, when), h("span", { class: "soft", title: exact(total) }, `${size(total)} in ${count(slots.length, "site")}`),
