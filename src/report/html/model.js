@@ -73,7 +73,7 @@ class Run {
     for (const folder of [cwd, this.home]) {
       if (folder && file.startsWith(folder + "/")) return file.slice(folder.length + 1);
     }
-    return file.replace(/^.*\/(site|dist)-packages\//, "");
+    return file.replace(/^.*\/(site|dist)-packages\//, "").replace(/^.*\/lib(64)?\/(python3\.\d+\/)/, "$2");
   }
 
   frame(id) {
