@@ -10,7 +10,8 @@ const MODES = {
 const FRAME_HEIGHT = 19, MIN_WIDTH = 2;
 
 function icicle(run, into) {
-  let mode = "retained", only = "python", zoomed = null, root = null, term = "", focus = null;
+  // Of a program without Python, native frames are all there is.
+  let mode = "retained", only = run.stacks.frames.some(f => f[0] === 0) ? "python" : "all", zoomed = null, root = null, term = "", focus = null;
   const canvas = h("div", { class: "canvas", role: "tree", "aria-label": "Frames by bytes, outermost first" });
   const box = h("div", { class: "icicle" }, canvas);
   const found = h("span", { class: "soft", id: "found", role: "status" });
