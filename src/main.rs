@@ -9,6 +9,9 @@ mod diff;
 #[forbid(unsafe_code)]
 #[path = "report/gate/mod.rs"]
 mod gate;
+#[forbid(unsafe_code)]
+#[path = "report/html/mod.rs"]
+mod html;
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[forbid(unsafe_code)]
 mod ledger;

@@ -256,6 +256,8 @@ struct Completions {
 enum Format {
     Text,
     Json,
+    /// One page that opens from the disk: findings, timeline, flame graph, segments
+    Html,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

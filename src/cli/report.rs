@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::input::{self, Reading};
+use super::input::{self, Reading, Symbols};
 use super::{By, Failure, Format, Report as Arguments, output};
+use crate::html::{self, Page};
 use crate::ranks::{self, Gathered};
 use crate::report::suppress::Suppressions;
 use crate::report::{self, Asked};
@@ -36,12 +37,13 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let look =
         Look { width: output::width(output), colour: arguments.color.is_on(output), by, all: arguments.all };
     let text = match &files[..] {
+        files if matches!(arguments.format, Format::Html) => page(files, reading, suppressions.as_ref())?,
         [file] => {
             let mut report = input::report(file, reading)?;
             suppressions.iter().for_each(|s| s.apply(&mut report));
             match arguments.format {
                 Format::Json => report::json::render(&report),
-                Format::Text => terminal::render(&report, &look),
+                _ => terminal::render(&report, &look),
             }
         }
         files => {
@@ -49,12 +51,27 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 gather(files, reading, suppressions.as_ref(), arguments.files.len() == files.len())?;
             match arguments.format {
                 Format::Json => ranks::json(&gathered),
-                Format::Text => terminal::ranks::render(&gathered, &look),
+                _ => terminal::ranks::render(&gathered, &look),
             }
         }
     };
     output::write(output, text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// One page, with a chooser where there are several recordings.
+fn page(files: &[PathBuf], reading: Reading, suppressions: Option<&Suppressions>) -> Result<String, Failure> {
+    let room = html::Room::of(files.len());
+    let symbols = Symbols::default();
+    let page = |file: &PathBuf| {
+        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+        input::read(file, reading, &symbols, |mut report, ledger, tables, names| {
+            suppressions.iter().for_each(|s| s.apply(&mut report));
+            Page::new(&name, report, ledger, tables, names, &room)
+        })
+        .map_err(|why| input::failure(file, &why))
+    };
+    Ok(html::render(&files.iter().map(page).collect::<Result<Vec<_>, _>>()?))
 }
 
 /// One report over several recordings. One that is named and cannot be read is an error; one that lay in a folder is told of.

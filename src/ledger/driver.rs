@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Ledger;
 use super::keys::Map;
+use super::segments::Extent;
 use super::sites::Layer;
 use crate::trace::record::{Class, Event, NO_DEVICE};
 
@@ -33,6 +34,10 @@ pub struct Given {
 }
 
 impl Given {
+    fn at(&self, start: u64, end: u64, mapped: bool) -> Extent {
+        Extent { start, end, site: self.site, birth: self.birth, mapped }
+    }
+
     fn is_pooled(&self) -> bool {
         Class::from_code(self.class).is_some_and(Class::is_pooled)
     }
@@ -100,16 +105,16 @@ impl Driver {
         self.pointers.values().chain(self.handles.values())
     }
 
-    /// Where the segments lie: start, end, site; in order.
-    pub(super) fn segments(&self) -> Vec<(u64, u64, u32)> {
+    /// Where the segments lie, in order.
+    pub(super) fn segments(&self) -> Vec<Extent> {
         let own = self.pointers.iter().filter(|(_, g)| g.segment);
-        let own = own.map(|(&start, g)| (start, start.saturating_add(g.bytes), g.site));
+        let own = own.map(|(&start, g)| g.at(start, start.saturating_add(g.bytes), false));
         let mapped = self.mappings.iter().filter_map(|(&start, m)| {
             let g = self.handles.get(&m.handle).filter(|g| g.segment)?;
-            Some((start, m.end, g.site))
+            Some(g.at(start, m.end, true))
         });
-        let mut all: Vec<_> = own.chain(mapped).collect();
-        all.sort_unstable();
+        let mut all: Vec<Extent> = own.chain(mapped).collect();
+        all.sort_unstable_by_key(|e| (e.start, e.end));
         all
     }
 
@@ -278,6 +283,9 @@ impl Ledger {
                         None => s.frees = s.frees.saturating_sub(1),
                     }
                 }
+                if g.segment && !handle {
+                    self.departed_segments.retain(|s| s.start != e.address);
+                }
                 if !handle && !g.segment && self.is_of_device(g.site) {
                     let end = e.address.saturating_add(g.bytes);
                     self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
@@ -331,9 +339,14 @@ impl Ledger {
             .map(|(start, m)| (*start, m.handle))
             .collect();
         for (start, handle) in inside {
-            self.driver.mappings.remove(&start);
+            let Some(gone) = self.driver.mappings.remove(&start) else { continue };
             let Some(g) = self.driver.handles.get_mut(&handle) else { continue };
             g.maps = g.maps.saturating_sub(1);
+            if g.segment {
+                let extent = g.at(start, gone.end, true);
+                self.segment_departs(extent);
+            }
+            let Some(g) = self.driver.handles.get(&handle) else { continue };
             if g.maps == 0 && g.refs == 0 {
                 self.end(true, handle);
             }
@@ -430,6 +443,9 @@ impl Ledger {
             self.driver.unclaimed.remove(&address);
         }
         self.gone(&given, true);
+        if given.segment && !handle {
+            self.segment_departs(given.at(address, address.saturating_add(given.bytes), false));
+        }
         Some(given)
     }
 
@@ -442,7 +458,7 @@ impl Ledger {
             self.past.trimmed |= freed;
             return;
         }
-        self.died(g.site, g.birth, g.bytes, freed.then_some(false));
+        self.died(g.site, g.birth, g.bytes, freed.then_some((false, 0)));
         if g.is_pooled()
             && let Some(d) = self.device_of(g.site)
         {

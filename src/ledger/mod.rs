@@ -13,6 +13,7 @@ mod keys;
 mod levels;
 mod oom;
 mod releases;
+mod segments;
 mod sites;
 mod steps;
 #[cfg(test)]
@@ -27,6 +28,8 @@ pub use devices::{Device, DeviceAt};
 pub use keys::Map;
 pub use levels::By;
 pub use oom::OutOfMemory;
+#[allow(unused_imports, reason = "the program's")]
+pub use segments::Segment;
 pub use sites::{Layer, Site};
 pub use steps::StepRecord;
 #[allow(unused_imports, reason = "the preload's")]
@@ -95,6 +98,8 @@ pub struct Ledger {
     /// Freed since the last boundary though alive then. Until the next boundary says that the program went on, this may
     /// be the end of the loop: what is let go there was held by every step of it.
     departed: Vec<Departed>,
+    /// Segments given back since, that were there at the last boundary.
+    departed_segments: Vec<segments::Extent>,
     past: releases::Past,
     carried: carried::Carried,
     pinned: Vec<fragments::Pinned>,
@@ -251,7 +256,7 @@ impl Ledger {
     fn block_free(&mut self, e: &Event) {
         match self.blocks.remove(&e.address) {
             Some(b) => {
-                let slot = self.died(b.site, b.birth, b.bytes, Some(e.context == 1));
+                let slot = self.died(b.site, b.birth, b.bytes, Some((e.context == 1, e.address)));
                 if let Some(d) = self.devices.get_mut(slot) {
                     d.block_event(e.seq);
                 }
@@ -286,20 +291,20 @@ impl Ledger {
         slot
     }
 
-    /// Books a death; `freed`: by the program, so that the age counts, and whether by its garbage collector. Returns the
-    /// device's slot.
+    /// Books a death; `freed`: by the program, so that the age counts, whether by its garbage collector, and where it lay
+    /// (0: not a block). Returns the device's slot.
     #[inline]
-    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: Option<bool>) -> usize {
+    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: Option<(bool, u64)>) -> usize {
         let step = self.completed.saturating_add(1);
         let Some(s) = self.sites.touch(site) else { return usize::MAX };
         s.removed(bytes);
         let mut carried = false;
-        if let Some(collected) = freed
+        if let Some((collected, address)) = freed
             && birth != AFTER_EXIT
         {
             // Without steps the exit is the moment that is judged.
             if birth < step || (self.exit.is_some() && self.completed == 0) {
-                self.departed.push(Departed { site, birth, bytes, collected });
+                self.departed.push(Departed { site, birth, bytes, collected, address });
                 carried = birth == self.completed && self.exit.is_none();
             } else {
                 s.freed(step, 1);

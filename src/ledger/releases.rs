@@ -48,6 +48,8 @@ pub struct Departed {
     pub bytes: u64,
     /// By the garbage collector.
     pub collected: bool,
+    /// Where it lay; 0: not a block.
+    pub address: u64,
 }
 
 /// What was freed late in the run, having lived long.
@@ -104,6 +106,7 @@ impl Ledger {
     pub(super) fn settle_departed(&mut self) {
         let step = self.completed;
         self.past.end_step(step);
+        self.departed_segments.clear();
         while let Some(l) = self.past.early(step) {
             if let Some(s) = self.sites.get_mut(l.site) {
                 s.lived(l.birth, l.step.saturating_sub(l.birth));

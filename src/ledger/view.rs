@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Map, pair};
-use super::{AFTER_EXIT, CLASSES, Device, DeviceAt, Ledger, Marker, OutOfMemory, Site, StepRecord};
+use super::{CLASSES, Device, DeviceAt, Ledger, Marker, OutOfMemory, Site, StepRecord};
 use crate::trace::record::Source;
 
 /// What a site holds at some moment.
@@ -209,7 +209,7 @@ impl Ledger {
     /// Where the segments lie: start, end, device; in order.
     pub(super) fn segments(&self) -> Vec<(u64, u64, u8)> {
         let device = |site| self.site(site).map_or(crate::trace::record::NO_DEVICE, |s| s.device);
-        self.driver.segments().into_iter().map(|(start, end, site)| (start, end, device(site))).collect()
+        self.driver.segments().into_iter().map(|e| (e.start, e.end, device(e.site))).collect()
     }
 
     /// What is alive of these sites, by address.
@@ -231,8 +231,7 @@ impl Ledger {
 
     /// Everything alive at the judged moment but segments: per site the cohorts by birth step, sites by number.
     pub fn cohorts(&self) -> Vec<(u32, Vec<Cohort>)> {
-        // What was born after the last boundary belongs to a step that never ended.
-        let last = if self.completed == 0 { AFTER_EXIT - 1 } else { self.completed };
+        let last = self.last_judged();
         let mut sums: Map<(u64, u64)> = Map::default();
         let mut add = |site, birth, bytes| {
             if birth <= last {

@@ -397,6 +397,7 @@ impl Builder<'_> {
                 let (allocated_at, stack) = self.stack(site.stack);
                 let also_through = self.also_through(site.stack);
                 Some(Site {
+                    number: part.site,
                     allocated_at,
                     bytes_per_step: part.bytes_per_step,
                     live_bytes: part.live_bytes,
@@ -507,6 +508,7 @@ impl Builder<'_> {
             let Some(site) = self.ledger.site(r.site) else { continue };
             let (allocated_at, stack) = self.stack(site.stack);
             listed.push(Retained {
+                number: r.site,
                 allocated_at,
                 layer: site.layer.name(),
                 device: (site.device != NO_DEVICE).then_some(site.device),

@@ -193,6 +193,9 @@ fn is_zero(n: &u32) -> bool {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Site {
+    /// Its number in the ledger.
+    #[serde(skip)]
+    pub number: u32,
     /// `null`: no stack was taken.
     pub allocated_at: Option<Place>,
     pub bytes_per_step: f64,
@@ -273,6 +276,9 @@ pub struct Point {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Retained {
+    /// The site's number in the ledger.
+    #[serde(skip)]
+    pub number: u32,
     pub allocated_at: Option<Place>,
     pub layer: &'static str,
     /// `null`: host memory of no device.

@@ -1,0 +1,149 @@
+// The page: findings, holders and coverage, and when the charts are drawn.
+
+const $ = id => document.getElementById(id);
+const KINDS = {
+  leak: "Leak", growing: "Growing", "pending-gc": "Garbage that waits for the collector", residue: "Residue", fragmentation: "Fragmentation",
+  "carry-over": "Carried over", periodic: "Periodic", "warm-up": "Warm-up", plateau: "Plateau", cache: "Cache", spike: "Spike", "reserved-growth": "Reserved growth",
+};
+const ENDS = { clean: "ended cleanly", killed: "did not end by itself", running: "still running" };
+
+function summary(run) {
+  const { program: p, steps, findings, devices, step } = run.report;
+  const leaks = findings.filter(f => f.kind === "leak").length, others = findings.length - leaks;
+  const parts = [leaks ? count(leaks, "leak") : "", others ? count(others, leaks ? "other finding" : "finding") : ""].filter(Boolean);
+  const over = steps.count ? ` over ${count(steps.count, "step")}` : "";
+  const verdict = parts.length ? parts.join(" and ") + over : steps.count ? `No leak found${over}` : "No step was seen: nothing can be judged";
+  const fact = (name, value) => value !== null && value !== "" && value !== undefined ? h("span", {}, name + " ", h("b", {}, value)) : null;
+  const rows = devices.map(d => h("tr", {}, h("td", {}, String(d.index)), h("td", {}, d.name || "–"), bytesCell(d.live_bytes), bytesCell(d.peak_bytes),
+    bytesCell(d.reserved_bytes), d.unattributed_bytes === null ? h("td", { class: "n soft" }, "not known") : bytesCell(d.unattributed_bytes),
+    d.total_bytes ? bytesCell(d.total_bytes) : h("td", { class: "n soft" }, "not known")));
+  $("summary").replaceChildren(
+    h("h1", {}, verdict),
+    h("div", { class: "command" }, p.argv.join(" ") || p.exe || run.file),
+    h("div", { class: "facts" }, fact("", ENDS[p.end] || p.end), fact("ran", p.duration_s.toFixed(1) + " s"), fact("pid", p.pid), fact("host", p.host), fact("rank", p.rank),
+      fact("Python", p.python), fact("steps told by", steps.source), fact("as of the end of step", step),
+      run.report.host_bytes ? fact("pinned host memory", size(run.report.host_bytes)) : null),
+    devices.length ? table(null, [["Device"], ["Name"], ["Live", 1], ["Peak", 1], ["Reserved", 1], ["Unattributed", 1], ["Total", 1]], rows) : h("p", { class: "empty" }, "No device was used."));
+  document.title = `${verdict} · ${run.file}`;
+}
+
+/** Bytes over the points as a small drawing. */
+function spark(run, slots) {
+  const values = run.sumOf(slots), most = values.reduce((a, b) => Math.max(a, b), 1);
+  if (values.length < 2) return null;
+  const first = run.points[0].step, span = run.points.at(-1).step - first || 1;
+  const stride = Math.ceil(values.length / 240), at = [];
+  for (let i = 0; i < values.length; i += stride) {
+    const part = values.subarray(i, i + stride), top = part.reduce((a, b) => Math.max(a, b), 0);
+    at.push(`${((run.points[i].step - first) / span * 100).toFixed(2)} ${(30 - top / most * 28).toFixed(2)}`);
+  }
+  at.push(`100 ${(30 - values.at(-1) / most * 28).toFixed(2)}`);
+  const svg = (tag, a, ...c) => { const e = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const k in a) e.setAttribute(k, a[k]); e.append(...c); return e; };
+  return svg("svg", { class: "spark", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": `From ${size(values[0])} at step ${first} to ${size(values.at(-1))} at step ${first + span}` },
+    svg("path", { class: "area", d: `M0 30 L${at.join(" L")} L100 30 Z` }), svg("path", { class: "line", d: `M${at.join(" L")}` }));
+}
+
+function finding(run, f, slots, look) {
+  const place = s => s.allocated_at ? `${run.path(s.allocated_at.file)}${s.allocated_at.line ? ":" + s.allocated_at.line : ""}` : s.entry_point || "no stack";
+  const row = (name, value, title) => value === null ? [] : [h("dt", {}, name), h("dd", { title: title || null }, value)];
+  const figures = [
+    f.bytes_per_step > 0 ? row("per adding step", size(f.bytes_per_step), exact(f.bytes_per_step)) : [],
+    f.growth_bytes_per_step > 0 ? row("growth per step", size(f.growth_bytes_per_step), exact(f.growth_bytes_per_step)) : [],
+    f.adding_share > 0 && f.adding_share < 1 ? row("adds in", share(f.adding_share, 1) + " of steps") : [],
+    f.period_steps ? row("period", count(f.period_steps, "step")) : [],
+    row("alive", size(f.live_bytes), exact(f.live_bytes)),
+    row("blocks", whole(f.live_blocks)),
+    f.oldest_step ? row("oldest from step", whole(f.oldest_step)) : [],
+    f.peak_reduction_bytes ? row("peak would be less by", size(f.peak_reduction_bytes), exact(f.peak_reduction_bytes)) : [],
+    f.reserved_growth_bytes ? row("reserved growth", size(f.reserved_growth_bytes), exact(f.reserved_growth_bytes)) : [],
+    f.steps_to_oom !== null ? row("full in", count(f.steps_to_oom, "step")) : [],
+  ];
+  const sites = f.sites.map((s, i) => {
+    const list = h("div", { hidden: true });
+    const button = h("button", { class: "link", type: "button", "aria-expanded": "false", click: () => {
+      if (!list.childNodes.length) list.append(framesList(run, slots[i]));
+      list.hidden = !list.hidden;
+      button.setAttribute("aria-expanded", String(!list.hidden));
+    } }, `${place(s)} ${s.allocated_at ? s.allocated_at.function : ""}`);
+    const figure = h("span", { class: "soft" }, `  ${size(s.live_bytes)} in ${count(s.live_blocks, "block")}`,
+      s.backward_of ? `, in the backward pass of ${run.path(s.backward_of.file)}:${s.backward_of.line}` : "");
+    return h("li", {}, button, figure, list);
+  });
+  const holders = f.holders.slice(0, 6).map(o => h("div", {}, h("span", { class: "holder" }, o.path), h("span", { class: "soft" }, `  ${size(o.bytes)} in ${count(o.blocks, "block")}, seen at step ${whole(o.step)}`)));
+  const first = f.sites[0];
+  return h("article", { class: "finding " + f.kind },
+    h("div", { class: "head" }, h("h3", { class: "kind" }, KINDS[f.kind] || f.kind), h("span", { class: "place" }, first ? place(first) : ""),
+      h("span", { class: "soft" }, [f.confidence, f.layer, f.device === null ? "" : "device " + f.device].filter(Boolean).join(" · "))),
+    h("div", { class: "side" }, spark(run, slots), h("dl", {}, figures)),
+    h("div", {}, h("p", {}, f.explanation),
+    holders.length ? h("div", {}, h("h4", {}, "Held by"), holders, f.holders.length > 6 ? h("a", { href: "#holders" }, `and ${f.holders.length - 6} more`) : "") : "",
+    h("div", {}, h("h4", {}, "Allocated at"), h("ul", { class: "sites" }, sites.slice(0, 6)),
+      sites.length > 6 ? h("details", {}, h("summary", { class: "soft" }, `and ${count(sites.length - 6, "more line")}`), h("ul", { class: "sites" }, sites.slice(6))) : "",
+      first && run.sites[slots[0]].place !== null ? h("p", {}, h("button", { type: "button", click: () => { look(run.frameText(run.sites[slots[0]].place)); $("flame").scrollIntoView(); } }, "find in the flame graph")) : "")));
+}
+
+function listFindings(run, look, most = 50) {
+  const { findings, benign } = run.report;
+  $("findings").replaceChildren(h("h2", { id: "findings-title" }, "Findings"),
+    ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], look)) : [h("p", { class: "empty" }, "None.")]),
+    findings.length > most ? h("p", {}, h("button", { type: "button", click: () => listFindings(run, look, findings.length) }, `show all ${whole(findings.length)}`)) : "",
+    benign.length ? h("details", {}, h("summary", {}, `${count(benign.length, "thing")} that looked like one and is none`),
+      h("ul", { class: "benign" }, benign.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
+}
+
+function holders(run) {
+  const { findings, benign, holder_searches: searches } = run.report;
+  const all = [...findings, ...benign].flatMap(f => f.holders.map(o => [o, f])).sort((a, b) => b[0].bytes - a[0].bytes);
+  const rows = all.map(([o, f]) => h("tr", {}, h("td", { class: "where mono" }, o.path), h("td", {}, KINDS[f.kind] || f.kind), h("td", { class: "n" }, whole(o.blocks)), bytesCell(o.bytes), h("td", { class: "n" }, whole(o.step))));
+  $("holders").replaceChildren(h("h2", { id: "holders-title" }, "Holders"),
+    rows.length ? table(null, [["Held by"], ["Finding"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]], rows) : h("p", { class: "empty" }, "Nobody was seen to hold what was found."),
+    searches ? h("p", { class: "soft" }, `${count(searches.count, "search").replace(/searchs$/, "searches")}; the program waited ${searches.seconds.toFixed(2)} s for them, ${searches.longest_s.toFixed(2)} s at most for one.`) : "");
+}
+
+function coverage(run) {
+  const { coverage: c, notes, out_of_memory: oom, out_of_memory_count: ooms } = run.report, hist = run.history;
+  const agrees = c.ledger_matches_allocator;
+  const rows = [["Events without room in the recording", c.dropped_events], ["Frees of what was not seen allocated", c.unknown_frees], ["Frees not seen", c.missed_frees], ["Ended with their context", c.implicit_ends]];
+  const list = (items, none) => items.length ? h("ul", { class: "plain" }, items.map(i => h("li", {}, i))) : h("p", { class: "soft" }, none);
+  $("coverage").replaceChildren(h("h2", { id: "coverage-title" }, "Coverage"),
+    h("div", { class: "columns" },
+      h("div", {}, h("h3", {}, "Could not be seen"), list([...c.holes, ...c.markers.map(m => `${m.entry_point}: called ${whole(m.calls)} times${m.bytes ? ", " + size(m.bytes) : ", size not told"}`)], "Nothing that leaktrace knows of."), notes.length ? [h("h3", {}, "Notes"), list(notes, "")] : ""),
+      h("div", {}, table(null, [["Count"], ["", 1]], [...rows.map(([name, n]) => h("tr", {}, h("td", {}, name), h("td", { class: "n" }, whole(n)))),
+        h("tr", {}, h("td", {}, "Agrees with the allocator's own totals"), h("td", { class: "n" }, agrees === null ? "nothing to compare" : agrees ? "yes" : "no")),
+        h("tr", {}, h("td", {}, "Points drawn, of the steps kept"), h("td", { class: "n" }, `${whole(run.points.length)} of ${whole(hist.records)}`)),
+        h("tr", {}, h("td", {}, "Sites by themselves, of all"), h("td", { class: "n" }, `${whole(run.sites.filter(s => s.layer !== "").length)} of ${whole(hist.site_count)}`))]))),
+    ooms ? h("div", {}, h("h3", { style: "margin-top:12px" }, `Memory ran out ${count(ooms, "time")}`), oom.map(o => h("div", {}, h("p", {}, `In step ${whole(o.step)} device ${o.device} was asked for ${size(o.requested_bytes)} with ${size(o.allocated_bytes)} allocated`, o.allocated_at ? ` at ${run.path(o.allocated_at.file)}:${o.allocated_at.line}.` : "."),
+      table("Alive then", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], o.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack"), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))))) : "");
+}
+
+function show(page) {
+  const run = new Run(page);
+  let look = null, waiting = null;
+  summary(run);
+  listFindings(run, text => { if (look) look(text); else waiting = text; });
+  holders(run);
+  coverage(run);
+  // What people came for stands there; the rest comes once it has been painted.
+  const later = f => setTimeout(f, 30);
+  $("flame").replaceChildren(h("h2", { id: "flame-title" }, "Flame graph"));
+  $("segments").replaceChildren(h("h2", { id: "segments-title" }, "Segments"));
+  timeline(run, $("timeline"));
+  later(() => {
+    look = icicle(run, $("flame"));
+    if (waiting) look(waiting);
+    segmentMap(run, $("segments"));
+    document.body.dataset.ready = "yes";
+  });
+}
+
+if (PAGES.length > 1) {
+  $("runs").append(h("label", {}, "run ", h("select", { id: "run", "aria-label": "Recording", change: e => { delete document.body.dataset.ready; show(PAGES[+e.target.value]); } },
+    PAGES.map((p, i) => h("option", { value: i }, `${p.file}${p.report.program.rank === null ? "" : " · rank " + p.report.program.rank} · ${count(p.report.findings.length, "finding")}`)))));
+} else if (PAGES.length) $("runs").append(h("span", { class: "mono soft" }, PAGES[0].file));
+
+const links = [...document.querySelectorAll("nav a")];
+const seen = new IntersectionObserver(all => all.forEach(e => {
+  if (e.isIntersecting) links.forEach(a => a.hash === "#" + e.target.id ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current"));
+}), { rootMargin: "-20% 0px -70% 0px" });
+links.forEach(a => seen.observe($(a.hash.slice(1))));
+if (PAGES.length) show(PAGES[0]);
