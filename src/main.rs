@@ -3,6 +3,8 @@
 
 #[forbid(unsafe_code)]
 mod cli;
+#[forbid(unsafe_code)]
+mod export;
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[forbid(unsafe_code)]
 mod ledger;

@@ -1,5 +1,6 @@
 //! The program's commands. Each turns arguments into calls of the rooms and errors into one line; knows no format.
 
+mod export;
 mod report;
 mod run;
 
@@ -24,6 +25,8 @@ enum Command {
     Run(Run),
     /// Say what a recording holds: what is retained, since when, by which line, and whether it is a leak
     Report(Report),
+    /// Write recordings in a format that other tools take
+    Export(export::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
         Command::Report(arguments) => report::report(arguments),
+        Command::Export(arguments) => export::export(arguments),
     };
     done.unwrap_or_else(|Failure(line)| {
         eprintln!("leaktrace: {line}");

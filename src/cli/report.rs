@@ -42,7 +42,7 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
+pub(super) fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
     let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
         .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;

@@ -18,6 +18,7 @@ mod tests;
 mod unattributed;
 pub mod verdict;
 mod view;
+mod whole;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ pub use steps::StepRecord;
 #[allow(unused_imports, reason = "the preload's")]
 pub use view::Living;
 pub use view::{Retained, retained};
+#[allow(unused_imports, reason = "the program's")]
+pub use whole::Segment;
 
 use crate::trace::record::{Event, Kind};
 use releases::Departed;
