@@ -110,8 +110,8 @@ fn folded_stacks_and_the_flame_graph() {
     let (retained, growth, peak) = (folded("retained"), folded("growth"), folded("peak"));
     // What the last step left behind is alive, but not yet retained.
     let leak = format!("train.py:{})", leaking_line());
-    assert_eq!(total(&retained, &leak), 39 * 3072);
-    assert!(total(&live, &leak) >= 40 * 3072);
+    assert!(total(&live, &leak) - total(&retained, &leak) >= 3072);
+    assert!(total(&retained, &leak) >= 39 * 3072);
     assert!(total(&retained, "device 0") < total(&live, "device 0"));
     assert_eq!(total(&growth, &leak), 30 * 3072);
     assert_eq!(total(&growth, "device 0"), total(&growth, &leak));
