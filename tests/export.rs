@@ -268,18 +268,28 @@ fn a_perfetto_trace() {
 
 #[test]
 fn a_pytorch_snapshot() {
-    let ran = trained("outputs", "20").run().success();
+    snapshot_of(trained("outputs", "20").arg("--churn"), "segment_alloc", "segment_free");
+}
+
+#[test]
+fn a_snapshot_of_expandable_segments() {
+    let run = trained("outputs", "20").arg("--churn");
+    snapshot_of(
+        run.env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+        "segment_map",
+        "segment_unmap",
+    );
+}
+
+#[track_caller]
+fn snapshot_of(run: Run, grows: &str, shrinks: &str) {
+    let ran = run.run().success();
     let recording = ran.recording();
     let report = Report::of(&recording);
     let (folder, file) = export(&[recording], &["--to", "snapshot"]);
     let said = |args: &[&str]| {
         let viewer = Run::new(torch_python()).simulated().args(args).arg(&file);
-        let ran = viewer.args(if args.contains(&"-m") {
-            vec!["-o".into(), folder.path().join("plot.html")]
-        } else {
-            vec![]
-        });
-        ran.run().success().text()
+        viewer.arg("-o").arg(folder.path().join("plot.html")).run().success().text()
     };
     let reader = root().join("tests/consumers/read_snapshot.py");
     let snapshot: Value = serde_json::from_str(&said(&[reader.to_str().unwrap()])).unwrap();
@@ -296,36 +306,23 @@ fn a_pytorch_snapshot() {
     assert_eq!(own[1], leaking_line());
     // What the trace leaves alive is what the blocks say.
     assert_eq!(snapshot["traces"][0]["held"], report.device(0, "live_bytes"));
-    assert!(number(&snapshot["traces"][0]["segment_alloc"]) > 0, "{}", snapshot["traces"]);
-    // PyTorch's own commands draw it.
-    for plot in ["trace_plot", "segment_plot"] {
-        said(&["-m", "torch.cuda._memory_viz", plot]);
-        let html = fs::read_to_string(folder.path().join("plot.html")).unwrap();
-        assert!(html.contains("add_local_files") && html.len() > 10_000, "{plot}: {} bytes", html.len());
+    let counts = &snapshot["traces"][0];
+    assert!(number(&counts[grows]) > 1 && number(&counts[shrinks]) > 0, "{counts}");
+    // PyTorch's own command draws it; the reader had the other one's function do so.
+    said(&["-m", "torch.cuda._memory_viz", "trace_plot"]);
+    for plot in
+        [fs::read_to_string(folder.path().join("plot.html")).unwrap(), text(&snapshot["plot"]).to_owned()]
+    {
+        assert!(plot.contains("add_local_files") && plot.len() > 10_000, "{} bytes", plot.len());
     }
 }
 
-/// The tables of two ranks and of a run without the leak, in one folder.
-fn fleet(form: &str) -> (TempDir, Vec<(String, Report)>) {
-    let folder = TempDir::new().unwrap();
-    let out = folder.path().join("fleet");
-    let ranks: Vec<Ran> =
-        ["0", "1"].map(|rank| trained("outputs", "40").env("RANK", rank).run().success()).into();
-    let fixed = trained("none", "40").run().success();
-    let export = |files: &[PathBuf], name: &str| {
-        let args = ["--to", form, "--run", name, "-o", out.to_str().unwrap()];
-        let done = run(files, &args);
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    };
-    let leaky: Vec<PathBuf> = ranks.iter().map(Ran::recording).collect();
-    export(&[fixed.recording()], "train-1");
-    export(&leaky, "train-2");
-    let reports = [
-        ("train-1/rank=0", &fixed.recording()),
-        ("train-2/rank=0", &leaky[0]),
-        ("train-2/rank=1", &leaky[1]),
-    ];
-    (folder, reports.map(|(name, file)| (name.to_owned(), Report::of(file))).into())
+/// Tables in `fleet` under a folder.
+#[track_caller]
+fn tabled(folder: &Path, form: &str, name: &str, files: &[PathBuf]) {
+    let out = folder.join("fleet");
+    let done = run(files, &["--to", form, "--run", name, "-o", out.to_str().unwrap()]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 fn asked(folder: &Path, sql: &str) -> Vec<Value> {
@@ -337,85 +334,60 @@ fn asked(folder: &Path, sql: &str) -> Vec<Value> {
 
 #[track_caller]
 fn tables_agree(form: &str) {
-    let (folder, reports) = fleet(form);
-    for (place, report) in &reports {
-        let at = |table: &str| format!("'fleet/run={place}/{table}.{form}'");
-        let answers = asked(
-            folder.path(),
-            &format!(
-                "SELECT function, line, sum(live_bytes) AS bytes FROM {} WHERE device = 0 AND live_blocks > 0 GROUP BY ALL;
-                 SELECT sum(c.live_bytes) AS bytes FROM {} c JOIN {} s USING (site) WHERE s.device = 0;
-                 SELECT step, live_bytes, reserved_bytes, at_s FROM {} WHERE device = 0 ORDER BY step;
-                 SELECT sum(CASE kind WHEN 'block_alloc' THEN bytes END) AS given, max(step) AS step, count(*) AS n,
-                        bool_and(s.site IS NOT NULL) AS known
-                 FROM {} e LEFT JOIN (SELECT stack_id, min(site) AS site FROM {} GROUP BY 1) s USING (stack_id)
-                 WHERE kind = 'block_alloc';
-                 SELECT * FROM {};
-                 SELECT * FROM {} WHERE NOT benign",
-                at("sites"), at("cohorts"), at("sites"),
-                at("steps"), at("events"), at("sites"), at("recordings"), at("findings")
-            ),
-        );
-        let lines: BTreeMap<(String, u64), u64> = list(&answers[0])
-            .iter()
-            .map(|r| {
-                (
-                    (text(&r["function"]).to_owned(), r["line"].as_u64().unwrap_or(0)),
-                    r["bytes"].as_f64().unwrap() as u64,
-                )
-            })
-            .collect();
-        assert_eq!(lines, by_line(report), "{place}: sites");
-        assert_eq!(
-            answers[1][0]["bytes"].as_f64().unwrap() as u64,
-            report.device(0, "live_bytes"),
-            "{place}: cohorts"
-        );
-        let series = list(&report.0["steps"]["series"]);
-        assert_eq!(list(&answers[2]).len(), series.len());
-        for (row, step) in list(&answers[2]).iter().zip(series) {
-            assert_eq!((&row["step"], &row["at_s"]), (&step["step"], &step["at_s"]));
-            for figure in ["live_bytes", "reserved_bytes"] {
-                assert_eq!(row[figure], step["devices"][0][figure], "{place}: {figure} at {}", row["step"]);
-            }
-        }
-        let events = &answers[3][0];
-        assert!(events["known"] == true && number(&events["n"]) > 500, "{place}: {events}");
-        let row = &answers[4][0];
-        assert_eq!(
-            (&row["end"], &row["steps"], &row["pid"]),
-            (&"clean".into(), &40.into(), &report.0["program"]["pid"])
-        );
-        assert_eq!(number(&row["live_bytes"]), report.device(0, "live_bytes"));
-        let findings = list(&answers[5]);
-        assert_eq!(findings.len(), report.findings().len(), "{place}");
-        for (row, finding) in findings.iter().zip(report.findings()) {
-            let place = &finding["sites"][0]["allocated_at"];
-            assert_eq!((&row["kind"], &row["explanation"]), (&finding["kind"], &finding["explanation"]));
-            assert_eq!((&row["file"], &row["line"]), (&place["file"], &place["line"]));
+    let folder = TempDir::new().unwrap();
+    let ran = trained("outputs", "40").run().success();
+    let report = &Report::of(&ran.recording());
+    tabled(folder.path(), form, "one", &[ran.recording()]);
+    let at = |table: &str| format!("'fleet/run=one/rank=0/{table}.{form}'");
+    let answers = asked(
+        folder.path(),
+        &format!(
+            "SELECT function, line, sum(live_bytes) AS bytes FROM {} WHERE device = 0 AND live_blocks > 0 GROUP BY ALL;
+             SELECT sum(c.live_bytes) AS bytes FROM {} c JOIN {} s USING (site) WHERE s.device = 0;
+             SELECT step, live_bytes, reserved_bytes, at_s FROM {} WHERE device = 0 ORDER BY step;
+             SELECT sum(CASE kind WHEN 'block_alloc' THEN bytes END) AS given, max(step) AS step, count(*) AS n,
+                    bool_and(s.site IS NOT NULL) AS known
+             FROM {} e LEFT JOIN (SELECT stack_id, min(site) AS site FROM {} GROUP BY 1) s USING (stack_id)
+             WHERE kind = 'block_alloc';
+             SELECT * FROM {};
+             SELECT * FROM {} WHERE NOT benign",
+            at("sites"), at("cohorts"), at("sites"),
+            at("steps"), at("events"), at("sites"), at("recordings"), at("findings")
+        ),
+    );
+    let lines: BTreeMap<(String, u64), u64> = list(&answers[0])
+        .iter()
+        .map(|r| {
+            (
+                (text(&r["function"]).to_owned(), r["line"].as_u64().unwrap_or(0)),
+                r["bytes"].as_f64().unwrap() as u64,
+            )
+        })
+        .collect();
+    assert_eq!(lines, by_line(report), "sites");
+    assert_eq!(answers[1][0]["bytes"].as_f64().unwrap() as u64, report.device(0, "live_bytes"), "cohorts");
+    let series = list(&report.0["steps"]["series"]);
+    assert_eq!(list(&answers[2]).len(), series.len());
+    for (row, step) in list(&answers[2]).iter().zip(series) {
+        assert_eq!((&row["step"], &row["at_s"]), (&step["step"], &step["at_s"]));
+        for figure in ["live_bytes", "reserved_bytes"] {
+            assert_eq!(row[figure], step["devices"][0][figure], "{figure} at {}", row["step"]);
         }
     }
-    if form == "parquet" {
-        let sql = fs::read_to_string(root().join("scripts/findings.sql")).unwrap();
-        let answers = asked(folder.path(), &sql);
-        let (finding, line) = (&reports[1].1.findings()[0], leaking_line());
-        let [leak] = list(&answers[0]) else { panic!("one cause: {}", answers[0]) };
-        assert_eq!(
-            (&leak["run"], &leak["line"], &leak["ranks"], &leak["of_ranks"]),
-            (&"train-2".into(), &line.into(), &2.into(), &2.into())
-        );
-        assert_eq!(leak["most_per_step"], finding["growth_bytes_per_step"]);
-        let kept = list(&answers[1]);
-        assert_eq!(kept.len(), 2, "{kept:?}");
-        for row in kept {
-            assert_eq!(
-                (&row["run"], &row["line"], &row["bytes_per_step"]),
-                (&"train-2".into(), &line.into(), &finding["bytes_per_step"])
-            );
-        }
-        let [grown] = list(&answers[2]) else { panic!("one line: {}", answers[2]) };
-        assert_eq!((&grown["run"], &grown["line"]), (&"train-2".into(), &line.into()));
-        assert_eq!(grown["now"], 2.0 * 30.0 * 3072.0);
+    let events = &answers[3][0];
+    assert!(events["known"] == true && number(&events["n"]) > 500, "{events}");
+    let row = &answers[4][0];
+    assert_eq!(
+        (&row["end"], &row["steps"], &row["pid"]),
+        (&"clean".into(), &40.into(), &report.0["program"]["pid"])
+    );
+    assert_eq!(number(&row["live_bytes"]), report.device(0, "live_bytes"));
+    let findings = list(&answers[5]);
+    assert_eq!(findings.len(), report.findings().len());
+    for (row, finding) in findings.iter().zip(report.findings()) {
+        let place = &finding["sites"][0]["allocated_at"];
+        assert_eq!((&row["kind"], &row["explanation"]), (&finding["kind"], &finding["explanation"]));
+        assert_eq!((&row["file"], &row["line"]), (&place["file"], &place["line"]));
     }
 }
 
@@ -429,10 +401,36 @@ fn tables_as_parquet() {
     tables_agree("parquet");
 }
 
+#[test]
+fn a_fleet_is_judged_by_queries() {
+    let folder = TempDir::new().unwrap();
+    let ranks = ["0", "1"].map(|rank| trained("outputs", "40").env("RANK", rank).run().success());
+    let fixed = trained("none", "40").run().success();
+    tabled(folder.path(), "parquet", "train-1", &[fixed.recording()]);
+    tabled(folder.path(), "parquet", "train-2", &ranks.each_ref().map(Ran::recording));
+    let report = Report::of(&ranks[0].recording());
+    let (finding, line) = (&report.findings()[0], leaking_line());
+    let answers = asked(folder.path(), &fs::read_to_string(root().join("scripts/findings.sql")).unwrap());
+    let [leak] = list(&answers[0]) else { panic!("one cause: {}", answers[0]) };
+    let place = (&leak["run"], &leak["line"]);
+    assert_eq!(place, (&"train-2".into(), &line.into()));
+    assert_eq!((&leak["ranks"], &leak["of_ranks"]), (&2.into(), &2.into()));
+    assert_eq!(leak["most_per_step"], finding["growth_bytes_per_step"]);
+    let kept = list(&answers[1]);
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    for row in kept {
+        assert_eq!((&row["run"], &row["line"]), place);
+        assert_eq!(row["bytes_per_step"], finding["bytes_per_step"]);
+    }
+    let [grown] = list(&answers[2]) else { panic!("one line: {}", answers[2]) };
+    assert_eq!((&grown["run"], &grown["line"]), place);
+    assert_eq!(grown["now"], 2.0 * 30.0 * 3072.0);
+}
+
 /// A recording of which old events were given back: only a checkpoint knows what was before.
 #[test]
 fn a_window_of_the_events() {
-    let ran = native("300000");
+    let ran = native("150000");
     let recording = ran.recording();
     let report = Report::of(&recording);
     let files = [recording];
@@ -451,7 +449,7 @@ fn a_window_of_the_events() {
     );
     assert!(number(&events["step"]) >= report.steps(), "{events}");
     assert_eq!(answers[1][0]["bytes"].as_f64().unwrap() as u64, report.device(0, "live_bytes"));
-    let trace = read("read_perfetto.py", &export(&files, &["--to", "perfetto"]).1);
+    let trace = read("read_perfetto.py", &export(&files, &["--to", "perfetto", "--events", "20000"]).1);
     assert_eq!(trace["counters"]["device 0 live bytes"], report.device(0, "live_bytes"));
     let (_folder, file) = export(&files, &["--to", "snapshot"]);
     let reader = root().join("tests/consumers/read_snapshot.py");
@@ -512,7 +510,7 @@ fn what_cannot_be_exported() {
     let ran = native("100");
     let good = ran.recording();
     let nowhere = "/nowhere/at/all";
-    let cases: [(&[PathBuf], &[&str], &str); 10] = [
+    let cases: [(&[PathBuf], &[&str], &str); 11] = [
         (&[], &["--to", "pprof", "-o", nowhere], "needs a recording"),
         (&[torn.clone()], &["--to", "pprof", "-o", nowhere], "torn.ltrace"),
         (&[torn.clone()], &["--to", "perfetto", "-o", nowhere], "torn.ltrace"),
@@ -523,6 +521,7 @@ fn what_cannot_be_exported() {
         (&[good.clone()], &["--to", "csv", "-o", good.to_str().unwrap()], "Not a directory"),
         (&[good.clone()], &["--to", "json-schema"], "no recording"),
         (&[good.clone(), torn.clone()], &["--to", "folded"], "torn.ltrace"),
+        (&[good.clone(), torn.clone()], &["--to", "perfetto", "-o", nowhere], "torn.ltrace"),
     ];
     for (files, args, names) in cases {
         let out = run(files, args);

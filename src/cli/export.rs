@@ -103,13 +103,11 @@ pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
             single(&arguments, |out| pprof.write(out))?;
         }
         Format::Perfetto => {
-            // Written as it is read: every recording must be one before the first is written.
-            let first = read(&arguments.files[0])?;
+            // Written as it is read: all of them must be recordings before anything is written.
+            arguments.files.iter().try_for_each(|file| head(file).map(|_| ()))?;
             single(&arguments, |out| {
                 let mut perfetto = Perfetto::new(out, events);
-                perfetto.add(&first)?;
-                drop(first);
-                for file in &arguments.files[1..] {
+                for file in &arguments.files {
                     let input = read(file).map_err(|Failure(line)| Error::Input(line))?;
                     perfetto.add(&input)?;
                 }
@@ -144,6 +142,11 @@ impl From<Bytes> for Value {
 
 fn read(file: &Path) -> Result<Input, Failure> {
     Input::read(file).map_err(|why| Failure(format!("{}: {why}", file.display())))
+}
+
+/// Only what is told of the process.
+fn head(file: &Path) -> Result<Input, Failure> {
+    Input::head(file).map_err(|why| Failure(format!("{}: {why}", file.display())))
 }
 
 /// One recording after the other, so that only one is in memory.
@@ -184,13 +187,13 @@ fn write_tables(arguments: &Arguments, form: Form) -> Result<(), Failure> {
     let Some(folder) = &arguments.output else {
         return Err(Failure("tables are several files: name a folder for them with -o OUT".into()));
     };
-    let unreadable = |file: &Path, why: String| Failure(format!("{}: {why}", file.display()));
-    let head = |file: &PathBuf| Input::head(file).map(|i| Head::of(&i)).map_err(|why| unreadable(file, why));
-    let heads = arguments.files.iter().map(head).collect::<Result<Vec<Head>, Failure>>()?;
+    let heads = arguments.files.iter().map(|file| head(file).map(|input| Head::of(&input)));
+    let heads = heads.collect::<Result<Vec<Head>, Failure>>()?;
     let places = tables::partitions(&heads, arguments.run.as_deref());
     for (file, place) in arguments.files.iter().zip(&places) {
+        // Before the books are read once more: only one recording is in memory.
+        let told = report::read(file, None).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
         let input = read(file)?;
-        let told = report::read(file, None).map_err(|why| unreadable(file, why))?;
         let events = arguments.events.unwrap_or(u64::MAX);
         tables::write(&input, &told, place, folder, form, arguments.since, events).map_err(|e| match e {
             Error::Output(e) => Failure(format!("{}: {e}", folder.display())),

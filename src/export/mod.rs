@@ -11,6 +11,7 @@ mod pickle;
 pub mod pprof;
 mod pprof_proto;
 pub mod snapshot;
+mod story;
 pub mod tables;
 mod window;
 

@@ -2,16 +2,16 @@
 //! and pytorch.org/memory_viz. Segments with their blocks at the judged moment, and what led there as far as the events
 //! reach. An object that no caching allocator cuts up stands as a segment with one block.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::Input;
 use super::input::device;
 use super::pickle::{Memo, Pickle};
-use super::window::{Placed, Window};
+use super::story::{Story, Told};
+use super::window::Window;
 use crate::ledger::{Layer, Ledger};
 use crate::symbol::{FrameKind, NamedFrame, Names};
-use crate::trace::record::{Class, Event, Kind, NO_DEVICE};
 
 /// A segment at or above this size is one of the large pool, as PyTorch's allocator sorts them.
 const LARGE: u64 = 10 << 20;
@@ -182,40 +182,41 @@ impl<W: Write> Snapshot<'_, W> {
     fn traces(&mut self, window: &Window<'_>, judged: u64, events: u64) -> io::Result<()> {
         let numbers = self.then.sites().filter_map(|(_, s)| device(s.device));
         let devices = numbers.max().map_or(0, |last| u32::from(last) + 1);
-        let segments = segment_events(window, judged);
         let skipped = window.count.saturating_sub(events);
         self.pickle.list()?;
         for number in 0..devices as u8 {
             self.pickle.list()?;
-            let mut live = alive(&window.base);
-            let placed = window.events().take_while(|p| p.event.seq <= judged);
-            for (n, p) in (0u64..).zip(placed) {
-                let what = happened(&p.event, &mut live, &segments);
-                if n >= skipped && what.device == number {
-                    self.entries(&p, &what)?;
+            let mut story = Story::new(window, judged, self.then);
+            let (mut told, mut last) = (Vec::new(), 0);
+            for (n, p) in (0u64..).zip(window.events().take_while(|p| p.event.seq <= judged)) {
+                last = p.at_ns;
+                story.goes_on(&p.event, &mut told);
+                for entry in told.drain(..).filter(|t| n >= skipped && t.device == number) {
+                    self.entry(p.at_ns, &entry)?;
                 }
+            }
+            story.ends(self.then, &mut told);
+            for entry in told.drain(..).filter(|t| t.device == number) {
+                self.entry(last, &entry)?;
             }
             self.pickle.end_list()?;
         }
         self.pickle.end_list()
     }
 
-    fn entries(&mut self, p: &Placed, what: &Happened) -> io::Result<()> {
-        for &action in what.actions {
-            self.pickle.dict()?;
-            self.text("action", action)?;
-            if action == "oom" {
-                self.int("device_free", 0)?;
-            } else {
-                self.word("addr", p.event.address)?;
-            }
-            self.word("size", what.bytes)?;
-            self.int("stream", 0)?;
-            self.word("time_us", (self.input.recording.began_ns / 1000).saturating_add(p.at_ns / 1000))?;
-            self.frames(what.stack)?;
-            self.pickle.end_dict()?;
+    fn entry(&mut self, at_ns: u64, told: &Told) -> io::Result<()> {
+        self.pickle.dict()?;
+        self.text("action", told.action)?;
+        if told.action == "oom" {
+            self.int("device_free", 0)?;
+        } else {
+            self.word("addr", told.address)?;
         }
-        Ok(())
+        self.word("size", told.bytes)?;
+        self.int("stream", 0)?;
+        self.word("time_us", (self.input.recording.began_ns / 1000).saturating_add(at_ns / 1000))?;
+        self.frames(told.stack)?;
+        self.pickle.end_dict()
     }
 }
 
@@ -261,79 +262,4 @@ fn ranges(then: &Ledger) -> Vec<Range> {
     }));
     ranges.sort_by_key(|r| r.start);
     ranges
-}
-
-/// What is alive at an address, by whether it is a block: its size, its device, and whether it is a segment.
-type Alive = HashMap<(bool, u64), (u64, u8, bool)>;
-
-fn alive(base: &Ledger) -> Alive {
-    let of = |site: u32| base.site(site).map_or(NO_DEVICE, |s| s.device);
-    let blocks = base.living_blocks().into_iter().map(|b| ((true, b.address), (b.bytes, of(b.site), false)));
-    let objects =
-        base.living_objects().into_iter().map(|o| ((false, o.address), (o.bytes, of(o.site), false)));
-    let segments = base.living_segments().into_iter().filter(|s| !s.mapped);
-    let segments = segments.map(|s| ((false, s.start), (s.end.saturating_sub(s.start), of(s.site), true)));
-    blocks.chain(objects).chain(segments).collect()
-}
-
-/// The numbers of the events that gave a caching allocator a segment.
-fn segment_events(window: &Window<'_>, judged: u64) -> HashSet<u64> {
-    let mut found = HashSet::new();
-    // Not yet known to be one: end and number by start.
-    let mut unknown: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for e in window.events().map(|p| p.event).take_while(|e| e.seq <= judged) {
-        match Kind::from_code(e.kind) {
-            Some(Kind::Alloc) if is_pointer(&e) => {
-                unknown.insert(e.address, (e.address.saturating_add(e.size), e.seq));
-            }
-            Some(Kind::Free) if is_pointer(&e) => {
-                unknown.remove(&e.address);
-            }
-            Some(Kind::BlockAlloc) => {
-                let under = unknown.range(..=e.address).next_back().filter(|(_, (end, _))| e.address < *end);
-                if let Some((&start, &(_, seq))) = under {
-                    found.insert(seq);
-                    unknown.remove(&start);
-                }
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn is_pointer(e: &Event) -> bool {
-    Class::from_code(e.class).is_some_and(|c| !c.is_handle() && !c.is_borrowed() && !c.is_host())
-}
-
-/// An event in PyTorch's words; of no device where it has none.
-struct Happened {
-    actions: &'static [&'static str],
-    device: u8,
-    bytes: u64,
-    stack: u32,
-}
-
-fn happened(e: &Event, live: &mut Alive, segments: &HashSet<u64>) -> Happened {
-    const FREE: &[&str] = &["free_requested", "free_completed"];
-    const FREE_OBJECT: &[&str] = &["free_requested", "free_completed", "segment_free"];
-    let told = |actions| Happened { actions, device: e.device, bytes: e.size, stack: e.stack };
-    let ended = |actions, (bytes, device, _)| Happened { actions, device, bytes, stack: 0 };
-    match Kind::from_code(e.kind) {
-        Some(Kind::BlockAlloc) => {
-            live.insert((true, e.address), (e.size, e.device, false));
-            told(&["alloc"])
-        }
-        Some(Kind::BlockFree) => live.remove(&(true, e.address)).map_or(told(&[]), |b| ended(FREE, b)),
-        Some(Kind::Alloc) if is_pointer(e) => {
-            let segment = segments.contains(&e.seq);
-            live.insert((false, e.address), (e.size, e.device, segment));
-            told(if segment { &["segment_alloc"] } else { &["segment_alloc", "alloc"] })
-        }
-        Some(Kind::Free) if is_pointer(e) => live
-            .remove(&(false, e.address))
-            .map_or(told(&[]), |g| ended(if g.2 { &["segment_free"] } else { FREE_OBJECT }, g)),
-        Some(Kind::OutOfMemory) => told(&["oom"]),
-        _ => told(&[]),
-    }
 }

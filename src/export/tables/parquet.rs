@@ -1,5 +1,6 @@
 //! Rows as Parquet: gathered by column, written a group at a time, so that memory stays bounded.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,12 @@ enum Values {
 struct Column {
     values: Values,
     levels: Vec<i16>,
+    /// Texts that came before: most come again.
+    known: HashMap<String, ByteArray>,
 }
+
+/// Texts kept to be shared.
+const KNOWN: usize = 1024;
 
 pub struct Parquet {
     writer: SerializedFileWriter<File>,
@@ -56,6 +62,7 @@ impl Parquet {
                 Type::Bool => Values::Bool(Vec::new()),
             },
             levels: Vec::new(),
+            known: HashMap::new(),
         });
         Ok(Parquet { writer, columns: columns.collect(), rows: 0 })
     }
@@ -101,7 +108,7 @@ impl Sink for Parquet {
             let there = match (&mut column.values, field) {
                 (Values::Int(v), Field::Int(n)) => push(v, *n),
                 (Values::Float(v), Field::Float(x)) => push(v, *x),
-                (Values::Text(v), Field::Text(text)) => push(v, text.as_bytes().to_vec().into()),
+                (Values::Text(v), Field::Text(text)) => push(v, shared(&mut column.known, text)),
                 (Values::Bool(v), Field::Bool(yes)) => push(v, *yes),
                 _ => 0,
             };
@@ -117,6 +124,17 @@ impl Sink for Parquet {
         }
         self.writer.close().map(|_| ()).map_err(failed)
     }
+}
+
+fn shared(known: &mut HashMap<String, ByteArray>, text: &str) -> ByteArray {
+    if let Some(known) = known.get(text) {
+        return known.clone();
+    }
+    let new = ByteArray::from(text.as_bytes().to_vec());
+    if known.len() < KNOWN {
+        known.insert(text.to_owned(), new.clone());
+    }
+    new
 }
 
 fn push<T>(values: &mut Vec<T>, value: T) -> i16 {

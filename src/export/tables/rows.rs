@@ -286,19 +286,19 @@ pub fn cohorts(input: &Input, sink: &mut dyn Sink) -> Result<()> {
 pub fn events(input: &Input, most: u64, sink: &mut dyn Sink) -> Result<()> {
     let window = Window::new(input);
     let skipped = window.count.saturating_sub(most) as usize;
+    let named = |of: &dyn Fn(u8) -> Option<String>| (0..=u8::MAX).map(|c| of(c).map(|n| snake(&n))).collect();
+    let kinds: Vec<Option<String>> = named(&|code| Kind::from_code(code).map(|k| format!("{k:?}")));
+    let classes: Vec<Option<String>> = named(&|code| Class::from_code(code).map(|c| format!("{c:?}")));
     for p in window.events().skip(skipped) {
         let e = &p.event;
         let Some(kind) = Kind::from_code(e.kind) else { continue };
-        let class = match kind {
-            Kind::Alloc | Kind::Free | Kind::FreeUndo => Class::from_code(e.class).map(|c| format!("{c:?}")),
-            _ => None,
-        };
+        let has_class = matches!(kind, Kind::Alloc | Kind::Free | Kind::FreeUndo);
         sink.row(&[
             int(e.seq),
             Field::Float(p.at_ns as f64 / 1e9),
             int(p.step),
-            text(snake(&format!("{kind:?}"))),
-            class.map_or(Field::Null, |c| text(snake(&c))),
+            known(kinds[usize::from(e.kind)].as_deref()),
+            known(classes[usize::from(e.class)].as_deref().filter(|_| has_class)),
             maybe(device(e.device)),
             int(e.address),
             int(e.size),
