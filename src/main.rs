@@ -7,6 +7,8 @@ mod cli;
 #[path = "report/diff.rs"]
 mod diff;
 #[forbid(unsafe_code)]
+mod export;
+#[forbid(unsafe_code)]
 #[path = "report/gate/mod.rs"]
 mod gate;
 #[forbid(unsafe_code)]

@@ -3,6 +3,7 @@
 mod check;
 mod diff;
 mod doctor;
+mod export;
 mod gate;
 mod input;
 mod manual;
@@ -45,6 +46,8 @@ enum Command {
     Check(Check),
     /// Compare two runs, or two steps of one
     Diff(Diff),
+    /// Write recordings in a format that other tools take
+    Export(export::Arguments),
     /// Watch running programs by their recordings
     Top(Top),
     /// Say whether it would work here, without running the program
@@ -314,6 +317,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Check(arguments) => check::check(&arguments),
+        Command::Export(arguments) => export::export(arguments),
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

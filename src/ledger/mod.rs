@@ -21,6 +21,7 @@ mod tests;
 mod unattributed;
 pub mod verdict;
 mod view;
+mod whole;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ pub use keys::Map;
 pub use levels::By;
 pub use oom::OutOfMemory;
 #[allow(unused_imports, reason = "the program's")]
-pub use segments::Segment;
+pub use segments::{Extent, Segment};
 pub use sites::{Layer, Site};
 pub use steps::StepRecord;
 #[allow(unused_imports, reason = "the preload's")]
