@@ -15,7 +15,7 @@ fn every_command_has_short_help_with_examples() {
         let help = text(&said(root(), &[command, "--help"]), 0);
         let usage = format!("Usage: leaktrace {command}");
         assert!(help.contains(&usage), "{help}");
-        assert!(help.lines().count() <= 80, "{command}: {} lines", help.lines().count());
+        assert!(help.lines().count() <= 50, "{command}: {} lines", help.lines().count());
         assert!(help.lines().all(|l| l.chars().count() <= 120), "{help}");
         if command != "man" {
             assert!(

@@ -107,7 +107,7 @@ struct Report {
     /// What has come since this step ended and is retained
     #[arg(long, value_name = "N")]
     since: Option<u32>,
-    /// What a row of the table of retained memory is
+    /// What a row of the table of retained memory stands for; cohort: the step it was born in
     #[arg(long, value_enum, default_value = "site")]
     by: By,
     /// Every row, place and frame, not only the first
@@ -269,13 +269,12 @@ enum PlainFormat {
     Json,
 }
 
+// No help of their own: it would make the help of the command twice as long.
 #[derive(Clone, Copy, ValueEnum)]
 enum By {
-    /// A place and who called it
     Site,
     File,
     Function,
-    /// The step it was born in
     Cohort,
 }
 
@@ -289,7 +288,6 @@ enum FailOn {
     Fragmentation,
     CarryOver,
     Periodic,
-    /// Any finding
     Any,
 }
 

@@ -2,6 +2,7 @@
 //! is marked, and one that ended before the others is named. Keeps of each report what it needs: memory does not grow with
 //! what the recordings hold, only with how many there are.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -58,6 +59,9 @@ pub struct Process {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub findings: usize,
+    /// What it runs: only processes of one program can be behind each other.
+    #[serde(skip)]
+    runs: (String, Option<String>),
 }
 
 impl Process {
@@ -157,6 +161,7 @@ impl Gathered {
             live_bytes: one.live_bytes,
             peak_bytes: one.peak_bytes,
             findings: one.findings.len(),
+            runs: (p.exe.clone(), p.argv.get(1).cloned()),
         });
         if self.program.argv.is_empty() || (one.steps > 0 && process == 0) {
             self.program = one.program.clone();
@@ -255,17 +260,31 @@ impl Gathered {
 
     /// Those that made fewer steps than the others, or none at all though they have a rank.
     fn early(&self) -> Vec<usize> {
-        let most = self.processes.iter().map(|p| p.steps).max().unwrap_or(0);
+        // By program: the most steps, and whether those that made them ended well.
+        let mut longest: HashMap<&(String, Option<String>), (u32, bool)> = HashMap::new();
+        for p in &self.processes {
+            let (most, well) = longest.entry(&p.runs).or_default();
+            let clean = p.end == End::Clean;
+            match p.steps.cmp(most) {
+                Ordering::Greater => (*most, *well) = (p.steps, clean),
+                Ordering::Equal => *well |= clean,
+                Ordering::Less => {}
+            }
+        }
         let ranked = self.processes.iter().any(|p| p.rank.is_some() && p.steps > 0);
-        let slack = ((EARLY_SHARE * f64::from(most)) as u32).max(1);
         let is_early = |p: &Process| {
+            let (most, well) = longest.get(&p.runs).copied().unwrap_or_default();
+            let slack = ((EARLY_SHARE * f64::from(most)) as u32).max(1);
             let takes_part = p.steps > 0 || (ranked && p.rank.is_some());
             let fewer = p.steps.saturating_add(slack) < most;
-            let others_ended_well =
-                p.end == End::Killed && self.processes.iter().any(|o| o.steps == most && o.end == End::Clean);
-            takes_part && p.end != End::Running && (fewer || others_ended_well)
+            takes_part && p.end != End::Running && (fewer || (p.end == End::Killed && well))
         };
         (0..self.processes.len()).filter(|&i| is_early(&self.processes[i])).collect()
+    }
+
+    /// Steps of the process of the same program that made the most.
+    pub fn most_steps(&self, of: &Process) -> u32 {
+        self.processes.iter().filter(|p| p.runs == of.runs).map(|p| p.steps).max().unwrap_or(0)
     }
 
     /// Processes that made steps enough to be judged.

@@ -118,7 +118,6 @@ fn early(page: &mut Page, g: &Gathered) {
     if g.ended_early.is_empty() {
         return;
     }
-    let most = g.processes.iter().map(|p| p.steps).max().unwrap_or(0);
     page.line(&[(BAD, "Ended early")]);
     for &i in &g.ended_early {
         let p = &g.processes[i];
@@ -126,7 +125,7 @@ fn early(page: &mut Page, g: &Gathered) {
         let text = format!(
             "{how} after step {} of {}, {:.1} s (process {} on {}, {})",
             grouped(u64::from(p.steps)),
-            grouped(u64::from(most)),
+            grouped(u64::from(g.most_steps(p))),
             p.duration_s,
             p.pid,
             clean(&p.host),
