@@ -512,14 +512,14 @@ fn what_cannot_be_exported() {
     let nowhere = "/nowhere/at/all";
     let cases: [(&[PathBuf], &[&str], &str); 11] = [
         (&[], &["--to", "pprof", "-o", nowhere], "needs a recording"),
-        (&[torn.clone()], &["--to", "pprof", "-o", nowhere], "torn.ltrace"),
-        (&[torn.clone()], &["--to", "perfetto", "-o", nowhere], "torn.ltrace"),
-        (&[torn.clone()], &["--to", "parquet", "-o", nowhere], "torn.ltrace"),
+        (std::slice::from_ref(&torn), &["--to", "pprof", "-o", nowhere], "torn.ltrace"),
+        (std::slice::from_ref(&torn), &["--to", "perfetto", "-o", nowhere], "torn.ltrace"),
+        (std::slice::from_ref(&torn), &["--to", "parquet", "-o", nowhere], "torn.ltrace"),
         (&[good.clone(), good.clone()], &["--to", "snapshot", "-o", nowhere], "one recording"),
-        (&[good.clone()], &["--to", "folded", "-o", nowhere], nowhere),
-        (&[good.clone()], &["--to", "csv"], "-o"),
-        (&[good.clone()], &["--to", "csv", "-o", good.to_str().unwrap()], "Not a directory"),
-        (&[good.clone()], &["--to", "json-schema"], "no recording"),
+        (std::slice::from_ref(&good), &["--to", "folded", "-o", nowhere], nowhere),
+        (std::slice::from_ref(&good), &["--to", "csv"], "-o"),
+        (std::slice::from_ref(&good), &["--to", "csv", "-o", good.to_str().unwrap()], "Not a directory"),
+        (std::slice::from_ref(&good), &["--to", "json-schema"], "no recording"),
         (&[good.clone(), torn.clone()], &["--to", "folded"], "torn.ltrace"),
         (&[good.clone(), torn.clone()], &["--to", "perfetto", "-o", nowhere], "torn.ltrace"),
     ];

@@ -72,6 +72,9 @@ struct Lanes {
     free: BinaryHeap<Reverse<u64>>,
 }
 
+/// The device and the layer that lanes are of.
+type LanesOf = (u8, &'static str);
+
 struct Process<'a, W: Write> {
     out: &'a mut W,
     sequence: u32,
@@ -82,9 +85,9 @@ struct Process<'a, W: Write> {
     tracks: u64,
     /// By device and figure: the track, and what was told last.
     counters: BTreeMap<(u8, usize), (u64, i64)>,
-    lanes: BTreeMap<(u8, &'static str), Lanes>,
-    /// What was allocated in the window and is alive: its lane.
-    alive: HashMap<(Space, u64), (u64, (u8, &'static str))>,
+    lanes: BTreeMap<LanesOf, Lanes>,
+    /// What was allocated in the window and is alive: its lane's track.
+    alive: HashMap<(Space, u64), (u64, LanesOf)>,
     /// By stack and entry point: the numbers of the event's name and of the whole stack.
     stacks: HashMap<(u32, u16), u64>,
     interned: u64,

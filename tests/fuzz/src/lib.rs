@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[path = "../../../src/ledger/mod.rs"]
 mod ledger;
+#[path = "../../../src/report/html/mod.rs"]
+mod html;
 #[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
 #[path = "../../../src/report/mod.rs"]
 mod report;
@@ -27,7 +29,7 @@ pub use mutation::{Random, mutate};
 pub use programs::{SYNTHETIC, synthetic};
 
 use ledger::Ledger;
-use report::{End, Report, Run};
+use report::{Asked, End, Report, Run};
 use trace::reader;
 
 /// What became of an input.
@@ -57,7 +59,8 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
         dropped_events: recording.dropped_events,
         problems: recording.problems.clone(),
     };
-    let Ok(report) = Report::build(&ledger, &recording.tables, &names, &run, step) else {
+    let asked = Asked { step, since: step.map(|step| step / 2), all: true, cohorts: step.is_none() };
+    let Ok(report) = Report::asked(&ledger, &recording.tables, &names, &run, asked) else {
         return Fate::NoSuchStep;
     };
     let text = report::text::render(&report);
@@ -66,6 +69,9 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     report::text::out_of_memory(&report);
     let json = report::json::render(&report);
     assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
+    let room = html::Room::of(1);
+    let page = html::Page::new("fuzzed.ltrace", report, &ledger, &recording.tables, &names, &room);
+    assert!(html::render(&[page]).ends_with("</html>\n"), "the page has no end");
     // The traced process writes the same ledger on: it must still be one.
     if let Ok(state) = postcard::to_stdvec(&ledger) {
         assert!(
