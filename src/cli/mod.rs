@@ -1,7 +1,10 @@
 //! The program's commands. Each turns arguments into calls of the rooms and errors into one line; knows no format.
 
+mod alive;
+mod parts;
 mod report;
 mod run;
+mod simulate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +27,9 @@ enum Command {
     Run(Run),
     /// Say what a recording holds: what is retained, since when, by which line, and whether it is a leak
     Report(Report),
+    /// Print what is alive by birth, for programs
+    #[command(hide = true)]
+    Alive(Alive),
 }
 
 #[derive(clap::Args)]
@@ -34,6 +40,10 @@ struct Run {
     /// What ends a step: auto, optimizer, backward, call, every:SECONDS
     #[arg(long, value_name = "SOURCE")]
     step: Option<String>,
+    /// Run it on a simulated GPU with so much memory (80G if none is given, or SIMGPU_MEM): the real PyTorch, no device
+    /// needed
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    simulate: Option<String>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
@@ -54,6 +64,13 @@ struct Report {
     output: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct Alive {
+    /// A recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
     Text,
@@ -68,6 +85,7 @@ pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
         Command::Report(arguments) => report::report(arguments),
+        Command::Alive(arguments) => alive::alive(arguments),
     };
     done.unwrap_or_else(|Failure(line)| {
         eprintln!("leaktrace: {line}");
