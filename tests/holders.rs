@@ -126,6 +126,72 @@ fn it_can_be_switched_off() {
     assert_eq!(holders(&report), Vec::new());
 }
 
+/// The findings at the line of a program that ends with this comment.
+fn at<'r>(list: &'r Value, program: &str, mark: &str) -> Vec<&'r Value> {
+    let source = std::fs::read_to_string(script(program)).unwrap();
+    let line = 1 + source.lines().position(|l| l.ends_with(mark)).unwrap();
+    let is_at = |f: &&Value| {
+        f["sites"].as_array().unwrap().iter().any(|s| s["allocated_at"]["line"].as_u64() == Some(line as u64))
+    };
+    list.as_array().unwrap().iter().filter(is_at).collect()
+}
+
+#[test]
+fn what_one_step_carries_into_the_next_is_held_by_both_its_owners() {
+    let report = Report::of(&torch("holders/carried.py").traced().run().success().recording());
+    let carried: Vec<&Value> = report.findings().iter().filter(|f| f["kind"] == "carry-over").collect();
+    let [finding, ..] = &carried[..] else { panic!("{:#?}", report.findings()) };
+    let paths: Vec<&str> =
+        finding["holders"].as_array().unwrap().iter().map(|h| h["path"].as_str().unwrap()).collect();
+    for owner in ["fit() local `outputs`['loss']", "fit() local `last`"] {
+        assert!(paths.iter().any(|p| p.starts_with(owner)), "no {owner} in {paths:?}");
+    }
+}
+
+#[test]
+fn a_holder_that_is_bounded_makes_it_a_cache() {
+    let program = "holders/bounded.py";
+    let report = Report::of(&torch(program).traced().run().success().recording());
+    for mark in ["# table", "# recent"] {
+        assert_eq!(at(&report.0["findings"], program, mark), Vec::<&Value>::new());
+        let [cache] = at(&report.0["benign"], program, mark)[..] else { panic!("{:#}", report.0["benign"]) };
+        assert_eq!(cache["kind"], "cache");
+        assert!(cache["explanation"].as_str().unwrap().contains("at most"), "{cache:#}");
+        assert_eq!(cache["holders"][0]["hold"], "bounded", "{cache:#}");
+    }
+    let kind = |mark: &str| match at(&report.0["findings"], program, mark)[..] {
+        [f] => (f["kind"].as_str().unwrap(), f["confidence"].as_str().unwrap()),
+        ref all => panic!("{all:#?}"),
+    };
+    // Nothing of it was ever freed, but who holds it has no bound.
+    assert_eq!(kind("# everything"), ("leak", "confirmed"));
+    // A bound that the device cannot hold.
+    assert_eq!(kind("# beyond"), ("growing", "likely"));
+}
+
+#[test]
+fn cycles_that_nobody_collects_are_garbage_and_not_a_leak() {
+    let program = "holders/uncollected.py";
+    let report = Report::of(&torch(program).traced().run().success().recording());
+    let [finding] = at(&report.0["findings"], program, "# node")[..] else {
+        panic!("{:#?}", report.findings())
+    };
+    assert_eq!((&finding["kind"], &finding["holders"][0]["hold"]), (&"pending-gc".into(), &"garbage".into()));
+    assert_eq!(finding["bytes_per_step"], 16384.0);
+}
+
+#[test]
+fn one_holder_is_one_cause() {
+    let program = "holders/two_lists.py";
+    let report = Report::of(&torch(program).traced().run().success().recording());
+    let found: Vec<(u64, &str)> = report
+        .findings()
+        .iter()
+        .map(|f| (f["sites"].as_array().unwrap().len() as u64, f["holders"][0]["path"].as_str().unwrap()))
+        .collect();
+    assert_eq!(found, [(1, "__main__.outputs[*]"), (2, "__main__.losses[*]")]);
+}
+
 /// A public case: the holder named in its truth, as a whole identifier.
 #[track_caller]
 fn shared_case(case: &str) {

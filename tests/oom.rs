@@ -42,10 +42,21 @@ fn a_dump_ranks_what_was_alive() {
     assert_eq!(ranked[1]["allocated_at"]["line"], line_of("torch.empty(1000 + i"));
     assert_eq!(ranked[1]["live_blocks"], 10);
 
+    // What was asked for did not fit into any hole, nor would it have into all of them.
+    let figure = |f: &str| moment[f].as_u64().unwrap_or_else(|| panic!("{f} in {moment:#}"));
+    assert!(figure("reserved_bytes") >= held && figure("carried_bytes") == 0, "{moment:#}");
+    assert_eq!(figure("empty_bytes"), figure("reserved_bytes") - held);
+    assert!(figure("largest_hole_bytes") <= figure("empty_bytes"), "{moment:#}");
+    // Asked for at once, before the program let go of it.
+    assert_eq!(ranked[0]["holders"][0]["path"], "main() local `kept`[*]", "{:#}", ranked[0]);
+    assert_eq!(ranked[0]["holders"][0]["bytes"], ranked[0]["live_bytes"]);
+    assert_eq!(ranked[1]["holders"][0]["path"], "main() local `small`[*]", "{:#}", ranked[1]);
+
     let text =
         std::fs::read_to_string(recording.with_extension("oom.txt")).expect("a dump beside the recording");
     let place = format!("memory_out.py:{hoard}");
     assert!(text.contains(&place), "{text}");
+    assert!(text.contains("main() local `kept`[*]"), "{text}");
     report.assert_whole();
 }
 

@@ -4,10 +4,12 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::Run;
-use common::programs::{bare_cudart, pythons, script};
-use common::report::{Report, frames};
+use common::programs::{bare_cudart, linked, pythons, script, torch};
+use common::report::{Report, call, frames};
 use serde_json::Value;
 
 /// Places from the innermost out, each with the names it may go by.
@@ -35,10 +37,31 @@ fn agree(places: &Places, frames: &[(String, u64, String)]) -> bool {
             .all(|((file, line, names), f)| *file == f.0 && *line == f.1 && names.contains(&f.2))
 }
 
+/// A virtual environment, and a Python that has all of itself in its executable (Debian's; conda's are like it).
+fn other_builds(folder: &Path, pythons: &[(String, PathBuf)]) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    let (version, python) = pythons.last().unwrap();
+    let made = Command::new(python).args(["-m", "venv", "--without-pip"]).arg(folder).status();
+    assert!(made.unwrap().success());
+    found.push((version.clone(), folder.join("bin/python")));
+    let whole = Path::new("/usr/bin/python3");
+    let libraries = Command::new("ldd").arg(whole).output().map(|out| out.stdout).unwrap_or_default();
+    if !libraries.is_empty() && !String::from_utf8_lossy(&libraries).contains("libpython") {
+        let ask = "import sys; print('%d.%d' % sys.version_info[:2])";
+        let said = Command::new(whole).args(["-c", ask]).output().unwrap().stdout;
+        found.push((String::from_utf8(said).unwrap().trim().to_owned(), whole.to_owned()));
+    } else {
+        println!("no Python without a shared libpython at {}", whole.display());
+    }
+    found
+}
+
 #[test]
 fn python_stacks_are_pythons_own() {
-    let pythons = pythons();
+    let mut pythons = pythons();
     assert!(!pythons.is_empty(), "no CPython 3.8 to 3.13 on this machine");
+    let folder = tempfile::tempdir().unwrap();
+    pythons.extend(other_builds(folder.path(), &pythons));
     let mut wrong = Vec::new();
     for (version, python) in pythons {
         let ran = Run::new(&python).args([script("stacks.py"), bare_cudart()]).traced().run().success();
@@ -68,7 +91,7 @@ fn python_stacks_are_pythons_own() {
         }
         let said = report.0["program"]["python"].as_str().unwrap_or_default();
         assert!(said.contains(&format!("CPython {version}")), "program.python is {said:?} on {version}");
-        println!("{version}: {} stacks", expected.len());
+        println!("{version}, {}: {} stacks", python.display(), expected.len());
     }
     assert!(wrong.is_empty(), "{} differences; the first: {}", wrong.len(), wrong[0]);
 }
@@ -77,7 +100,7 @@ fn python_stacks_are_pythons_own() {
 fn stacks_as_asked_for() {
     let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.13");
     for (setting, with_python, with_native) in [
-        ("auto", true, false),
+        ("auto", true, true),
         ("python", true, false),
         ("mixed", true, true),
         ("native", false, true),
@@ -87,9 +110,141 @@ fn stacks_as_asked_for() {
         let ran = Run::new(&python).args(["-c", code]).arg(bare_cudart()).traced();
         let ran = ran.env("LEAKTRACE_STACKS", setting).run().success();
         let report = Report::of(&ran.recording());
-        assert_eq!(report.retained().len(), 1);
+        assert_eq!(report.retained().len(), 1, "{setting}");
         let stack = &report.retained()[0]["stack"];
         assert_eq!(!frames(stack, "python").is_empty(), with_python, "{setting}: {stack:#}");
         assert_eq!(!frames(stack, "native").is_empty(), with_native, "{setting}: {stack:#}");
+    }
+}
+
+#[test]
+fn builds_that_nobody_knows_the_frames_of_are_refused_by_name() {
+    for (name, text, flag, why) in [
+        ("debug", "3.11.2 (main, Jan  1 2024) [GCC]", Some("-DDEBUG_BUILD"), "3.11.2: a debug build"),
+        (
+            "threaded",
+            "3.13.0 experimental free-threading build (main)",
+            None,
+            "3.13.0: a free-threaded build",
+        ),
+        ("later", "3.99.0 (main)", None, "3.99.0: unknown frame layout"),
+        ("early", "3.13.0a2 (main)", None, "3.13.0a2: not a known release"),
+    ] {
+        let text = format!("-DTEXT=\"{text}\"");
+        let mut flags = vec!["-rdynamic", &text];
+        flags.extend(flag);
+        let program = linked("odd_python.c", &format!("odd_python_{name}"), &bare_cudart(), &flags);
+        let ran = Run::new(program).traced().run().success();
+        let report = Report::of(&ran.recording());
+        assert_eq!(report.0["program"]["python"], format!("CPython {why}; Python stacks are off"));
+        // Native stacks go on.
+        let native = frames(&report.retained()[0]["stack"], "native");
+        assert!(native.iter().any(|f| f.2 == "main"), "{name}: {native:?}");
+    }
+}
+
+#[test]
+fn code_in_another_interpreter() {
+    let mut met = 0;
+    for (version, python) in pythons().into_iter().filter(|(v, _)| v[2..].parse::<u32>().unwrap() >= 11) {
+        let run = Run::new(&python).args([script("interpreters.py"), bare_cudart()]).traced();
+        let report = Report::of(&run.run().success().recording());
+        let of = |bytes: u64| {
+            let found = report.retained().iter().find(|r| r["live_bytes"] == bytes);
+            let stack = &found.unwrap_or_else(|| panic!("{version}: nothing of {bytes} bytes"))["stack"];
+            frames(stack, "python").into_iter().map(|f| f.2).collect::<Vec<_>>()
+        };
+        assert_eq!((of(1111), of(2222)), (vec!["first".into(), "<module>".into()], of(1111)), "{version}");
+        let told = report.coverage("holes").to_string().contains("more than one Python interpreter");
+        let inside = of(4321);
+        if version == "3.11" {
+            assert!(told, "{version}: {:#}", report.0["coverage"]);
+            assert_eq!(inside, ["second", "<module>"], "{version}");
+        } else {
+            assert!(!told, "{version}");
+            assert_eq!(inside, ["inside", "<module>"], "{version}");
+        }
+        met += 1;
+    }
+    assert!(met > 0, "no CPython from 3.11 on, on this machine");
+}
+
+/// `columns.py` with stacks as asked for: its report, and its recording.
+fn columns(stacks: &str) -> (Report, PathBuf, common::Ran) {
+    let run = torch("columns.py").env("LEAKTRACE_STACKS", stacks).env("LEAKTRACE_STEP", "call").traced();
+    let ran = run.run().success();
+    let recording = ran.recording();
+    (Report::of(&recording), recording, ran)
+}
+
+/// Functions of native frames.
+fn functions(frames: &Value) -> Vec<&str> {
+    let frames = frames.as_array().unwrap().iter().filter(|f| f["kind"] == "native");
+    frames.map(|f| f["function"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn python_operator_and_allocator_in_one_column() {
+    let (report, recording, _ran) = columns("mixed");
+    let arguments = |more: &[&str]| {
+        let mut arguments = vec![recording.to_str().unwrap().to_owned()];
+        arguments.extend(more.iter().map(|&a| a.to_owned()));
+        String::from_utf8(call(arguments).stdout).unwrap()
+    };
+    let all: Value = serde_json::from_str(&arguments(&["--format", "json", "--all-frames"])).unwrap();
+    let sites = |report: &Value| report["findings"][0]["sites"].as_array().unwrap().clone();
+    assert_eq!(sites(&report.0).len(), 2, "{:#}", report.0["findings"]);
+    for (site, whole) in sites(&report.0).iter().zip(&sites(&all)) {
+        let (stack, whole) = (site["stack"].as_array().unwrap(), whole["stack"].as_array().unwrap());
+        let folded: u64 = stack.iter().map(|f| f["folded"].as_u64().unwrap_or(0)).sum();
+        assert!(folded > 5 && stack.len() as u64 + folded == whole.len() as u64, "{site:#}");
+        assert!(whole.iter().all(|f| f.get("folded").is_none()));
+        let (shown, all) =
+            (functions(&site["stack"]).join("\n"), functions(&Value::from(whole.clone())).join("\n"));
+        for (machinery, expected) in [
+            ("_PyEval_", false),
+            ("c10::impl::wrap_kernel_functor", false),
+            ("VariableType::", false),
+            ("at::", true),
+        ] {
+            assert_eq!(
+                (shown.contains(machinery), all.contains(machinery)),
+                (expected, true),
+                "{machinery}: {shown}"
+            );
+        }
+        // Innermost the allocator, then the operator, then the line: not one list after the other.
+        let kinds: Vec<&str> = stack.iter().map(|f| f["kind"].as_str().unwrap()).collect();
+        let line = kinds.iter().position(|k| *k == "python").unwrap();
+        assert_eq!(stack[line]["function"], "keep");
+        assert!(line >= 2 && kinds[line..].iter().filter(|k| **k == "python").count() == 3, "{kinds:?}");
+    }
+    let text = arguments(&[]);
+    let operator = text.find("mul").unwrap();
+    let clean = !text.contains("_PyEval_") && !text.contains("wrap_kernel");
+    assert!(clean && text[operator..].contains("columns.py:12 keep\n"), "{text}");
+    assert!(arguments(&["--all-frames"]).contains("_PyEval_"));
+}
+
+#[test]
+fn a_site_under_suspicion_tells_each_way_into_the_allocator() {
+    for stacks in ["auto", "python"] {
+        let (report, recording, _ran) = columns(stacks);
+        // One line is one site, whichever operator it runs.
+        let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+        let [site] = &finding["sites"].as_array().unwrap()[..] else { panic!("{finding:#}") };
+        assert_eq!(site["allocated_at"]["function"], "keep");
+        if stacks == "python" {
+            assert!(functions(&site["stack"]).is_empty() && site.get("also_through").is_none(), "{site:#}");
+            continue;
+        }
+        // The first was seen at once, the other only because somebody went on looking.
+        let ways = site["also_through"].as_array().unwrap_or_else(|| panic!("{site:#}"));
+        let (first, other) = (functions(&site["stack"]).join(" "), functions(&ways[0]).join(" "));
+        assert!(first.contains("mul") && !first.contains("mm"), "{site:#}");
+        assert!(ways.len() == 1 && other.contains("mm") && !other.contains("mul_"), "{site:#}");
+        let text = String::from_utf8(call([&recording]).stdout).unwrap();
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain.contains("also through") && plain.contains("mul"), "{text}");
     }
 }

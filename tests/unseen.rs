@@ -44,6 +44,15 @@ fn what_is_given_back_or_over_early_is_none() {
 }
 
 #[test]
+fn whole_pages_that_seen_objects_take_are_no_growth_of_their_own() {
+    let (report, text) = unseen("pages", 80);
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    assert_eq!((&finding["bytes_per_step"], &finding["blocks_per_step"]), (&1048576.0.into(), &1.0.into()));
+    assert!(report.device(0, "unattributed_bytes") >> 20 >= 80, "no page was rounded up: nothing tested");
+    assert!(!text.contains("cannot be attributed found"), "{text}");
+}
+
+#[test]
 fn a_newer_form_of_a_known_function_is_a_hole_by_name() {
     let driver =
         compile("future_driver.c", "libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);

@@ -6,6 +6,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::programs::{script, torch};
 use common::report::Report;
 use serde_json::Value;
@@ -85,6 +87,49 @@ fn verdict(name: &str) {
     if report.steps() == printed {
         judged(name, &report, "itself");
     }
+}
+
+/// `leaktrace report FILE --suppressions RULES`, as JSON or as what it says of a fault.
+fn suppressed(recording: &Path, rules: &str, by_environment: bool) -> Result<Value, String> {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("known.supp");
+    std::fs::write(&file, rules).unwrap();
+    let mut command = common::report::leaktrace();
+    command.arg("report").arg(recording).args(["--format", "json"]);
+    if by_environment {
+        command.env("LEAKTRACE_SUPPRESSIONS", &file);
+    } else {
+        command.arg("--suppressions").arg(&file);
+    }
+    let out = command.output().unwrap();
+    match out.status.success() {
+        true => Ok(serde_json::from_slice(&out.stdout).unwrap()),
+        false => Err(String::from_utf8(out.stderr).unwrap()),
+    }
+}
+
+#[test]
+fn what_is_known_is_suppressed() {
+    let ran = torch("verdicts/lru_unbounded.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let recording = ran.recording();
+    let rules = "# known\nleak:lru_unbounded.py:mask # one per temperature\ngrowing:other\n";
+    for by_environment in [false, true] {
+        let report = suppressed(&recording, rules, by_environment).unwrap();
+        assert_eq!(report["findings"].as_array().map(Vec::len), Some(0), "{:#}", report["findings"]);
+        let [known] = &report["suppressed"].as_array().unwrap()[..] else { panic!("{report:#}") };
+        assert_eq!((&known["findings"], &known["bytes_per_step"]), (&1.into(), &40448.0.into()));
+        assert_eq!((&known["pattern"], &known["reason"]), (&rule(rules, 1), &"one per temperature".into()));
+        let notes = report["notes"].as_array().unwrap();
+        assert!(notes.iter().any(|n| n.as_str().unwrap().contains("growing:other (line 3)")), "{notes:?}");
+    }
+    let said = suppressed(&recording, "\nleek:mask", false).unwrap_err();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("known.supp: line 2: 'leek' is no kind"), "{said}");
+}
+
+/// The rule of a line, without its reason.
+fn rule(rules: &str, line: usize) -> Value {
+    rules.lines().nth(line).unwrap().split('#').next().unwrap().trim().into()
 }
 
 macro_rules! verdicts {

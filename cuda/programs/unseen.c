@@ -1,6 +1,7 @@
 /* Memory that no allocation call asks for: device code, loaded anew in every step.
    usage: unseen HOW STEPS
-     HOW  keep (every module stays) | drop (each is unloaded) | early (only the first steps load any) */
+     HOW  keep (every module stays) | drop (each is unloaded) | early (only the first steps load any)
+          | pages (none is loaded; an object of half a page stays of each step, and is seen) */
 #include "driver_api.h"
 
 int main(int count, char **words) {
@@ -18,6 +19,11 @@ int main(int count, char **words) {
     MUST(cu(MemAlloc)(&p, 4096));
     for (int i = 1; i <= steps; i++) {
         void *module = NULL;
+        if (!strcmp(how, "pages")) {
+            MUST(cu(MemAlloc)(&p, 1 << 20));
+            step("");
+            continue;
+        }
         if (strcmp(how, "early") || i <= steps / 5) MUST(load(&module, ".version 7.0\n.target sm_52\n"));
         if (!strcmp(how, "drop")) MUST(unload(module));
         step("");

@@ -140,6 +140,7 @@ pub(super) fn arm() -> bool {
         verified: AtomicBool::new(false),
     };
     describe(format!("CPython 3.{minor}"));
+    super::interpreters::arm(scope, minor);
     CPYTHON.store(Box::into_raw(Box::new(found)), Ordering::Release);
     if let Some((cpython, thread)) = attached() {
         verify(cpython, thread);

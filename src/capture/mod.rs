@@ -15,8 +15,10 @@
 pub mod backward;
 mod codes;
 mod cpython;
+mod examples;
 mod finish;
 mod hash;
+mod interpreters;
 mod layout;
 mod modules;
 mod native;
@@ -32,13 +34,14 @@ use crate::trace::recording::append_entry;
 use backward::Under;
 use codes::Numbered;
 use cpython::Walked;
+use examples::Wanted;
 use hash::Hash;
 pub use thread::{Thread, thread};
 
 /// Which frames a stack is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stacks {
-    /// Python's if the thread has any, else native.
+    /// Python's if the thread has any, else native; beside them [`examples`] of native ones.
     Auto,
     Python,
     Native,
@@ -53,6 +56,10 @@ const PYTHON_LIMIT: usize = 1024;
 const PYTHON: u8 = 1;
 const NATIVE: u8 = 2;
 const BOTH: u8 = 4;
+const EXAMPLES: u8 = 8;
+
+/// Mixed into hashes of stacks that nothing was allocated at, so that one that something is comes up as never seen.
+const ELSEWHERE: u64 = 1 << 63;
 
 static WANTED: AtomicU8 = AtomicU8::new(0);
 static ARMING: AtomicBool = AtomicBool::new(false);
@@ -70,7 +77,7 @@ pub fn arm(stacks: Stacks) {
         Stacks::Off => 0,
         Stacks::Python => PYTHON,
         Stacks::Native => NATIVE,
-        Stacks::Auto => PYTHON | NATIVE,
+        Stacks::Auto => PYTHON | NATIVE | EXAMPLES,
         Stacks::Mixed => PYTHON | NATIVE | BOTH,
     };
     // Also without stacks: a thread's place in the recording is given back when it ends.
@@ -80,6 +87,9 @@ pub fn arm(stacks: Stacks) {
     }
     if wanted & PYTHON != 0 && cpython::arm() {
         codes::watch_deallocation(cpython::code_type());
+    }
+    if wanted & EXAMPLES != 0 {
+        examples::arm();
     }
     WANTED.store(wanted, Ordering::Release);
     ARMING.store(false, Ordering::Release);
@@ -98,7 +108,7 @@ pub fn stack(thread: &mut Thread) -> u32 {
         return 0;
     }
     let python = wanted & PYTHON != 0 && thread.begin_reading();
-    let id = take(thread, wanted, python);
+    let id = take(thread, wanted, python, 0);
     if python {
         thread.end_reading();
     }
@@ -111,16 +121,16 @@ pub fn python_stack(thread: &mut Thread) -> u32 {
     if WANTED.load(Ordering::Relaxed) & PYTHON == 0 || !thread.begin_reading() {
         return 0;
     }
-    let id = take(thread, PYTHON, true);
+    let id = take(thread, PYTHON, true, ELSEWHERE);
     thread.end_reading();
     id
 }
 
 #[inline(always)]
-fn take(thread: &mut Thread, wanted: u8, python: bool) -> u32 {
+fn take(thread: &mut Thread, wanted: u8, python: bool, seed: u64) -> u32 {
     // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
     let epoch = EPOCH.load(Ordering::Acquire);
-    let mut hash = Hash::new(epoch);
+    let mut hash = Hash::new(epoch ^ seed);
     let python = if python { cpython::walk_hash(&mut hash) } else { None };
     let under = backward::current(thread);
     if let Some(under) = under {
@@ -136,6 +146,7 @@ fn take(thread: &mut Thread, wanted: u8, python: bool) -> u32 {
     }
     let hash = hash.finish();
     match thread.cached(hash) {
+        0 if wanted & EXAMPLES != 0 => miss_with_examples(thread, epoch, hash, python, under),
         0 => miss(thread, epoch, hash, python, &[], under),
         id => id,
     }
@@ -168,21 +179,81 @@ fn miss(
     native: &[u64],
     under: Option<Under>,
 ) -> u32 {
-    let known = table::by_hash(epoch, hash);
-    let id = if known != 0 { known } else { spell_out(python, native, under) };
+    let id = shared(epoch, hash, python, native, under);
     if id != 0 {
-        if known == 0 {
-            table::remember(epoch, hash, id);
-        }
         thread.remember(hash, id);
     }
     id
+}
+
+/// The same for a stack that is known by its Python frames alone, of which native ones may be wanted as an example.
+#[cold]
+#[inline(never)]
+fn miss_with_examples(
+    thread: &mut Thread,
+    epoch: u64,
+    hash: u64,
+    python: Option<cpython::Top>,
+    under: Option<Under>,
+) -> u32 {
+    let id = shared(epoch, hash, python, &[], under);
+    if id == 0 {
+        return 0;
+    }
+    let wanted = examples::wanted(id);
+    if wanted != Wanted::Always {
+        thread.remember(hash, id);
+    }
+    if wanted == Wanted::No {
+        return id;
+    }
+    let mut whole = Hash::new(hash);
+    let mut trace = native::Trace::new();
+    trace.take(thread.native(), &mut whole);
+    let whole = whole.finish();
+    // Under the hash with the native frames the thread remembers that they were told.
+    if thread.cached(whole) != id {
+        let example = spell_out(python, trace.frames(), under);
+        if example != 0 && example != id {
+            examples::tell(id, example);
+        }
+        thread.remember(whole, id);
+    }
+    id
+}
+
+/// The id by what all threads know.
+fn shared(epoch: u64, hash: u64, python: Option<cpython::Top>, native: &[u64], under: Option<Under>) -> u32 {
+    let known = table::by_hash(epoch, hash);
+    if known != 0 {
+        return known;
+    }
+    let id = spell_out(python, native, under);
+    if id != 0 {
+        table::remember(epoch, hash, id);
+    }
+    id
+}
+
+/// Has native frames taken, beside Python's, at every allocation of these stacks from now on, until a few different ones
+/// were told of each. Outside hooks.
+pub fn suspect(stacks: &[u32]) {
+    if examples::are_taken() && examples::watch(stacks) {
+        // Out of the threads' caches.
+        EPOCH.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// True if [`suspect`] is of use.
+pub fn takes_suspicions() -> bool {
+    examples::are_taken()
 }
 
 /// Turns the frames into numbers of codes and modules, and those into the id of the stack.
 fn spell_out(python: Option<cpython::Top>, native: &[u64], under: Option<Under>) -> u32 {
     let mut frames = Vec::with_capacity(64 * 8);
     if let Some(top) = python {
+        interpreters::look();
         let mut failed = None;
         let walked = cpython::walk(top, |found| {
             match codes::number(&found) {
@@ -218,11 +289,18 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
     frames.extend_from_slice(&frame.pack().to_le_bytes());
 }
 
-/// To be called after a `dlclose`: an address may now belong to another module.
+/// To be called after a `dlclose`: an address may now belong to another module. Most of them unload nothing.
 pub fn modules_changed() {
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    let unloads = modules::unloads();
+    // Whoever comes second while the first is at it does it too: when a `dlclose` returns, all is forgotten.
+    if unloads == SEEN.load(Ordering::Acquire) {
+        return;
+    }
     modules::changed();
     native::modules_changed();
     EPOCH.fetch_add(1, Ordering::AcqRel);
+    SEEN.store(unloads, Ordering::Release);
 }
 
 fn note(text: &str) {
@@ -245,5 +323,6 @@ pub fn after_fork_child() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
     ARMING.store(false, Ordering::Release);
     native::after_fork_child();
+    interpreters::after_fork_child();
     table::after_fork(true);
 }

@@ -40,6 +40,19 @@ pub(super) fn changed() {
     UNLOADS.fetch_add(1, Ordering::AcqRel);
 }
 
+/// How many objects the loader has unloaded so far, of all namespaces.
+pub(super) fn unloads() -> u64 {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a valid record, and our pointer through.
+        unsafe { *data.cast::<u64>() = (*info).dlpi_subs };
+        1
+    }
+    let mut unloads = 0u64;
+    // SAFETY: `first` gets the pointer back as what it is, while that lives.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut unloads).cast()) };
+    unloads
+}
+
 /// The frame of a return address.
 pub(super) fn frame(pc: u64) -> Frame {
     // The call lies before the address it returns to, which may be the next function, or the next module.

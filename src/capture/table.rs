@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hash::{Map, content, map};
-use super::{backward, codes, modules, note, thread};
+use super::{backward, codes, examples, modules, note, thread};
 use crate::trace::entry::{Entry, Frame};
 use crate::trace::recording::append_entry;
 
@@ -52,6 +52,11 @@ pub(super) fn count(bytes: usize) -> bool {
 
 fn shard(hash: u64) -> &'static Mutex<Shard> {
     &BY_HASH[(hash >> 60) as usize % SHARDS]
+}
+
+/// True while less than half of what there is room for is taken.
+pub(super) fn has_much_room() -> bool {
+    BYTES.load(Ordering::Relaxed) < MAX_BYTES / 2 && lock(&STACKS).last < MAX_STACKS / 2
 }
 
 /// The id some thread found for this hash; 0 if none did.
@@ -120,6 +125,7 @@ struct Held {
     codes: codes::Guard,
     modules: modules::Guard,
     backward: backward::Guard,
+    examples: examples::Guard,
     stacks: MutexGuard<'static, Stacks>,
     caches: thread::Guard,
 }
@@ -137,6 +143,8 @@ pub(super) fn before_fork() {
         codes: codes::lock_all(),
         modules: modules::lock_all(),
         backward: backward::lock_all(),
+        // Under these it is asked whether there is room for more stacks.
+        examples: examples::lock_all(),
         stacks: lock(&STACKS),
         caches: thread::lock_all(),
     };
@@ -155,6 +163,7 @@ pub(super) fn after_fork(child: bool) {
         codes::forget(&mut held.codes);
         modules::forget(&mut held.modules);
         backward::forget(&mut held.backward);
+        examples::forget(&mut held.examples);
         thread::forget(&mut held.caches);
         held.stacks.ids.clear();
         (held.stacks.last, held.stacks.no_room) = (0, 0);

@@ -59,6 +59,14 @@ struct Report {
     /// What was retained when this step ended
     #[arg(long, value_name = "N")]
     step: Option<u32>,
+    /// Leave out findings somebody lives with: a file of KIND:PATTERN # reason, a rule per line, for instance
+    /// leak:train.py:log_metrics. KIND: a finding's, * for all, or cache for what is meant to gather. PATTERN: function,
+    /// file:function, file:line or file:line:function of a frame, with * for any text [env: LEAKTRACE_SUPPRESSIONS]
+    #[arg(long, value_name = "FILE")]
+    suppressions: Option<PathBuf>,
+    /// Show every frame of each stack, also the interpreter's and the dispatcher's own
+    #[arg(long)]
+    all_frames: bool,
     /// Write there instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,

@@ -2,21 +2,26 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{Failure, Format, Report as Arguments};
 use crate::ledger::Ledger;
 use crate::native_symbols::Files;
+use crate::report::suppress::Suppressions;
 use crate::report::{self, End, Report, Run};
 use crate::symbol::Names;
 use crate::trace::reader::{self, Ended, Recording};
 
 pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let suppressions = suppressions(arguments.suppressions.as_deref())?;
     let mut text = String::new();
     for (i, file) in arguments.files.iter().enumerate() {
-        let report =
-            read(file, arguments.step).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        let mut report = read(file, arguments.step, arguments.all_frames)
+            .map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        if let Some(suppressions) = &suppressions {
+            suppressions.apply(&mut report);
+        }
         match arguments.format {
             Format::Json => {
                 text += &report::json::render(&report);
@@ -42,7 +47,16 @@ pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
+/// The rules of a file, if one is named: by the option, else by the environment.
+pub(super) fn suppressions(file: Option<&Path>) -> Result<Option<Suppressions>, Failure> {
+    let named = std::env::var_os("LEAKTRACE_SUPPRESSIONS").filter(|name| !name.is_empty()).map(PathBuf::from);
+    let Some(file) = file.map(Path::to_path_buf).or(named) else { return Ok(None) };
+    let failure = |why: String| Failure(format!("{}: {why}", file.display()));
+    let text = fs::read_to_string(&file).map_err(|e| failure(e.to_string()))?;
+    Suppressions::read(&text).map(Some).map_err(|wrong| failure(wrong.to_string()))
+}
+
+fn read(file: &Path, step: Option<u32>, all_frames: bool) -> Result<Report, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
     let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
         .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
@@ -51,7 +65,7 @@ fn read(file: &Path, step: Option<u32>) -> Result<Report, String> {
         Ended::Open if is_running(&recording) => (End::Running, None),
         Ended::Open => (End::Killed, None),
     };
-    let names = Names::new(&recording.tables, Some(Box::new(Files::default())));
+    let names = Names::new(&recording.tables, Some(Box::new(Files::default()))).with_all_frames(all_frames);
     let run = Run {
         end,
         pid: recording.pid,

@@ -3,7 +3,7 @@
 //! from outside.
 
 use super::search::Search;
-use super::{Node, Origin, Owner, Root, UNSEEN, Wanted, World, group};
+use super::{Hold, Node, Origin, Owner, Root, UNSEEN, Wanted, World, group};
 use crate::ledger::Map;
 
 /// More strays than that are not looked at.
@@ -50,9 +50,13 @@ pub(super) fn owners(world: &mut impl World, wanted: &[Wanted], search: &mut Sea
             }
             None => match unseen.iter_mut().find(|o| o.cause == wanted[i].cause) {
                 Some(owner) => owner.blocks.push(i),
-                None => {
-                    unseen.push(Owner { path: UNSEEN.to_owned(), cause: wanted[i].cause, blocks: vec![i] })
-                }
+                None => unseen.push(Owner {
+                    path: UNSEEN.to_owned(),
+                    name: UNSEEN.len(),
+                    hold: Hold::Unknown,
+                    cause: wanted[i].cause,
+                    blocks: vec![i],
+                }),
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Node, Owner, Root, Step, Wanted, World, words};
+use super::{Hold, Node, Origin, Owner, Root, Step, Wanted, World, words};
 use crate::ledger::Map;
 
 /// Ways of a group that are spelled out to see what they have in common.
@@ -122,6 +122,32 @@ fn owner(world: &mut impl World, group: &Group, paths: &[&Path]) -> Owner {
     let stride = paths.len().div_ceil(EXAMPLES).max(1);
     let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| world.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
-    let path = origin + &words::ways(&examples, group.parting);
-    Owner { path, cause: group.cause, blocks: paths.iter().map(|p| p.wanted).collect() }
+    let words = words::ways(&examples, group.parting);
+    let name = origin.len() + words.owner;
+    let blocks = paths.iter().map(|p| p.wanted).collect();
+    Owner { path: origin + &words.text, name, hold: hold(world, group), cause: group.cause, blocks }
+}
+
+/// Whether a group's owner can take in more for ever.
+fn hold(world: &mut impl World, group: &Group) -> Hold {
+    let stride = group.paths.len().div_ceil(EXAMPLES).max(1);
+    let (mut bounded, mut now, mut most): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
+    for path in group.paths.iter().step_by(stride) {
+        match path.root.origin {
+            Origin::Cycle(_) => return Hold::Garbage,
+            Origin::Foreign(_) => return Hold::Unknown,
+            Origin::Global(_) | Origin::Local { .. } => {}
+        }
+        // A bound above the parting, or on one of many ways only, bounds nothing.
+        let mut onward = path.nodes.iter().skip(group.parting.unwrap_or(0)).copied();
+        let Some((node, bound)) = onward.find_map(|node| Some((node, world.bound(node)?))) else {
+            return Hold::Open;
+        };
+        if !bounded.contains(&node) {
+            bounded.push(node);
+            (now, most) = (now.saturating_add(bound.0), most.saturating_add(bound.1));
+        }
+    }
+    // Where it is full, and this is more than it ever let go, something grows inside of its entries.
+    Hold::Bounded { now, most }
 }

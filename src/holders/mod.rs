@@ -16,6 +16,7 @@ mod tests;
 mod words;
 
 use crate::ledger::Map;
+use crate::trace::entry::Hold;
 use group::{Group, Path};
 use search::Search;
 
@@ -90,6 +91,8 @@ pub trait World {
     /// Whether it is a collection of like things: many ways that part here are one owner. What holds it tells: an object's
     /// own dict is none.
     fn is_collection(&mut self, holder: Option<Node>, node: Node) -> bool;
+    /// How many entries a collection has, and how many it can ever have, where it lets go of the others by itself.
+    fn bound(&mut self, node: Node) -> Option<(u64, u64)>;
     /// Whether it may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
     /// Every object that the cyclic collector knows and `reached` does not, with its reference count. `None`: not to be had.
@@ -123,6 +126,9 @@ pub struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub path: String,
+    /// The part of `path`, in bytes, that names what would have to let go: paths that begin alike have one owner.
+    pub name: usize,
+    pub hold: Hold,
     pub cause: u32,
     /// Indices into what was wanted.
     pub blocks: Vec<usize>,

@@ -12,6 +12,7 @@ struct Toy {
     roots: Vec<Vec<Root>>,
     collections: Vec<Node>,
     tensors: Vec<Node>,
+    bounds: BTreeMap<Node, (u64, u64)>,
     counts: BTreeMap<Node, i64>,
     asked: usize,
     patience: Option<usize>,
@@ -80,6 +81,10 @@ impl World for Toy {
         self.collections.contains(&node)
     }
 
+    fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
+        self.bounds.get(&node).copied()
+    }
+
     fn has_graph(&mut self, node: Node) -> bool {
         self.tensors.contains(&node)
     }
@@ -116,6 +121,29 @@ fn many_blocks_of_one_list_have_one_owner() {
     toy = (10..30).fold(toy, Toy::tensor);
     assert_eq!(toy.find(1010..1030), one("__main__.losses[*]", 20));
     assert_eq!(toy.find([1013].into_iter()), one("__main__.losses[3]", 1));
+}
+
+#[test]
+fn a_bound_is_the_owners_or_all_of_its_entries() {
+    let hold = |toy: &mut Toy| {
+        let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, cause: 0 }).collect();
+        let owners = super::find(toy, &wanted);
+        let [owner] = &owners[..] else { panic!("{owners:?}") };
+        (owner.path.clone(), owner.path[..owner.name].to_owned(), owner.hold)
+    };
+    let base = || (10..30).fold(Toy::default().root(0, 1, "__main__.recent").list(1, 10..30), Toy::tensor);
+    let told = |hold| ("__main__.recent[*]".to_owned(), "__main__.recent".to_owned(), hold);
+    assert_eq!(hold(&mut base()), told(Hold::Open));
+    let mut bounded = base();
+    bounded.bounds.insert(1, (20, 100));
+    assert_eq!(hold(&mut bounded), told(Hold::Bounded { now: 20, most: 100 }));
+    // Two buffers in a dict, both bounded, or one of them.
+    let mut two = Toy::default().root(0, 1, "__main__.buffers").list(1, 2..4).list(2, 10..20).list(3, 20..30);
+    two = (10..30).fold(two, Toy::tensor);
+    two.bounds = [(2, (10, 50)), (3, (10, 70))].into();
+    assert_eq!(hold(&mut two).2, Hold::Bounded { now: 20, most: 120 });
+    two.bounds.remove(&3);
+    assert_eq!(hold(&mut two).2, Hold::Open);
 }
 
 #[test]

@@ -31,15 +31,27 @@ pub(super) fn origin(origin: &Origin) -> String {
     }
 }
 
+/// Several ways in words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Words {
+    pub text: String,
+    /// The bytes of it that lead to where they part, or into a graph: the owner's own.
+    pub owner: usize,
+}
+
 /// What several ways have in common, from the root on; they part at step `parting`.
-pub(super) fn ways(examples: &[Vec<Step>], parting: Option<usize>) -> String {
+pub(super) fn ways(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
     let ways: Vec<(Vec<Piece>, Option<usize>)> =
         examples.iter().map(|steps| pieces(steps, parting)).collect();
-    let Some((first, parted)) = ways.first() else { return String::new() };
+    let Some((first, parted)) = ways.first() else { return Words::default() };
     let mut out = String::new();
+    let mut owner = None;
     let longest = ways.iter().map(|(w, _)| w.len()).max().unwrap_or(0);
     for i in 0..longest {
         let here: Vec<Option<&Piece>> = ways.iter().map(|(w, _)| w.get(i)).collect();
+        if *parted == Some(i) || here.iter().flatten().any(|p| matches!(p, Piece::Graph { .. })) {
+            owner.get_or_insert(out.len());
+        }
         let alike = here.iter().all(|p| *p == first.get(i));
         let places = here.iter().all(|p| matches!(p, Some(Piece::Place(_))));
         if places && (!alike || *parted == Some(i)) {
@@ -57,7 +69,7 @@ pub(super) fn ways(examples: &[Vec<Step>], parting: Option<usize>) -> String {
             break;
         }
     }
-    out
+    Words { owner: owner.unwrap_or(out.len()), text: out }
 }
 
 fn say(out: &mut String, piece: &Piece) {

@@ -10,6 +10,7 @@ mod driver;
 mod fragments;
 mod graphs;
 mod keys;
+mod oom;
 mod releases;
 mod sites;
 mod steps;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use devices::{Device, DeviceAt};
 pub use keys::Map;
+pub use oom::OutOfMemory;
 pub use sites::{Layer, Site};
 pub use steps::StepRecord;
 #[allow(unused_imports, reason = "the preload's")]
@@ -33,9 +35,6 @@ use crate::trace::record::{Event, Kind};
 use releases::Departed;
 use steps::Delta;
 
-/// Sites in the snapshot of an out-of-memory error, and snapshots kept.
-const OOM_SITES: usize = 50;
-const OOM_KEPT: usize = 4;
 /// Addresses kept to relabel if the next boundary replaces the last one.
 const MAX_NEWBORN: usize = 65_536;
 /// Gaps in the sequence numbers of which a late event is still taken in.
@@ -58,19 +57,6 @@ struct Block {
     bytes: u64,
     site: u32,
     birth: u32,
-}
-
-/// What was alive when the program could not get more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutOfMemory {
-    pub device: u8,
-    /// Stack id of the allocation that failed.
-    pub stack: u32,
-    pub requested_bytes: u64,
-    pub allocated_bytes: u64,
-    /// The step it happened in (not yet ended).
-    pub step: u32,
-    pub sites: Vec<Retained>,
 }
 
 /// Calls that take memory without saying how much.
@@ -423,26 +409,6 @@ impl Ledger {
         touched.clear();
         self.sites.touched = touched;
         deltas
-    }
-
-    fn ran_out(&mut self, e: &Event) {
-        self.out_of_memory_count = self.out_of_memory_count.saturating_add(1);
-        if self.out_of_memory.len() >= OOM_KEPT {
-            self.out_of_memory.remove(0);
-        }
-        let of_device = self.sites.iter().filter(|(_, s)| s.device == e.device && s.live_blocks > 0);
-        let live = of_device.map(|(site, s)| Retained { site, blocks: s.live_blocks, bytes: s.live_bytes });
-        let mut sites: Vec<Retained> = live.collect();
-        view::rank(&mut sites);
-        sites.truncate(OOM_SITES);
-        self.out_of_memory.push(OutOfMemory {
-            device: e.device,
-            stack: e.stack,
-            requested_bytes: e.size,
-            allocated_bytes: e.address,
-            step: self.completed.saturating_add(1),
-            sites,
-        });
     }
 
     fn marker(&mut self, e: &Event) {

@@ -291,8 +291,32 @@ fn running_out_of_memory_is_remembered_with_what_was_alive() {
     let ledger = p.replay();
     assert_eq!(ledger.out_of_memory_count(), 6);
     let kept = ledger.out_of_memory();
-    assert_eq!((kept.len(), kept[3].requested_bytes, kept[3].sites.len()), (OOM_KEPT, 5, OOM_SITES));
+    assert_eq!((kept.len(), kept[3].requested_bytes, kept[3].sites.len()), (oom::KEPT, 5, oom::SITES));
     assert_eq!(kept[0].sites[0].bytes, 512 * 200);
+}
+
+#[test]
+fn running_out_of_memory_tells_what_was_carried_over_and_what_lay_empty() {
+    let mut p = Program::default();
+    let (small, large) = (1u64 << 40, 1u64 << 41);
+    p.driver(Kind::Alloc, Class::Linear, small, 1 << 20);
+    p.driver(Kind::Alloc, Class::Linear, large, 8 << 20);
+    // Parameters, and an activation that dies in the step after its own; it is the third quarter of its segment.
+    p.alloc(small, 4096, 1);
+    p.alloc(large, 2 << 20, 1);
+    let activation = large + (4 << 20);
+    for step in 0..9 {
+        if step > 0 {
+            p.free(activation);
+        }
+        p.alloc(activation, 2 << 20, 7);
+        p.step();
+    }
+    p.push(Event { address: 4 << 20, size: 4 << 20, device: 0, stack: 4, ..Event::new(Kind::OutOfMemory) });
+    let ledger = p.replay();
+    let [o] = ledger.out_of_memory() else { panic!("{:?}", ledger.out_of_memory()) };
+    assert_eq!((o.carried_bytes, o.reserved_bytes), (2 << 20, 9 << 20));
+    assert_eq!((o.empty_bytes, o.largest_hole_bytes), ((5 << 20) - 4096, 2 << 20));
 }
 
 #[test]

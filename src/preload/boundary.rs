@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::owners::Occasion;
 use super::{driver, guard, life, memory, note, owners, python};
+use crate::capture;
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
 use crate::steps::{Boundary, Setting, Steps};
@@ -45,6 +46,9 @@ static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
 static COVERED: AtomicU64 = AtomicU64::new(1);
 static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
 static EXITED: AtomicBool = AtomicBool::new(false);
+/// Memory ran out, and who held it is still to be asked. For the first few times only.
+static RAN_OUT: AtomicBool = AtomicBool::new(false);
+const OOM_SEARCHES: u32 = 2;
 
 /// What the caching allocator of a device last said of itself.
 struct Totals {
@@ -142,6 +146,9 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     if boundary.replaces || !(step == 10 || step == 30 || step.is_multiple_of(every)) {
         return;
     }
+    if capture::takes_suspicions() {
+        capture::suspect(&owners::suspicious(&host.ledger));
+    }
     let mut guard = if boundary.source == Source::Time {
         // Inside a hook, where nothing may take long and nobody may be asked for anything but a moment.
         python::search::ask();
@@ -182,7 +189,11 @@ pub fn holders() {
         guard::fenced(|| {
             let mut guard = HOST.lock();
             if life::settings().holders && guard.as_mut().is_some_and(|host| host.catch_up()) {
-                search(guard, Occasion::Step);
+                let ran_out = RAN_OUT.swap(false, AcqRel);
+                let guard = search(guard, if ran_out { Occasion::Memory } else { Occasion::Step });
+                if let Some(host) = guard.as_ref().filter(|_| ran_out) {
+                    host.write("oom.txt", report::text::out_of_memory);
+                }
             }
         });
     }
@@ -286,6 +297,11 @@ pub fn out_of_memory() {
     let n = host.out_of_memory_dumps;
     if n <= 4 || n.is_power_of_two() {
         host.write("oom.txt", report::text::out_of_memory);
+    }
+    // Who held it all: as soon as the interpreter comes to it, which is before the program has handled its error.
+    if n <= OOM_SEARCHES && life::settings().holders {
+        RAN_OUT.store(true, Release);
+        python::search::ask();
     }
 }
 
@@ -427,5 +443,6 @@ pub fn after_fork_child() {
         totals.seq.store(0, Relaxed);
     }
     EXITED.store(false, Release);
+    RAN_OUT.store(false, Release);
     arm(life::settings().step);
 }

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::{life, memory, python};
 use crate::holders::{Owner, Wanted};
-use crate::ledger::verdict::judge;
+use crate::ledger::verdict::{Kind, judge};
 use crate::ledger::{Ledger, Living};
 use crate::trace::entry::{Entry, Site};
 use crate::trace::recording;
 
 /// Blocks of one cause that are looked for.
 const MOST: usize = 1 << 16;
+/// Sites looked for because memory ran out.
+const OF_MEMORY: usize = 16;
 /// Holders of one site that are written down.
 const LISTED: usize = 8;
 /// Searches for a site whose holder was not found.
@@ -37,6 +39,13 @@ struct Told {
     blocks: u64,
 }
 
+/// What an owner has of one site.
+struct Share<'a> {
+    owner: &'a Owner,
+    blocks: u64,
+    bytes: u64,
+}
+
 /// Why there is a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
@@ -44,6 +53,8 @@ pub enum Occasion {
     Step,
     /// The program wants a report.
     Asked,
+    /// Memory ran out: what was alive then.
+    Memory,
     /// The program is ending.
     End,
 }
@@ -56,6 +67,11 @@ pub struct Question {
 }
 
 impl Question {
+    fn add(&mut self, cause: u32, living: Vec<Living>) {
+        self.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
+        self.living.extend(living);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
@@ -78,11 +94,12 @@ impl Owners {
     /// The blocks of every cause that there is now, if it is time to look.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
         let verdict = judge(ledger);
+        let mut known: Vec<u32> = Vec::new();
         let mut question = Question::default();
         let elapsed = Duration::from_nanos(life::elapsed());
         let mut due = match occasion {
             Occasion::Step => self.spent * PART <= elapsed,
-            Occasion::Asked => true,
+            Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
             Occasion::End => self.spent * PART / 5 <= elapsed,
         };
@@ -91,9 +108,15 @@ impl Owners {
             let main = sites.first().and_then(|&s| key(ledger, s));
             due |=
                 main.is_some_and(|s| self.told.get(&s).is_none_or(|t| t.paths.is_empty() && t.tries < TRIES));
-            let living = lasting(ledger.living(&sites), ledger.step_count());
-            question.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
-            question.living.extend(living);
+            question.add(cause, lasting(ledger.living(&sites), finding.kind, ledger.step_count()));
+            known.extend(sites);
+        }
+        if occasion == Occasion::Memory {
+            let alive = ledger.out_of_memory().last().map_or(&[][..], |o| &o.sites);
+            let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(OF_MEMORY);
+            for (cause, site) in (verdict.findings.len() as u32..).zip(sites) {
+                question.add(cause, some(ledger.living(&[site])));
+            }
         }
         if due { question } else { Question::default() }
     }
@@ -105,7 +128,7 @@ impl Owners {
         self.searches += 1;
         let took = format!("{} {} {}", self.searches, self.spent.as_micros(), self.longest.as_micros());
         recording::append_entry(&Entry::Meta { key: "holder_searches", value: &took });
-        let mut found: HashMap<Site, Vec<(&str, u64, u64)>> = HashMap::new();
+        let mut found: HashMap<Site, Vec<Share<'_>>> = HashMap::new();
         let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
         for living in &question.living {
             let site = of_site.entry(living.site).or_insert_with(|| key(ledger, living.site));
@@ -117,38 +140,42 @@ impl Owners {
             for living in owner.blocks.iter().filter_map(|&i| question.living.get(i)) {
                 let Some(Some(site)) = of_site.get(&living.site) else { continue };
                 let of = found.entry(*site).or_default();
-                match of.iter_mut().find(|(path, ..)| *path == owner.path) {
-                    Some((_, blocks, bytes)) => (*blocks, *bytes) = (*blocks + 1, *bytes + living.bytes),
-                    None => of.push((&owner.path, 1, living.bytes)),
+                match of.iter_mut().find(|share| share.owner.path == owner.path) {
+                    Some(share) => {
+                        (share.blocks, share.bytes) = (share.blocks + 1, share.bytes + living.bytes)
+                    }
+                    None => of.push(Share { owner, blocks: 1, bytes: living.bytes }),
                 }
             }
         }
         for (site, mut holders) in found {
-            holders.sort_by_key(|&(_, blocks, bytes)| std::cmp::Reverse((bytes, blocks)));
+            holders.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.blocks)));
             holders.truncate(LISTED);
             self.tell(site, &holders, ledger.step_count());
         }
     }
 
-    fn tell(&mut self, site: Site, holders: &[(&str, u64, u64)], step: u32) {
+    fn tell(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
         let told = self.told.entry(site).or_default();
         told.tries += 1;
-        let blocks = holders.iter().map(|h| h.1).max().unwrap_or(0);
-        let same = holders.iter().all(|(path, ..)| told.paths.iter().any(|p| p == path));
+        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+        let same = holders.iter().all(|h| told.paths.contains(&h.owner.path));
         // The recording must not grow with every search.
         if holders.is_empty() || (same && holders.len() == told.paths.len() && blocks < told.blocks * 5 / 4) {
             return;
         }
         told.blocks = blocks;
-        told.paths = holders.iter().map(|(path, ..)| (*path).to_owned()).collect();
-        for &(path, blocks, bytes) in holders {
+        told.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
+        for share in holders {
             recording::append_entry(&Entry::Holder {
                 site,
                 search: self.searches,
                 step,
-                blocks,
-                bytes,
-                path,
+                blocks: share.blocks,
+                bytes: share.bytes,
+                name: share.owner.name as u32,
+                hold: share.owner.hold,
+                path: &share.owner.path,
             });
         }
     }
@@ -163,20 +190,36 @@ impl Owners {
     }
 }
 
+/// The stacks of every cause that there is now: the most is wanted to be known of these.
+pub fn suspicious(ledger: &Ledger) -> Vec<u32> {
+    let verdict = judge(ledger);
+    let sites = verdict.findings.iter().flat_map(|f| &f.parts).filter_map(|p| ledger.site(p.site));
+    sites.map(|site| site.stack).collect()
+}
+
 /// What a site is known by.
 fn key(ledger: &Ledger, site: u32) -> Option<Site> {
     let s = ledger.site(site)?;
     Some(Site { stack: s.stack, entry_point: s.entry_point, device: s.device, layer: s.layer as u8 })
 }
 
-/// The blocks that outlived a step, if there are any; of very many some.
-fn lasting(mut living: Vec<Living>, steps: u32) -> Vec<Living> {
+/// The blocks that outlived a step, if there are any; of carry-over those that the last step has left.
+fn lasting(mut living: Vec<Living>, kind: Kind, steps: u32) -> Vec<Living> {
+    if kind == Kind::CarryOver {
+        living.retain(|l| l.birth == steps);
+        return some(living);
+    }
     for age in [2, 1] {
         if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
             living.retain(|l| l.birth.saturating_add(age) <= steps);
             break;
         }
     }
+    some(living)
+}
+
+/// Of very many some.
+fn some(living: Vec<Living>) -> Vec<Living> {
     let stride = living.len().div_ceil(MOST).max(1);
     living.into_iter().step_by(stride).collect()
 }

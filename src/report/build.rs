@@ -5,10 +5,10 @@ use std::fmt;
 
 use super::explain;
 use super::*;
-use crate::ledger::verdict::{self, judge_by};
+use crate::ledger::verdict::{self, Held, Known, judge_by};
 use crate::ledger::{self, Ledger, retained};
 use crate::symbol::Names;
-use crate::trace::entry;
+use crate::trace::entry::{self, Hold};
 use crate::trace::record::NO_DEVICE;
 use crate::trace::tables::Tables;
 
@@ -112,10 +112,21 @@ impl Report {
         }
         let mut b =
             Builder { ledger, tables, names, stacks: HashMap::new(), forward: HashMap::new(), room: NAMES };
-        let devices = b.devices(step);
+        let mut devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
         let places = b.places();
-        let verdict = judge_by(ledger, &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)));
+        let held = b.held();
+        let verdict = judge_by(
+            ledger,
+            Known {
+                place: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
+                held: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
+            },
+        );
+        for d in &mut devices {
+            let of_device = verdict.findings.iter().filter(|f| f.device == d.index && fills(f));
+            d.steps_to_oom = steps_to_oom(d, of_device.map(|f| f.growth_bytes_per_step).sum());
+        }
         let program = b.program(run);
         let mut report = Report {
             schema: SCHEMA,
@@ -126,12 +137,14 @@ impl Report {
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            suppressed: Vec::new(),
             retained: b.retained(&retained(ledger, step), RETAINED),
             out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o)).collect(),
             out_of_memory_count: ledger.out_of_memory_count(),
             coverage: b.coverage(run),
             holder_searches: b.searches(),
             notes: run.problems.clone(),
+            all_frames: names.shows_all(),
             program,
             devices,
             host_bytes,
@@ -238,6 +251,7 @@ impl Builder<'_> {
                         Some(_) => d.driver_bytes,
                         None => now.map_or(d.driver_bytes, ledger::Device::driver_bytes),
                     },
+                    steps_to_oom: None,
                 }
             })
             .collect();
@@ -264,9 +278,7 @@ impl Builder<'_> {
             let at = names.allocated_at(&frames);
             let place =
                 at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
-            let own = |f: &NamedFrame| names.is_own(f);
-            let mut frames: Vec<Frame> =
-                frames.into_iter().map(|frame| Frame { own: own(&frame), frame }).collect();
+            let mut frames = shown(names, names.examples(id).into_iter().next().unwrap_or(frames));
             shorten(&mut frames, left);
             (place, frames)
         };
@@ -275,6 +287,23 @@ impl Builder<'_> {
         // Listed once more.
         self.room = left.saturating_sub(shorten(&mut frames, left));
         (place, frames)
+    }
+
+    /// The other ways that a site's allocations took from Python's innermost frame to the allocator.
+    fn also_through(&mut self, id: u32) -> Vec<Vec<Frame>> {
+        let mut ways = Vec::new();
+        for frames in self.names.examples(id).into_iter().skip(1) {
+            let mut frames = shown(self.names, frames);
+            frames.truncate(
+                frames.iter().position(|f| f.frame.kind != FrameKind::Native).unwrap_or(frames.len()),
+            );
+            if frames.is_empty() {
+                continue;
+            }
+            self.room = self.room.saturating_sub(shorten(&mut frames, self.room));
+            ways.push(frames);
+        }
+        ways
     }
 
     /// A number for the line of each stack that allocates, equal for one line.
@@ -303,6 +332,7 @@ impl Builder<'_> {
             .filter_map(|part| {
                 let site = self.ledger.site(part.site)?;
                 let (allocated_at, stack) = self.stack(site.stack);
+                let also_through = self.also_through(site.stack);
                 Some(Site {
                     allocated_at,
                     bytes_per_step: part.bytes_per_step,
@@ -310,6 +340,7 @@ impl Builder<'_> {
                     live_blocks: part.live_blocks,
                     entry_point: self.entry_point(site.entry_point),
                     stack,
+                    also_through,
                     backward_of: self.backward_of(site.stack),
                 })
             })
@@ -321,6 +352,7 @@ impl Builder<'_> {
             device: (f.device != NO_DEVICE).then_some(f.device),
             layer: f.layer.name(),
             bytes_per_step: f.bytes_per_step,
+            bytes_per_step_interval: f.bytes_interval,
             blocks_per_step: f.blocks_per_step,
             adding_share: f.adding_share,
             period_steps: f.period_steps,
@@ -329,13 +361,14 @@ impl Builder<'_> {
             live_blocks: f.live_blocks,
             cohorts: f.cohorts,
             oldest_step: f.oldest_step,
+            first_step: (f.first_step > 0).then_some(f.first_step),
             peak_reduction_bytes: f.peak_reduction_bytes,
             event_step: (f.event_step > 0).then_some(f.event_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
-            steps_to_oom: device.and_then(|d| steps_to_oom(d, f)),
+            steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
             explanation: explain::sentence(f, &sites, &program.cwd),
             sites,
-            holders: self.holders(f),
+            holders: self.holders(f.parts.iter().map(|part| part.site)),
         }
     }
 
@@ -347,16 +380,32 @@ impl Builder<'_> {
         Some(Searches { count, seconds: total as f64 / 1e6, longest_s: longest as f64 / 1e6 })
     }
 
-    /// Who held the blocks of a finding when somebody last looked.
-    fn holders(&self, f: &verdict::Finding) -> Vec<Holder> {
+    fn key(&self, site: u32) -> Option<entry::Site> {
+        let site = self.ledger.site(site)?;
+        let (stack, entry_point) = (site.stack, site.entry_point);
+        Some(entry::Site { stack, entry_point, device: site.device, layer: site.layer as u8 })
+    }
+
+    /// Who holds what, the holders as numbers.
+    fn held(&self) -> HashMap<entry::Site, Vec<Held>> {
+        let mut numbers: HashMap<&str, u64> = HashMap::new();
+        let mut of_sites = HashMap::new();
+        for (site, (_, holders)) in &self.tables.holders {
+            let held = holders.iter().map(|h| {
+                let next = numbers.len() as u64;
+                let name = h.path.get(..h.name).unwrap_or(&h.path);
+                let owner = *numbers.entry(name).or_insert(next);
+                Held { owner, hold: h.hold, blocks: h.blocks, bytes: h.bytes }
+            });
+            of_sites.insert(*site, held.collect());
+        }
+        of_sites
+    }
+
+    /// Who held the blocks of these sites when somebody last looked.
+    fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
         let mut holders: Vec<Holder> = Vec::new();
-        for site in f.parts.iter().filter_map(|part| self.ledger.site(part.site)) {
-            let key = entry::Site {
-                stack: site.stack,
-                entry_point: site.entry_point,
-                device: site.device,
-                layer: site.layer as u8,
-            };
+        for key in sites.filter_map(|site| self.key(site)) {
             for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
                 match holders.iter_mut().find(|h| h.path == held.path) {
                     Some(h) => {
@@ -369,6 +418,16 @@ impl Builder<'_> {
                         bytes: held.bytes,
                         blocks: held.blocks,
                         step: held.step,
+                        hold: match held.hold {
+                            Hold::Unknown => None,
+                            Hold::Open => Some("open"),
+                            Hold::Bounded { .. } => Some("bounded"),
+                            Hold::Garbage => Some("garbage"),
+                        },
+                        most_entries: match held.hold {
+                            Hold::Bounded { most, .. } => Some(most),
+                            _ => None,
+                        },
                     }),
                 }
             }
@@ -391,6 +450,7 @@ impl Builder<'_> {
                 live_blocks: r.blocks,
                 entry_point: self.entry_point(site.entry_point),
                 stack,
+                holders: self.holders(std::iter::once(r.site)),
             });
         }
         listed
@@ -405,6 +465,10 @@ impl Builder<'_> {
             step: o.step,
             allocated_at,
             stack,
+            carried_bytes: o.carried_bytes,
+            reserved_bytes: o.reserved_bytes,
+            empty_bytes: o.empty_bytes,
+            largest_hole_bytes: o.largest_hole_bytes,
             retained: self.retained(&o.sites, o.sites.len()),
         }
     }
@@ -427,6 +491,13 @@ impl Builder<'_> {
     }
 }
 
+/// Frames as they are listed.
+fn shown(names: &Names<'_>, frames: Vec<NamedFrame>) -> Vec<Frame> {
+    let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, folded: 0 };
+    let frames = frames.into_iter().map(frame).collect();
+    if names.shows_all() { frames } else { column::folded(frames) }
+}
+
 /// Cuts a stack that takes more than `room` bytes to its innermost frame; returns what it takes.
 fn shorten(frames: &mut Vec<Frame>, room: usize) -> usize {
     let of = |f: &Frame| {
@@ -443,10 +514,14 @@ fn shorten(frames: &mut Vec<Frame>, room: usize) -> usize {
 }
 
 /// Steps until the device is full if it goes on like this.
-fn steps_to_oom(device: &Device, f: &verdict::Finding) -> Option<u64> {
+fn steps_to_oom(device: &Device, growth_bytes_per_step: f64) -> Option<u64> {
     let used = device.live_bytes.saturating_add(device.unattributed_bytes.unwrap_or(0));
     let free = device.total_bytes.checked_sub(used).filter(|_| device.total_bytes > 0)?;
-    let steps = free as f64 / f.growth_bytes_per_step;
-    let grows = matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing);
-    (grows && f.layer != ledger::Layer::Host && steps.is_finite()).then_some(steps as u64)
+    let steps = free as f64 / growth_bytes_per_step;
+    (growth_bytes_per_step > 0.0 && steps.is_finite()).then_some(steps as u64)
+}
+
+/// Whether it fills its device.
+fn fills(f: &verdict::Finding) -> bool {
+    matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing) && f.layer != ledger::Layer::Host
 }

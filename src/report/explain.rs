@@ -123,6 +123,14 @@ fn amount(blocks: f64, bytes: f64, noun: &str) -> String {
     format!("{} ({bytes})", count(blocks, noun))
 }
 
+/// ` (between 4.0 KiB and 6.5 KiB)`, where that is no point.
+fn give_or_take(f: &Finding) -> String {
+    match f.bytes_interval.map(|bounds| bounds.map(size)) {
+        Some([low, high]) if low != high => format!(" (between {low} and {high}, at 95 % confidence)"),
+        _ => String::new(),
+    }
+}
+
 /// `of every step`, `of every 10th step`, `of 40 % of the steps`.
 fn rhythm(f: &Finding) -> String {
     if f.adding_share >= 0.995 {
@@ -171,7 +179,8 @@ fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
         grouped(u64::from(f.oldest_step)),
     );
     let why = match (f.confidence, f.longest_life) {
-        (Confidence::Likely, _) => format!("and nothing that {these} allocated was ever freed"),
+        _ if f.freed == 0 => format!("and nothing that {these} allocated was ever freed"),
+        (Confidence::Likely, _) => format!("and next to nothing that {these} allocated was ever freed"),
         (Confidence::Confirmed, 0) => {
             format!("while the others of {these} were all freed in the step that made them")
         }
@@ -183,6 +192,10 @@ fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let late = grouped(u64::from(f.event_step));
     let verdict = match f.kind {
         Kind::Leak => "This is a leak.".to_owned(),
+        _ if f.bound_bytes.is_some() => format!(
+            "Its holder is bounded, but only at about {}, which this device does not have.",
+            size(f.bound_bytes.unwrap_or(0) as f64)
+        ),
         _ if f.event_step > 0 => {
             format!("They were let go only in step {late}, at the end: until then this grew without a bound.")
         }
@@ -191,7 +204,7 @@ fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
         }
     };
     let amount = amount(f.blocks_per_step, f.bytes_per_step, noun);
-    format!("{subject} {keep} {amount} {}: {held}, {why}. {verdict}", rhythm(f))
+    format!("{subject} {keep} {amount} {}{}: {held}, {why}. {verdict}", rhythm(f), give_or_take(f))
 }
 
 fn renewed(f: &Finding, sites: &[Site], cwd: &str) -> String {
@@ -208,6 +221,13 @@ fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Who { subject, several, these } = who(sites, cwd);
     let leave = if several { "leave" } else { "leaves" };
     let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
+    if f.freed == 0 {
+        return format!(
+            "{subject} {leave} {amount} {} in reference cycles that nothing else holds: garbage, but the collector has \
+             not come for it. Break the cycle, and the memory is free at once.",
+            rhythm(f)
+        );
+    }
     format!(
         "{subject} {leave} {amount} {} in reference cycles: nothing but the garbage collector frees what {these} \
          allocated, up to {} later. It grows only until the next collection; break the cycle, and the memory is free \
@@ -248,9 +268,10 @@ fn fragmentation(f: &Finding, sites: &[Site], cwd: &str) -> String {
 fn carry_over(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Who { subject, .. } = who(sites, cwd);
     format!(
-        "{subject}: {} of one step live on into the next and die only there, after its peak. Nothing grows, but without \
-         it the peak would be {} lower.",
+        "{subject}: {}{} of one step live on into the next and die only there, after its peak. Nothing grows, but \
+         without it the peak would be {} lower.",
         amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
+        give_or_take(f),
         exact(f.peak_reduction_bytes as f64),
     )
 }
@@ -267,6 +288,12 @@ fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
 
 fn benign(f: &Finding) -> String {
     let bytes = size(f.live_bytes as f64);
+    if let Some(bound) = f.bound_bytes {
+        return format!(
+            "{bytes} in a holder that keeps so many entries and no more: it will be {} at most.",
+            size(bound as f64)
+        );
+    }
     let (step, since) = (grouped(u64::from(f.event_step)), grouped(u64::from(f.oldest_step)));
     match f.kind {
         Kind::WarmUp => {

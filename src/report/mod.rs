@@ -2,9 +2,11 @@
 //! figures from `ledger`, and a format only writes down what stands here.
 
 mod build;
+mod column;
 pub mod explain;
 pub mod json;
 pub mod summary;
+pub mod suppress;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -42,6 +44,8 @@ pub struct Report {
     pub steps: Steps,
     pub findings: Vec<Finding>,
     pub benign: Vec<Finding>,
+    /// Findings left out because somebody lives with them, by rule.
+    pub suppressed: Vec<suppress::Suppressed>,
     /// What was alive at the reported moment, largest first (segments are not listed: their blocks are).
     pub retained: Vec<Retained>,
     pub out_of_memory: Vec<OutOfMemory>,
@@ -52,6 +56,9 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_searches: Option<Searches>,
     pub notes: Vec<String>,
+    /// Every frame of a stack is listed.
+    #[serde(skip)]
+    pub all_frames: bool,
     /// The step asked for: devices and retained are as of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
@@ -90,6 +97,8 @@ pub struct Device {
     pub borrowed_bytes: u64,
     /// What the driver had given and not got back; of a finished run at the very end, after the teardown.
     pub driver_live_bytes: u64,
+    /// Until it is full, if all that grows on it goes on together; `null`: nothing does.
+    pub steps_to_oom: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -138,6 +147,13 @@ pub struct Frame {
     /// The user's own code.
     #[serde(skip)]
     pub own: bool,
+    /// Frames between this and the next one out that are left out, because they only lead from one to the other.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub folded: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -150,6 +166,9 @@ pub struct Site {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_point: Option<String>,
     pub stack: Vec<Frame>,
+    /// Other native ways from the same Python stack to the allocator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_through: Vec<Vec<Frame>>,
     pub backward_of: Option<Place>,
 }
 
@@ -161,6 +180,12 @@ pub struct Holder {
     pub blocks: u64,
     /// When that was so: the step that had just ended.
     pub step: u32,
+    /// What it does with what it has: it can take in more for ever (`open`), only so many entries (`bounded`), or is itself
+    /// garbage that waits for the collector (`garbage`: nothing alive holds it). `null`: not known.
+    pub hold: Option<&'static str>,
+    /// The entries that a bounded one can have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_entries: Option<u64>,
 }
 
 /// Searches for holders.
@@ -179,6 +204,8 @@ pub struct Finding {
     pub device: Option<u8>,
     pub layer: &'static str,
     pub bytes_per_step: f64,
+    /// With 95 % confidence `bytes_per_step` lies between these; `null` where there are no values of single steps.
+    pub bytes_per_step_interval: Option<[f64; 2]>,
     pub blocks_per_step: f64,
     pub adding_share: f64,
     pub period_steps: Option<f64>,
@@ -187,6 +214,8 @@ pub struct Finding {
     pub live_blocks: u64,
     pub cohorts: u32,
     pub oldest_step: u32,
+    /// The first step it was seen in.
+    pub first_step: Option<u32>,
     pub peak_reduction_bytes: u64,
     /// The step that shows it: of an unload, of the latest release.
     pub event_step: Option<u32>,
@@ -209,6 +238,9 @@ pub struct Retained {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_point: Option<String>,
     pub stack: Vec<Frame>,
+    /// Who held it when somebody last looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<Holder>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -221,6 +253,13 @@ pub struct OutOfMemory {
     /// The allocation that failed.
     pub allocated_at: Option<Place>,
     pub stack: Vec<Frame>,
+    /// Of what was alive, how much was the step before's and waited for its end (carry-over).
+    pub carried_bytes: u64,
+    /// What caching allocators had from the driver, how much of it no block used, and the largest piece of that: where the
+    /// whole would have done and the pieces did not, it was fragmentation.
+    pub reserved_bytes: u64,
+    pub empty_bytes: u64,
+    pub largest_hole_bytes: u64,
     /// What was alive at that moment, largest first.
     pub retained: Vec<Retained>,
 }

@@ -280,3 +280,35 @@ fn the_series_of_many_devices_is_bounded() {
     let series = &report.steps.series;
     assert_eq!((series.len(), series.last().map(|s| s.step)), (80_000 / 200, Some(600)));
 }
+
+#[test]
+fn what_is_suppressed_is_counted_and_not_shown() {
+    let report = || report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let applied = |rules: &str| {
+        let mut report = report();
+        suppress::Suppressions::read(rules).expect(rules).apply(&mut report);
+        report
+    };
+    for rules in [
+        "leak:train.py:cross_entropy_loss # known",
+        "*:/home/*:37 # known",
+        "leak:main # known",
+        "growing:main\nleak:u/train.py:37:cross_* # known\nleak:main",
+    ] {
+        let report = applied(rules);
+        assert_eq!(report.findings.len(), 0, "{rules}");
+        let [s] = &report.suppressed[..] else { panic!("{:?}", report.suppressed) };
+        assert_eq!((s.findings, s.bytes_per_step, s.reason.as_deref()), (1, 512.0, Some("known")));
+        let text = text::render(&report);
+        fits(&text);
+        assert!(text.contains("No leak found over 200 steps but what is suppressed."), "{text}");
+        assert!(text.contains("1 finding, 512 B per step, by ") && text.contains(": known"), "{text}");
+    }
+    // Part of a name is no name; another kind is another matter; a cache outlives nothing that its line lets go.
+    for rules in ["leak:rain.py:main", "leak:mai", "growing:main", "cache:main"] {
+        let report = applied(rules);
+        assert_eq!((report.findings.len(), report.suppressed.len()), (1, 0), "{rules}");
+        let note = format!("suppressions that suppressed nothing: {rules} (line 1)");
+        assert_eq!(report.notes.last(), Some(&note));
+    }
+}

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::explain::{count, exact, grouped, place, short, size};
-use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained};
+use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained, column};
 use crate::ledger::verdict::{Confidence, Kind, MIN_STEPS};
-use crate::symbol::FrameKind;
+use crate::symbol::{self, FrameKind};
 
 const WIDTH: usize = 100;
 const TOP: usize = 10;
@@ -21,6 +21,7 @@ pub fn render(report: &Report) -> String {
     let mut out = String::new();
     head(&mut out, report);
     findings(&mut out, report);
+    suppressed(&mut out, report);
     if let Some(oom) = report.out_of_memory.last() {
         ran_out(&mut out, report, oom, TOP);
     }
@@ -120,7 +121,8 @@ fn findings(out: &mut String, report: &Report) {
                 count(f64::from(steps), "step")
             )
         } else {
-            format!("No leak found over {}.", count(f64::from(steps), "step"))
+            let but = if report.suppressed.is_empty() { "" } else { " but what is suppressed" };
+            format!("No leak found over {}{but}.", count(f64::from(steps), "step"))
         };
         wrap(out, "", 0, &text);
         out.push('\n');
@@ -128,7 +130,7 @@ fn findings(out: &mut String, report: &Report) {
         line!(out, "{} found\n", found(&report.findings));
     }
     for (i, f) in report.findings.iter().enumerate() {
-        finding(out, i + 1, f, &report.program.cwd);
+        finding(out, i + 1, f, &report.program.cwd, report.all_frames);
     }
     if !report.benign.is_empty() {
         line!(out, "Looked at and found to be no leak");
@@ -138,6 +140,25 @@ fn findings(out: &mut String, report: &Report) {
         }
         out.push('\n');
     }
+}
+
+/// What is known and lived with, a line per rule.
+fn suppressed(out: &mut String, report: &Report) {
+    if report.suppressed.is_empty() {
+        return;
+    }
+    line!(out, "Suppressed");
+    for s in &report.suppressed {
+        let grow = if s.bytes_per_step > 0.0 {
+            format!(", {} per step", size(s.bytes_per_step))
+        } else {
+            String::new()
+        };
+        let why = s.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let findings = count(f64::from(s.findings), "finding");
+        wrap(out, "  ", 4, &clean(&format!("{findings}{grow}, by {}{why}", s.pattern)));
+    }
+    out.push('\n');
 }
 
 /// `2 leaks`, `1 leak and 1 growth outside what can be attributed`.
@@ -171,7 +192,7 @@ pub(super) fn found(findings: &[Finding]) -> String {
     if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
-fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
+fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str, all: bool) {
     let sure = match f.confidence {
         Confidence::Confirmed => "confirmed",
         Confidence::Likely => "likely",
@@ -216,7 +237,11 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str) {
             wrap(out, "   - ", 5, &text);
         }
         if i == 0 {
-            stack(out, &site.stack, cwd);
+            stack(out, &site.stack, cwd, all);
+            for way in &site.also_through {
+                let names: Vec<String> = column::names(way);
+                wrap(out, "      also through ", 12, &clean(&names.join(", for ")));
+            }
         }
     }
     if f.sites.len() > STACK {
@@ -253,26 +278,30 @@ fn full_in(out: &mut String, f: &Finding) {
     }
 }
 
-/// The frames of the user's own code; of a stack without any, the innermost ones.
-fn stack(out: &mut String, frames: &[Frame], cwd: &str) {
-    let told = |f: &&Frame| f.own || f.frame.kind == FrameKind::Autograd;
-    let own: Vec<&Frame> = frames.iter().filter(told).collect();
-    let shown = if own.iter().any(|f| f.own) { own } else { frames.iter().collect() };
-    for frame in shown.iter().take(STACK) {
-        let f = &frame.frame;
+/// A stack in one column, innermost first; all of it if every frame is wanted.
+fn stack(out: &mut String, frames: &[Frame], cwd: &str, all: bool) {
+    let lines = column::lines(frames, all);
+    let most = if all { lines.len() } else { STACK };
+    for line in lines.iter().take(most) {
+        let f = &line.frame.frame;
         let at = match f.line {
             Some(line) => format!("{}:{line}", short(&f.file, cwd)),
-            None => String::new(),
+            _ => String::new(),
         };
         if f.kind == FrameKind::Autograd {
             line!(out, "      in the backward pass ({}) of", clean(&f.function));
             continue;
         }
         let lead = if at.is_empty() { "      " } else { "      at " };
-        wrap(out, lead, 12, &clean(&format!("{at} {}", f.function)));
+        let more = match line.nameless {
+            0 => String::new(),
+            n => format!(" and {} without a name", count(n as f64, "more frame")),
+        };
+        let name = if f.kind == FrameKind::Native { symbol::plain(&f.function) } else { f.function.clone() };
+        wrap(out, lead, 12, &clean(&format!("{at} {name}{more}")));
     }
-    if shown.len() > STACK {
-        line!(out, "      and {}", count((shown.len() - STACK) as f64, "more frame"));
+    if lines.len() > most {
+        line!(out, "      and {}", count((lines.len() - most) as f64, "more frame"));
     }
 }
 
@@ -286,11 +315,57 @@ fn ran_out(out: &mut String, report: &Report, oom: &OutOfMemory, top: usize) {
         exact(oom.allocated_bytes as f64),
     );
     wrap(out, "", 0, &text);
+    let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
+    let carried = share(oom.carried_bytes, oom.allocated_bytes);
+    if carried >= 1.0 {
+        let text = format!(
+            "{} of that ({carried:.0} %) were left by the step before and waited for its successor to let go (carry-over).",
+            size(oom.carried_bytes as f64)
+        );
+        wrap(out, "", 0, &text);
+    }
+    let empty = share(oom.empty_bytes, oom.reserved_bytes);
+    if empty >= 1.0 {
+        let lost = if oom.empty_bytes >= oom.requested_bytes && oom.largest_hole_bytes < oom.requested_bytes {
+            ": together they would have done, so this is fragmentation"
+        } else {
+            ""
+        };
+        let text = format!(
+            "{} of the {} reserved ({empty:.0} %) lay empty between blocks, in pieces of {} at most{lost}.",
+            size(oom.empty_bytes as f64),
+            size(oom.reserved_bytes as f64),
+            size(oom.largest_hole_bytes as f64)
+        );
+        wrap(out, "", 0, &text);
+    }
     if report.out_of_memory_count > 1 {
         line!(out, "Memory ran out {} times; this was the last.", grouped(report.out_of_memory_count));
     }
     out.push('\n');
     table(out, report, "Alive at that moment", &oom.retained, top);
+    held(out, &oom.retained);
+}
+
+/// Who held most of it, where that is known.
+fn held(out: &mut String, retained: &[Retained]) {
+    let mut all: Vec<(&str, u64)> = Vec::new();
+    for h in retained.iter().flat_map(|r| &r.holders) {
+        match all.iter_mut().find(|known| known.0 == h.path) {
+            Some(known) => known.1 = known.1.saturating_add(h.bytes),
+            None => all.push((&h.path, h.bytes)),
+        }
+    }
+    all.sort_by_key(|h| std::cmp::Reverse(h.1));
+    if all.is_empty() {
+        return;
+    }
+    line!(out, "Held by, when somebody last looked");
+    for (path, bytes) in all.iter().take(STACK) {
+        let head = format!("  {:>10}  ", size(*bytes as f64));
+        wrap(out, &head, head.len(), &clean(path));
+    }
+    out.push('\n');
 }
 
 fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top: usize) {

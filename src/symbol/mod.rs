@@ -4,9 +4,11 @@
 //! (in the traced process, where no symbol is ever looked up) a native frame is its module and offset. Knows nothing of
 //! allocations or findings.
 
+mod fold;
 mod lines;
 mod place;
 
+pub use fold::{folded, plain};
 #[allow(unused_imports, reason = "the preload's")]
 pub use place::is_own_file;
 
@@ -42,6 +44,23 @@ pub struct NamedFrame {
     pub module: Option<String>,
 }
 
+impl NamedFrame {
+    /// Whether it has a name of its own: not an address, nor an offset in a module.
+    pub fn has_symbol(&self) -> bool {
+        let name = self.function.as_str();
+        let base = self.module.as_deref().map(|m| m.rsplit('/').next().unwrap_or(m));
+        let offset = name.rsplit_once("+0x").map(|(module, _)| module);
+        self.kind != FrameKind::Native
+            || !(name == GOES_ON
+                || name.starts_with("0x")
+                || offset.is_some_and(|o| base == Some(o) || o == UNKNOWN_MODULE))
+    }
+}
+
+/// Stands for what lies further out and could not be followed.
+const GOES_ON: &str = "<the stack goes on>";
+const UNKNOWN_MODULE: &str = "<unknown module>";
+
 /// A function at an address, as a symboliser names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
@@ -64,17 +83,39 @@ pub struct Names<'a> {
     tables: &'a Tables,
     symboliser: Option<RefCell<Box<dyn Symboliser>>>,
     functions: RefCell<HashMap<Place, Rc<[Function]>>>,
+    all_frames: bool,
 }
 
 impl<'a> Names<'a> {
     /// Names from `tables`; native ones only with a symboliser.
     pub fn new(tables: &'a Tables, symboliser: Option<Box<dyn Symboliser>>) -> Names<'a> {
-        Names { tables, symboliser: symboliser.map(RefCell::new), functions: RefCell::default() }
+        Names {
+            tables,
+            symboliser: symboliser.map(RefCell::new),
+            functions: RefCell::default(),
+            all_frames: false,
+        }
+    }
+
+    /// Nothing is to be folded away.
+    pub fn with_all_frames(self, all_frames: bool) -> Names<'a> {
+        Names { all_frames, ..self }
+    }
+
+    pub fn shows_all(&self) -> bool {
+        self.all_frames
     }
 
     /// The frames of a stack by its id, innermost first; empty for an unknown id.
     pub fn frames(&self, stack: u32) -> Vec<NamedFrame> {
         self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.resolve(s))
+    }
+
+    /// Of a stack known by its Python frames alone: the same with native ones, for each way into the allocator that was
+    /// seen. Empty where those would have no names.
+    pub fn examples(&self, stack: u32) -> Vec<Vec<NamedFrame>> {
+        let examples = self.tables.examples.get(&stack).filter(|_| self.symboliser.is_some());
+        examples.map_or_else(Vec::new, |whole| whole.iter().map(|&id| self.frames(id)).collect())
     }
 
     /// The innermost frame in the user's own code; where there is none, the innermost that is not a framework's.
@@ -168,7 +209,7 @@ impl<'a> Names<'a> {
                 },
                 None => nameless(FrameKind::Python, format!("<code {code}>")),
             },
-            _ => nameless(FrameKind::Python, "<the stack goes on>".to_owned()),
+            _ => nameless(FrameKind::Python, GOES_ON.to_owned()),
         })
     }
 
@@ -176,13 +217,13 @@ impl<'a> Names<'a> {
         frames.iter().flat_map(|frame| match *frame {
             Frame::Native { module, offset } => self.functions_at(module, offset),
             Frame::Address(address) => vec![nameless(FrameKind::Native, format!("{address:#x}"))],
-            _ => vec![nameless(FrameKind::Native, "<the stack goes on>".to_owned())],
+            _ => vec![nameless(FrameKind::Native, GOES_ON.to_owned())],
         })
     }
 
     fn functions_at(&self, module: u32, offset: u32) -> Vec<NamedFrame> {
         let path = self.tables.modules.get(&module).map_or("", |m| m.path.as_str());
-        let base = path.rsplit('/').next().filter(|b| !b.is_empty()).unwrap_or("<unknown module>");
+        let base = path.rsplit('/').next().filter(|b| !b.is_empty()).unwrap_or(UNKNOWN_MODULE);
         let module_path = (!path.is_empty()).then(|| path.to_owned());
         let functions = self.functions.borrow();
         match functions.get(&(module, offset)).filter(|f| !f.is_empty()) {

@@ -42,16 +42,34 @@ impl Files {
     }
 }
 
+impl Files {
+    /// The functions at addresses, of a file as it is to be read.
+    fn named(&self, file: &Elf, addresses: &[u64]) -> Vec<Vec<Function>> {
+        match self.symbolizer.symbolize(&Source::Elf(file.clone()), Input::VirtOffset(addresses)) {
+            Ok(found) => found.iter().map(named).collect(),
+            Err(_) => vec![Vec::new(); addresses.len()],
+        }
+    }
+}
+
 impl Symboliser for Files {
     fn functions(&mut self, module: &Module, addresses: &[u64]) -> Vec<Vec<Function>> {
         if !self.is_unchanged(module) {
             return vec![Vec::new(); addresses.len()];
         }
-        let source = Source::Elf(Elf::new(&module.path));
-        match self.symbolizer.symbolize(&source, Input::VirtOffset(addresses)) {
-            Ok(found) => found.iter().map(named).collect(),
-            Err(_) => vec![Vec::new(); addresses.len()],
+        let mut file = Elf::new(&module.path);
+        let mut found = self.named(&file, addresses);
+        // A function in several pieces (hot and cold) is known by the first of them only in the debugging information; the
+        // symbol table has each.
+        let missed: Vec<usize> = (0..found.len()).filter(|&i| found[i].is_empty()).collect();
+        let again: Vec<u64> = missed.iter().map(|&i| addresses[i]).collect();
+        if !again.is_empty() {
+            file.debug_syms = false;
+            for (i, functions) in missed.into_iter().zip(self.named(&file, &again)) {
+                found[i] = functions;
+            }
         }
+        found
     }
 }
 

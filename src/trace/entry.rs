@@ -38,7 +38,33 @@ pub enum Entry<'a> {
     /// (0: not known).
     Backward { id: u32, node: &'a str, forward: u32 },
     /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
-    Holder { site: Site, search: u32, step: u32, blocks: u64, bytes: u64, path: &'a str },
+    /// `name`: the bytes of `path` that name the owner alone.
+    Holder {
+        site: Site,
+        search: u32,
+        step: u32,
+        blocks: u64,
+        bytes: u64,
+        name: u32,
+        hold: Hold,
+        path: &'a str,
+    },
+    /// A stack known by its Python frames alone, and one of the same with the native frames that were seen.
+    Example { stack: u32, whole: u32 },
+}
+
+/// What a holder does with what it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// That is not known.
+    #[default]
+    Unknown,
+    /// It can take in more for ever.
+    Open,
+    /// It has so many entries now, and never more than so many.
+    Bounded { now: u64, most: u64 },
+    /// It is garbage that waits for the collector.
+    Garbage,
 }
 
 /// What a site is known by in every reading of a recording.

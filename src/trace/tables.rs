@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::entry::{Entry, Frame, LineTable, Site};
+use super::entry::{Entry, Frame, Hold, LineTable, Site};
 
 /// Frames of a stack that are read; the writer keeps fewer.
 const MAX_FRAMES: usize = 2048;
 /// Bytes of a file's or a function's name that are read; the writer keeps no more.
 const MAX_NAME: usize = 4096;
+/// Examples of one stack.
+pub const EXAMPLES: usize = 4;
 
 /// A Python code object.
 #[derive(Clone, Debug)]
@@ -56,6 +58,9 @@ pub struct Device {
 #[derive(Clone, Debug)]
 pub struct Holder {
     pub path: String,
+    /// The bytes of `path` that name the owner alone.
+    pub name: usize,
+    pub hold: Hold,
     pub step: u32,
     pub blocks: u64,
     pub bytes: u64,
@@ -76,6 +81,8 @@ pub struct Tables {
     pub backward: HashMap<u32, Backward>,
     /// What the last search for the holders of a site's blocks found, and its number.
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
+    /// For stacks that are known by their Python frames alone, the stacks with the native frames that were seen.
+    pub examples: HashMap<u32, Vec<u32>>,
 }
 
 impl Tables {
@@ -122,14 +129,27 @@ impl Tables {
             Entry::Backward { id, node, forward } => {
                 self.backward.insert(id, Backward { node: short(node).into(), forward });
             }
-            Entry::Holder { site, search, step, blocks, bytes, path } => {
+            Entry::Holder { site, search, step, blocks, bytes, name, hold, path } => {
                 let (newest, holders) = self.holders.entry(site).or_default();
                 if search > *newest {
                     holders.clear();
                     *newest = search;
                 }
                 if search == *newest {
-                    holders.push(Holder { path: path.into(), step, blocks, bytes });
+                    holders.push(Holder {
+                        path: path.into(),
+                        name: name as usize,
+                        hold,
+                        step,
+                        blocks,
+                        bytes,
+                    });
+                }
+            }
+            Entry::Example { stack, whole } => {
+                let of = self.examples.entry(stack).or_default();
+                if of.len() < EXAMPLES && !of.contains(&whole) {
+                    of.push(whole);
                 }
             }
         }

@@ -46,6 +46,8 @@ pub(super) fn arm() {
         OWN_START.store(start, Ordering::Relaxed);
         OWN_END.store(end, Ordering::Relaxed);
     }
+    #[cfg(target_arch = "x86_64")]
+    extent::arm();
     replay::arm();
     check::arm();
     portable::walk(&mut Frames::new());

@@ -56,6 +56,7 @@ fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&Suspec
     let births: BTreeSet<u32> = sites.iter().flat_map(|s| s.cohorts.iter().map(|c| c.birth)).collect();
     f.cohorts = births.len() as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
+    f.first_step = f.oldest_step;
     f.event_step = births.last().copied().unwrap_or(0);
     f.span = view.steps;
     f.longest_life = sites.iter().map(|s| s.site.longest_life()).max().unwrap_or(0);

@@ -26,10 +26,12 @@ fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Findi
     let alive = |number: u32| view.suspects.iter().find(|s| s.number == number);
     let mut f = Finding {
         bytes_per_step: carried,
+        bytes_interval: interval(cause.bytes.iter()),
         blocks_per_step: median(cause.blocks.iter()),
         adding_share: f64::from(cause.steps) / f64::from(view.steps.saturating_sub(1).max(1)),
         peak_reduction_bytes: reduction,
         oldest_step: view.steps,
+        first_step: cause.first,
         event_step: cause.last,
         cohorts: 1,
         span: view.steps,

@@ -4,6 +4,7 @@
 mod benign;
 mod carry;
 mod fragments;
+mod holders;
 mod pending;
 mod periodic;
 mod renewal;
@@ -13,6 +14,7 @@ mod survivors;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use holders::Held;
 use serde::Serialize;
 
 use super::view::Cohort;
@@ -111,6 +113,8 @@ pub struct Finding {
     pub parts: Vec<Part>,
     /// What a step that adds anything adds (median); of carry-over, what one step carries.
     pub bytes_per_step: f64,
+    /// In what bounds `bytes_per_step` lies, see [`interval`]; `None` where there are no values of single steps.
+    pub bytes_interval: Option<[f64; 2]>,
     pub blocks_per_step: f64,
     /// The share of steps that add (or carry).
     pub adding_share: f64,
@@ -123,6 +127,8 @@ pub struct Finding {
     /// Distinct birth steps alive, and the first of them.
     pub cohorts: u32,
     pub oldest_step: u32,
+    /// The first step it was seen in: of what grows the birth of the oldest survivor, else the first that did it.
+    pub first_step: u32,
     /// Steps in which a survivor could have been born, since the first: `cohorts` of so many are still held.
     pub span: u32,
     /// Blocks its sites did free, and the longest life among them in steps.
@@ -136,6 +142,8 @@ pub struct Finding {
     pub reserved_growth_bytes: Option<i64>,
     /// Grows by being renewed: no block is old.
     pub renewed: bool,
+    /// What it can grow to, where its holder lets go of the rest by itself.
+    pub bound_bytes: Option<u64>,
 }
 
 impl Finding {
@@ -147,6 +155,7 @@ impl Finding {
             layer,
             parts: Vec::new(),
             bytes_per_step: 0.0,
+            bytes_interval: None,
             blocks_per_step: 0.0,
             adding_share: 0.0,
             period_steps: None,
@@ -155,6 +164,7 @@ impl Finding {
             live_blocks: 0,
             cohorts: 0,
             oldest_step: 0,
+            first_step: 0,
             span: 0,
             freed: 0,
             longest_life: 0,
@@ -162,6 +172,7 @@ impl Finding {
             event_step: 0,
             reserved_growth_bytes: None,
             renewed: false,
+            bound_bytes: None,
         }
     }
 
@@ -201,23 +212,31 @@ struct View<'a> {
     /// What is born up to this step is warm-up.
     burn_in: u32,
     suspects: Vec<Suspect<'a>>,
+    known: Known<'a>,
+}
+
+/// What others know of stacks and sites.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
     /// Where in the program a stack allocates, as a number: equal ones are one line.
-    place: &'a dyn Fn(u32) -> u64,
+    pub place: &'a dyn Fn(u32) -> u64,
+    /// Who held a site's blocks when somebody looked.
+    pub held: &'a dyn Fn(u32) -> Vec<Held>,
 }
 
-/// Judges everything alive at the last boundary; every stack is a place of its own.
+/// Judges everything alive at the last boundary; every stack is a place of its own, and who holds what is not known.
 pub fn judge(ledger: &Ledger) -> Verdict {
-    judge_by(ledger, &|stack| u64::from(stack))
+    judge_by(ledger, Known { place: &|stack| u64::from(stack), held: &|_| Vec::new() })
 }
 
-/// Judges everything alive at the last boundary. `place` gives stacks that allocate at one line the same number.
-pub fn judge_by(ledger: &Ledger, place: &dyn Fn(u32) -> u64) -> Verdict {
+/// Judges everything alive at the last boundary.
+pub fn judge_by(ledger: &Ledger, known: Known<'_>) -> Verdict {
     let steps = ledger.step_count();
     if steps < MIN_STEPS {
         return Verdict::default();
     }
     let burn_in = BURN_IN_STEPS.max((BURN_IN_SHARE * f64::from(steps)) as u32);
-    let view = View { ledger, steps, burn_in, suspects: suspects(ledger, steps), place };
+    let view = View { ledger, steps, burn_in, suspects: suspects(ledger, steps), known };
     let mut findings = pending::find(&view);
     let mut claimed = sites_of(&findings);
     let grown = survivors::find(&view, &claimed);
@@ -232,13 +251,15 @@ pub fn judge_by(ledger: &Ledger, place: &dyn Fn(u32) -> u64) -> Verdict {
     findings.extend(fragments::find(&view));
     findings.extend(super::unattributed::growing(ledger));
     sources::compare(&view, &mut findings);
+    let bounded = holders::weigh(&view, &mut findings);
     let weight = |f: &Finding| match f.kind {
         Kind::Leak | Kind::Growing => f.growth_bytes_per_step,
         Kind::CarryOver => f.peak_reduction_bytes as f64,
         _ => f.live_bytes as f64,
     };
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
-    let benign = benign::find(&view, &claimed, grown.slowing);
+    let mut benign = benign::find(&view, &claimed, grown.slowing);
+    benign.extend(bounded);
     Verdict { findings, benign }
 }
 
@@ -279,6 +300,25 @@ pub(super) fn median(values: impl Iterator<Item = u64>) -> f64 {
         n if n % 2 == 1 => values[n / 2] as f64,
         n => (values[n / 2 - 1] as f64 + values[n / 2] as f64) / 2.0,
     }
+}
+
+/// The values between which their median lies, with 95 % confidence: two of them, told by their ranks alone, whatever
+/// the distribution (the sign test turned round). Of fewer than six it is all of their range, which covers less.
+pub(super) fn interval(values: impl Iterator<Item = u64>) -> Option<[f64; 2]> {
+    /// Of the normal distribution, two-sided 95 %.
+    const Z: f64 = 1.96;
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    let n = values.len() as f64;
+    let rank = (0.5 * (n - Z * n.sqrt())).max(1.0) as usize;
+    let (low, high) = (values.get(rank - 1)?, values.get(values.len() - rank)?);
+    Some([*low as f64, *high as f64])
+}
+
+/// The bounds of a sum of what goes together.
+fn wider(a: Option<[f64; 2]>, b: Option<[f64; 2]>) -> Option<[f64; 2]> {
+    let (Some(a), Some(b)) = (a, b) else { return a.or(b) };
+    Some([a[0] + b[0], a[1] + b[1]])
 }
 
 /// Adds up the cohorts of several sites by birth step.

@@ -50,6 +50,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {
         };
         let bytes_per_step = per(|r| r.cohort_bytes);
         f.bytes_per_step += bytes_per_step;
+        f.bytes_interval = wider(f.bytes_interval, interval(site.releases().iter().map(|r| r.cohort_bytes)));
         f.blocks_per_step += per(|r| r.cohort_blocks);
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(site.longest_life());
@@ -62,6 +63,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {
     let alive = by_birth(group.iter().flat_map(|g| &g.suspect.cohorts));
     f.cohorts = alive.len() as u32;
     f.oldest_step = alive.first().map_or(0, |c| c.birth);
+    f.first_step = group.iter().map(|g| g.suspect.site.first_birth).min()?;
     f.span = view.steps.saturating_sub(f.oldest_step);
     f.period_steps = None;
     f.add_up();

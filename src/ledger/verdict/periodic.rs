@@ -64,6 +64,7 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
     for t in group {
         let bytes_per_step = median(t.releases.iter().map(|r| r.cohort_bytes));
         f.bytes_per_step += bytes_per_step;
+        f.bytes_interval = wider(f.bytes_interval, interval(t.releases.iter().map(|r| r.cohort_bytes)));
         f.blocks_per_step += median(t.releases.iter().map(|r| r.cohort_blocks));
         f.freed = f.freed.wrapping_add(t.site.frees);
         f.longest_life = f.longest_life.max(t.site.longest_life());
@@ -75,6 +76,7 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
         }
         f.parts.push(Part { site: t.number, bytes_per_step, live_bytes, live_blocks });
     }
+    f.first_step = group.iter().map(|t| t.site.first_birth).min()?;
     f.span = view.steps.saturating_sub(f.event_step);
     f.add_up();
     Some(f)

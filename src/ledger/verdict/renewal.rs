@@ -1,4 +1,4 @@
-//! Rule B: a cause can renew its blocks every step while there are ever more of them: no block is old, the floor rises.
+//! Rule B: a cause can renew its blocks every few steps while there are ever more of them: no block is old, the floor rises.
 //! What is looked at is a site's whole stock at the boundaries, over the last two thirds of the run.
 
 use std::collections::BTreeSet;
@@ -13,9 +13,10 @@ const SKIPPED: f64 = 1.0 / 3.0;
 const EVEN: f64 = 0.5;
 /// A run shorter than this shows no such thing.
 const SHORTEST: u32 = 40;
-/// Of the steps so many add, and next to none takes away.
-const RISING: f64 = 0.8;
+/// Of the steps that change the stock next to none takes away …
 const FALLING: f64 = 0.05;
+/// … and less than this share of the growth is in blocks older than a window: those are another rule's.
+const OLD: f64 = 0.5;
 
 /// One site's stock.
 #[derive(Default)]
@@ -48,7 +49,10 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
     }
     let from = view.steps - (length * WINDOWS) as u32;
     let mut stocks: Map<Stock> = Map::default();
-    let worth = |number: u32| view.ledger.site(number).is_some_and(|s| s.births > view.steps / 2);
+    // It takes a birth in every window.
+    let recent =
+        |s: &Site| s.births as usize >= WINDOWS && view.steps - s.last_birth.min(view.steps) <= length as u32;
+    let worth = |number: u32| view.ledger.site(number).is_some_and(recent);
     for record in view.ledger.steps() {
         for d in record.deltas.iter().filter(|d| worth(d.site) && !claimed.contains(&d.site)) {
             let stock = stocks.entry(u64::from(d.site)).or_default();
@@ -78,18 +82,25 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
         stock.pass(WINDOWS - 1);
         let site = view.ledger.site(number)?;
         let rate = steady(&stock.lows)?;
-        let even = f64::from(stock.rises) >= RISING * judged && f64::from(stock.falls) <= FALLING * judged;
+        let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls);
         if !even || !matches!(site.layer, Layer::Block | Layer::Driver) {
             return None;
         }
         let alive = view.suspects.iter().find(|s| s.number == number)?;
+        let aged = |c: &&Cohort| c.birth > view.burn_in && view.steps.saturating_sub(c.birth) > length as u32;
+        let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
+        if old as f64 >= OLD * rate * (WINDOWS - 1) as f64 {
+            return None;
+        }
         let mut f = Finding {
             bytes_per_step: median(stock.added.iter().copied()),
+            bytes_interval: interval(stock.added.iter().copied()),
             blocks_per_step: steady(&stock.block_lows).map_or(0.0, |r| r / length as f64),
             adding_share: f64::from(stock.rises) / judged,
             growth_bytes_per_step: rate / length as f64,
             cohorts: alive.cohorts.len() as u32,
             oldest_step: alive.cohorts.first()?.birth,
+            first_step: site.first_birth,
             span: view.steps,
             freed: site.frees,
             longest_life: site.longest_life(),

@@ -57,7 +57,7 @@ fn set_up<'a>(view: &View<'a>, claimed: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
 fn in_part(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
     let mut lines: BTreeMap<(u64, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
     for s in set_up(view, claimed) {
-        let key = ((view.place)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
+        let key = ((view.known.place)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
         lines.entry(key).or_default().push(s);
     }
     let mut unloads: BTreeMap<(u32, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
@@ -121,6 +121,7 @@ fn finding(view: &View<'_>, step: u32, sites: &[SetUp<'_>]) -> Option<Finding> {
     }
     f.freed = sites.iter().fold(0, |sum, s| sum.wrapping_add(s.site.aged));
     f.oldest_step = sites.iter().map(|s| s.site.first_birth).min()?;
+    f.first_step = f.oldest_step;
     f.event_step = step;
     f.cohorts = 1;
     f.span = view.steps.saturating_sub(step);

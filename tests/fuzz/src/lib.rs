@@ -16,11 +16,13 @@ mod symbol;
 mod trace;
 
 mod compact;
+mod long;
 mod mutation;
 mod paper;
 mod programs;
 
 pub use compact::expand;
+pub use long::{Long, long};
 pub use mutation::{Random, mutate};
 pub use programs::{SYNTHETIC, synthetic};
 

@@ -379,6 +379,8 @@ impl Heap<'_> {
             return Step::Graph(self.types.name(held));
         }
         match self.types.name(holder).as_str() {
+            // The entry of a result, and of its key.
+            "_lru_list_elem" => Step::Through,
             "_lru_cache_wrapper" => match held_kind {
                 Some(Kind::Dict) => Step::Named("lru_cache".into()),
                 _ => Step::Named("lru_cache's results".into()),

@@ -19,7 +19,7 @@ use crate::capture::others::{self, Interpreter};
 use crate::holders::{Node, Nodes, Root, Step, World};
 use api::Api;
 use cpp::{Class, Cpp};
-use layout::Layout;
+use layout::{DEQUE_MAXLEN, LRU_CACHE, LRU_MAXSIZE, Layout, SIZE};
 use objects::{Kind, Types};
 
 /// The objects of this process, for one search.
@@ -236,6 +236,26 @@ impl World for Heap<'_> {
         let own = holder.is_some_and(|h| !self.cpp.met.contains_key(&h) && self.keeps_attributes_in(h, node));
         !own && !self.cpp.met.contains_key(&node)
             && self.types.of(node).is_some_and(|info| info.kind.is_collection())
+    }
+
+    fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
+        if self.cpp.met.contains_key(&node) || self.blocks.contains_key(&node) {
+            return None;
+        }
+        let info = self.types.of(node)?;
+        let (entries, most) = match info.kind {
+            Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
+            Kind::Lru => {
+                let cache = objects::word_of(node, LRU_CACHE, &info)?;
+                let known = peek::is_plausible(cache) && self.is_exactly(cache, c"PyDict_Type");
+                (cache, objects::word_of(node, LRU_MAXSIZE, &info).filter(|_| known)?)
+            }
+            _ => return None,
+        };
+        // SAFETY: a living deque, or the dict of a living cache: its length.
+        let now = unsafe { objects::word(entries, SIZE) };
+        // Without a bound it says -1.
+        (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
     }
 
     fn has_graph(&mut self, node: Node) -> bool {

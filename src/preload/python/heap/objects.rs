@@ -17,6 +17,8 @@ pub enum Kind {
     Tuple,
     Set,
     Deque,
+    /// What `functools.lru_cache` makes of a function.
+    Lru,
     Function,
     Method,
     Cell,
@@ -33,7 +35,7 @@ pub enum Kind {
 
 impl Kind {
     pub fn is_collection(self) -> bool {
-        matches!(self, Kind::Dict | Kind::List | Kind::Tuple | Kind::Set | Kind::Deque)
+        matches!(self, Kind::Dict | Kind::List | Kind::Tuple | Kind::Set | Kind::Deque | Kind::Lru)
     }
 }
 
@@ -47,6 +49,8 @@ pub struct Info {
     /// Words of an instance's fixed part.
     pub words: usize,
     pub is_graph_node: bool,
+    /// Bytes of the fixed part, whatever follows.
+    pub size: usize,
 }
 
 /// A power of two.
@@ -74,6 +78,12 @@ pub fn words(object: Node, from: usize, to: usize) -> Vec<u64> {
     (from..to).map(|i| unsafe { word(object, i * 8) }).collect()
 }
 
+/// A word of an object, if its fixed part goes so far.
+pub fn word_of(object: Node, at: usize, info: &Info) -> Option<u64> {
+    // SAFETY: within the fixed part of a living object.
+    (at + 8 <= info.size).then(|| unsafe { word(object, at) })
+}
+
 /// A C string of the interpreter's.
 ///
 /// # Safety
@@ -90,8 +100,15 @@ pub unsafe fn c_text(address: u64) -> String {
 
 impl Types {
     pub fn new(api: &Api) -> Types {
-        let none =
-            Info { kind: Kind::Other, flags: 0, traverse: None, is_gc: None, words: 0, is_graph_node: false };
+        let none = Info {
+            kind: Kind::Other,
+            flags: 0,
+            traverse: None,
+            is_gc: None,
+            words: 0,
+            is_graph_node: false,
+            size: 0,
+        };
         Types { known: Map::default(), recent: vec![(0, none); RECENT], by_address: api.types }
     }
 
@@ -213,6 +230,8 @@ impl Types {
             Kind::Traceback
         } else if named("deque") {
             Kind::Deque
+        } else if named("_lru_cache_wrapper") {
+            Kind::Lru
         } else if named("TensorBase") || named("_TensorBase") {
             Kind::Tensor
         } else if named("_FunctionBase") {
@@ -233,7 +252,7 @@ impl Types {
             )
         };
         let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
-        Info { kind, flags, traverse, is_gc, words, is_graph_node }
+        Info { kind, flags, traverse, is_gc, words, is_graph_node, size: size as usize }
     }
 }
 

@@ -1,0 +1,79 @@
+//! What the holder says: it can be the bound that the lives of blocks cannot show, or show that there is none; and what one
+//! holder has is one cause, however many lines filled it.
+
+use super::*;
+use crate::trace::entry::Hold;
+
+/// Of what is known to be held at least this share must be held so.
+const MOST: f64 = 0.5;
+
+/// What is known of who holds a site's blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// Who: equal for one holder.
+    pub owner: u64,
+    pub hold: Hold,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// Whether two sites hang on one holder; `None`: of one of them that is not known.
+pub(super) fn share(view: &View<'_>, a: u32, b: u32) -> Option<bool> {
+    let (a, b) = (named(view, a), named(view, b));
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    Some(a.iter().any(|owner| b.contains(owner)))
+}
+
+fn named(view: &View<'_>, site: u32) -> Vec<u64> {
+    let held = (view.known.held)(site);
+    held.into_iter().filter(|h| h.hold != Hold::Unknown).map(|h| h.owner).collect()
+}
+
+/// Takes what the holders say into the findings; what is bounded by them is none, and is handed back.
+pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
+    let mut bounded = Vec::new();
+    findings.retain_mut(|f| {
+        if !matches!(f.kind, Kind::Leak | Kind::Growing) || f.parts.is_empty() {
+            return true;
+        }
+        let held: Vec<Held> = f.parts.iter().flat_map(|p| (view.known.held)(p.site)).collect();
+        let all: u64 = held.iter().fold(0, |sum, h| sum.saturating_add(h.bytes));
+        let most = |of: &dyn Fn(&Hold) -> bool| {
+            let such = held.iter().filter(|h| of(&h.hold)).fold(0u64, |sum, h| sum.saturating_add(h.bytes));
+            all > 0 && such as f64 > MOST * all as f64
+        };
+        if most(&|h| *h == Hold::Garbage) {
+            f.kind = Kind::PendingGc;
+            return true;
+        }
+        if f.kind == Kind::Leak && most(&|h| *h == Hold::Open) {
+            f.confidence = Confidence::Confirmed;
+        }
+        // Whoever is full and gets more all the same is not what bounds it.
+        if !most(&|h| matches!(h, Hold::Bounded { now, most } if now < most)) {
+            return true;
+        }
+        let times = held.iter().filter_map(|h| match h.hold {
+            Hold::Bounded { now, most } if now < most => Some(most as f64 / now.max(1) as f64),
+            _ => None,
+        });
+        let bound = f.live_bytes as f64 * times.fold(1.0, f64::max);
+        f.bound_bytes = Some(bound as u64);
+        let device = view.ledger.devices().iter().find(|d| d.device == f.device);
+        let room = device.filter(|d| d.total_bytes > 0).map(|d| {
+            let others = d.live_bytes().saturating_sub(f.live_bytes) + d.unattributed_bytes.unwrap_or(0);
+            d.total_bytes.saturating_sub(others) as f64
+        });
+        // A bound beyond the device is none that helps.
+        if room.is_some_and(|room| bound > room) {
+            f.kind = Kind::Growing;
+            f.confidence = Confidence::Likely;
+            return true;
+        }
+        bounded.push(Finding { kind: Kind::Cache, confidence: Confidence::Confirmed, ..f.clone() });
+        false
+    });
+    bounded
+}

@@ -1,0 +1,268 @@
+//! Suppressions: what somebody has looked at and lives with. A file in the manner of LeakSanitizer's, one rule a line:
+//!
+//! ```text
+//! # what is known
+//! leak:train.py:log_metrics       # the dashboard keeps them, #1234
+//! *:third_party/*.py:*
+//! cache:model.py:rotary_embedding # fills up once
+//! ```
+//!
+//! `KIND:PATTERN`, then the reason behind a `#`. A kind is a finding's, or `*` for all, or `cache`: what is expected to
+//! gather there, as long as nothing shows that it is no cache. A pattern stands for a whole frame, written `function`,
+//! `file:function`, `file:line` or `file:line:function`, the file's path from any of its folders on; `*` for any text.
+//! A finding is suppressed when each of its sites has such a frame: one cause may not hide another that keeps its pace.
+//!
+//! Pure: text in, a report changed. Knows no file and no command.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Finding, Report, Site};
+use crate::ledger::verdict::{Confidence, Kind};
+
+/// Kinds of findings, as a rule may name them.
+const KINDS: [Kind; 7] = [
+    Kind::Leak,
+    Kind::Growing,
+    Kind::PendingGc,
+    Kind::Residue,
+    Kind::Fragmentation,
+    Kind::CarryOver,
+    Kind::Periodic,
+];
+/// What is written for growth that no site was seen to cause.
+const NOWHERE: &str = "unattributed";
+/// Rules named in the line about those that suppressed nothing.
+const NAMED: usize = 8;
+
+/// What was suppressed by one rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suppressed {
+    /// `KIND:PATTERN`, as it was written.
+    pub pattern: String,
+    pub reason: Option<String>,
+    pub findings: u32,
+    /// Of those that grow or gather, together.
+    pub bytes_per_step: f64,
+}
+
+/// A line that is no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    pub line: usize,
+    what: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Any,
+    Cache,
+    One(Kind),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    line: usize,
+    what: What,
+    pattern: String,
+    reason: Option<String>,
+}
+
+/// The rules of a file, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suppressions {
+    rules: Vec<Rule>,
+}
+
+impl Suppressions {
+    /// Reads the rules; the first line that is none is the error.
+    pub fn read(text: &str) -> Result<Suppressions, Wrong> {
+        let mut rules = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let (rule, reason) = text.split_once('#').map_or((text, ""), |(rule, reason)| (rule, reason));
+            let (rule, reason) = (rule.trim(), reason.trim());
+            if rule.is_empty() {
+                continue;
+            }
+            let wrong = |what: String| Wrong { line, what };
+            let (kind, pattern) = rule.split_once(':').ok_or_else(|| {
+                wrong(format!("'{rule}' is no rule: a rule is KIND:PATTERN, such as leak:train.py:log"))
+            })?;
+            let what = What::named(kind.trim()).ok_or_else(|| {
+                wrong(format!("'{}' is no kind: {}, cache or * for all", kind.trim(), kinds()))
+            })?;
+            let pattern = pattern.trim().to_owned();
+            if pattern.is_empty() {
+                return Err(wrong(format!("'{rule}' has no pattern; * is any frame")));
+            }
+            rules.push(Rule { line, what, pattern, reason: (!reason.is_empty()).then(|| reason.to_owned()) });
+        }
+        Ok(Suppressions { rules })
+    }
+
+    /// Takes what is suppressed out of a report's findings and counts it, by the first rule that speaks of it (of its
+    /// largest site). Rules that suppressed nothing are named in a note.
+    pub fn apply(&self, report: &mut Report) {
+        let mut counts = vec![(0u32, 0.0f64); self.rules.len()];
+        report.findings.retain(|f| match self.rule_of(f) {
+            Some(rule) => {
+                counts[rule].0 += 1;
+                counts[rule].1 += f.bytes_per_step;
+                false
+            }
+            None => true,
+        });
+        let mut unused = Vec::new();
+        for (rule, (findings, bytes_per_step)) in self.rules.iter().zip(counts) {
+            let pattern = format!("{}:{}", rule.what.name(), rule.pattern);
+            match findings {
+                0 => unused.push(format!("{pattern} (line {})", rule.line)),
+                _ => {
+                    let reason = rule.reason.clone();
+                    report.suppressed.push(Suppressed { pattern, reason, findings, bytes_per_step });
+                }
+            }
+        }
+        if !unused.is_empty() {
+            let more = match unused.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            unused.truncate(NAMED);
+            report.notes.push(format!("suppressions that suppressed nothing: {}{more}", unused.join(", ")));
+        }
+    }
+
+    /// The rule that suppresses a finding, by number.
+    fn rule_of(&self, f: &Finding) -> Option<usize> {
+        let speaks =
+            |test: &dyn Fn(&Rule) -> bool| self.rules.iter().position(|r| r.what.is_of(f) && test(r));
+        if f.sites.is_empty() {
+            return speaks(&|r| matches(&r.pattern, NOWHERE));
+        }
+        let of_site = |site: &Site| speaks(&|r| r.is_at(site));
+        let all: Option<Vec<usize>> = f.sites.iter().map(of_site).collect();
+        all?.first().copied()
+    }
+}
+
+impl What {
+    fn named(name: &str) -> Option<What> {
+        match name {
+            "*" => Some(What::Any),
+            "cache" => Some(What::Cache),
+            _ => KINDS.into_iter().find(|k| k.name() == name).map(What::One),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            What::Any => "*",
+            What::Cache => "cache",
+            What::One(kind) => kind.name(),
+        }
+    }
+
+    fn is_of(self, f: &Finding) -> bool {
+        match self {
+            What::Any => true,
+            What::One(kind) => f.kind == kind,
+            // What has outlived all that its line lets go is no cache, whatever was expected.
+            What::Cache => match f.kind {
+                Kind::Growing | Kind::Residue | Kind::Periodic => true,
+                Kind::Leak => f.confidence == Confidence::Likely,
+                _ => false,
+            },
+        }
+    }
+}
+
+fn kinds() -> String {
+    KINDS.map(Kind::name).join(", ")
+}
+
+impl Rule {
+    fn is_at(&self, site: &Site) -> bool {
+        let places = site.allocated_at.iter().chain(&site.backward_of);
+        let mut places = places.map(|p| (p.file.as_str(), p.line, p.function.as_str()));
+        let frames = site.stack.iter().map(|f| &f.frame);
+        let mut frames = frames.map(|f| (f.file.as_str(), f.line, f.function.as_str()));
+        let is = |(file, line, function): (&str, Option<u32>, &str)| self.is_frame(file, line, function);
+        places.any(is) || frames.any(is)
+    }
+
+    fn is_frame(&self, file: &str, line: Option<u32>, function: &str) -> bool {
+        if matches(&self.pattern, function) {
+            return true;
+        }
+        // The path from any of its folders on.
+        let folders = file.match_indices('/').map(|(at, _)| at + 1);
+        std::iter::once(0).chain(folders).any(|from| {
+            let file = &file[from..];
+            matches(&self.pattern, &format!("{file}:{function}"))
+                || line.is_some_and(|line| {
+                    matches(&self.pattern, &format!("{file}:{line}"))
+                        || matches(&self.pattern, &format!("{file}:{line}:{function}"))
+                })
+        })
+    }
+}
+
+/// Whether a pattern, in which `*` stands for any text, is the whole of a text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on if it fails: behind the last star, which then takes one more.
+    let mut again: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            again = Some((p + 1, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((star, taken)) = again {
+            (p, t) = (star, taken + 1);
+            again = Some((star, taken + 1));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, text) in
+            [("a*c", "abbc"), ("*", ""), ("*b*b", "abab"), ("a", "a"), ("**", "x"), ("a*", "a")]
+        {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a*c", "abcd"), ("", "x"), ("a", ""), ("*b", "abc"), ("b", "abc")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_rule_is_told_by_its_number() {
+        let told = |text: &str| Suppressions::read(text).expect_err(text).to_string();
+        assert!(told("# fine\n\nleak").starts_with("line 3: 'leak' is no rule"));
+        assert!(told("leek:train.py:f").starts_with("line 1: 'leek' is no kind: leak, growing, "));
+        assert!(told("*:f\nleak: # why").starts_with("line 2: 'leak:' has no pattern"));
+        let read = Suppressions::read("  leak : a.py:f  # why: #12 \n").expect("is a rule");
+        let rule = &read.rules[0];
+        assert_eq!((rule.pattern.as_str(), rule.reason.as_deref()), ("a.py:f", Some("why: #12")));
+    }
+}
