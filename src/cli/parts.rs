@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -19,12 +20,13 @@ pub fn library() -> Result<PathBuf, Failure> {
     let mut places: Vec<PathBuf> = env::var_os("LEAKTRACE_LIBRARY").map(PathBuf::from).into_iter().collect();
     if let Some(folder) = own_folder() {
         places.extend([folder.join(NAME), folder.join("../lib").join(NAME)]);
-        places.extend(built_in(&folder).map(|release| release.join(NAME)));
+        // Only what it was asked to make cargo brings up from `deps`.
+        places.extend(built_in(&folder).map(|release| release.join("deps").join(NAME)));
     }
     let found = places.iter().find_map(|p| p.canonicalize().ok()).ok_or_else(|| {
         Failure(format!(
-            "cannot find {NAME}; looked for {}. Cargo installs no libraries: copy it from target/release to the last of \
-             these, or set LEAKTRACE_LIBRARY",
+            "cannot find {NAME}; looked for {}. Cargo installs no libraries: copy it there from target/release, or set \
+             LEAKTRACE_LIBRARY to it",
             list(&places)
         ))
     })?;
@@ -64,6 +66,21 @@ fn built_in(bin: &Path) -> Option<PathBuf> {
     let notes = fs::read_to_string(bin.parent()?.join(".crates.toml")).ok()?;
     let source = notes.lines().find_map(|line| line.trim().strip_prefix(OWN)?.split_once(")\""))?.0;
     Some(Path::new(source).join("target/release"))
+}
+
+/// The command with an interpreter before it where it is a Python script that nothing else can run: the one that
+/// `python -m leaktrace` is, else `python3`.
+pub fn with_interpreter(command: &[OsString]) -> Vec<OsString> {
+    let mut words = command.to_vec();
+    let script = command.first().map(Path::new).filter(|p| p.extension().is_some_and(|e| e == "py"));
+    if let Some(file) = script.and_then(|script| fs::metadata(script).ok()).filter(fs::Metadata::is_file) {
+        match env::var_os("LEAKTRACE_PYTHON").filter(|v| !v.is_empty()) {
+            Some(python) => words.insert(0, python),
+            None if file.permissions().mode() & 0o111 == 0 => words.insert(0, "python3".into()),
+            None => {}
+        }
+    }
+    words
 }
 
 /// Refuses what the loader would split: it takes these for the end of a path.
