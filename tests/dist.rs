@@ -12,6 +12,9 @@ use common::report::Report;
 use common::{Ran, Run, library, root, simulated_libraries};
 use tempfile::TempDir;
 
+/// The parts of the simulated GPU.
+const SIMULATED: [&str; 3] = ["libsimgpu_driver.so", "libsimgpu_runtime.a", "simgpu-stubs"];
+
 /// The virtual environment with the wheel in it.
 struct Installed {
     scratch: TempDir,
@@ -59,7 +62,7 @@ impl Installed {
         fs::create_dir(&built).unwrap();
         symlink(library(), built.join("libleaktrace.so")).unwrap();
         symlink(env!("CARGO_BIN_EXE_leaktrace"), built.join("leaktrace")).unwrap();
-        for part in ["libsimgpu_driver.so", "libsimgpu_runtime.a", "simgpu-stubs"] {
+        for part in SIMULATED {
             symlink(root().join("target/release").join(part), built.join(part)).unwrap();
         }
         let dist = installed.place("dist");
@@ -170,16 +173,75 @@ fn plugin(installed: &Installed) {
     assert_eq!(leaky.code(), 1);
     let text = leaky.text();
     for part in [
-        "test_history_of_losses leaks GPU memory: 512 B (1 block) more with every run, never freed",
+        "leaks GPU memory: 512 B (1 block) more with every run, never freed",
         "test_history.py:17 loss_of: 512 B (1 block) per run",
-        "test_now_and_then leaks GPU memory: 19.5 KiB, 20,480 B (1 block)",
-        "test_last_result leaves GPU memory behind: 1.5 KiB, 1,536 B (1 block) of each run",
+        "leaks GPU memory: 20.0 KiB, 20,480 B (1 block) more with every run",
+        "leaves GPU memory behind: 1.5 KiB, 1,536 B (1 block) of each run",
         "on the simulated GPU: 3 leak",
     ] {
         assert!(text.contains(part), "{part} is not in\n{}", leaky.told());
     }
     let fixed = run(true, true);
     assert_eq!(outcomes(&fixed), expected(true), "{}", fixed.told());
+}
+
+/// The program with its parts around it, as an archive lays them out.
+fn unpacked(scratch: &Path) -> PathBuf {
+    simulated_libraries();
+    for folder in ["bin", "lib", "simgpu"] {
+        fs::create_dir(scratch.join(folder)).unwrap();
+    }
+    let program = scratch.join("bin/leaktrace");
+    fs::copy(env!("CARGO_BIN_EXE_leaktrace"), &program).unwrap();
+    symlink(library(), scratch.join("lib/libleaktrace.so")).unwrap();
+    for part in SIMULATED {
+        symlink(root().join("target/release").join(part), scratch.join("simgpu").join(part)).unwrap();
+    }
+    program
+}
+
+/// PyTorch's wheels lead to the vendor's own libraries by RPATH, which goes before LD_LIBRARY_PATH.
+#[test]
+fn the_vendors_libraries_beside_the_simulated_ones() {
+    let scratch = TempDir::new().unwrap();
+    let program = unpacked(scratch.path());
+    let packages = scratch.path().join("packages");
+    let (torch, vendor) = (packages.join("torch/lib"), packages.join("nvidia/cuda_runtime/lib"));
+    fs::create_dir_all(&torch).unwrap();
+    fs::create_dir_all(&vendor).unwrap();
+    fs::write(packages.join("torch/__init__.py"), "").unwrap();
+    let compile = |code: &str, out: &Path, flags: &[&str]| {
+        let source = scratch.path().join("source.c");
+        fs::write(&source, code).unwrap();
+        done(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(out).arg(&source).args(flags));
+    };
+    let runtime = vendor.join("libcudart.so.12");
+    let script = scratch.path().join("map");
+    fs::write(&script, "libcudart.so.12 { global: *; };").unwrap();
+    let script = format!("-Wl,--version-script,{}", script.display());
+    let vendors = "int cudaGetDeviceCount(int *count) { return *count = 77; }";
+    compile(vendors, &runtime, &["-Wl,-soname,libcudart.so.12", &script]);
+    let asks =
+        "int cudaGetDeviceCount(int *); int count(void) { int n = -1; cudaGetDeviceCount(&n); return n; }";
+    let rpath = "-Wl,--disable-new-dtags,-rpath,$ORIGIN/../../nvidia/cuda_runtime/lib";
+    compile(asks, &torch.join("libtorch_cuda.so"), &[&runtime.display().to_string(), rpath]);
+
+    let load =
+        "import ctypes, torch; print(ctypes.CDLL(torch.__path__[0] + '/lib/libtorch_cuda.so').count())";
+    let count = |program: &Path, words: &[&str]| {
+        let run = Run::new(program).args(words).arg(python()).args(["-c", load]);
+        let run = run.env("PYTHONPATH", &packages).env("XDG_CACHE_HOME", scratch.path().join("cache"));
+        run.env("SIMGPU_DEVICES", "3").run().success().text()
+    };
+    assert_eq!(count(Path::new("env"), &[]), "77\n", "the RPATH does not lead to the vendor's");
+    assert_eq!(count(&program, &["run", "--simulate", "--"]), "3\n");
+
+    // Built without CUDA, it would see no GPU: said, not tried.
+    fs::remove_file(torch.join("libtorch_cuda.so")).unwrap();
+    let run = Run::new(&program).args(["run", "--simulate", "--"]).arg(python()).args(["-c", load]);
+    let ran = run.env("PYTHONPATH", &packages).run();
+    assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.told());
+    assert!(ran.stderr.contains("is built without CUDA"), "{}", ran.stderr);
 }
 
 /// Paths that the loader would split are refused, in one line; what else was preloaded stays.

@@ -1,4 +1,4 @@
-"""Whose the blocks on the device are, and whether what a test left behind is a leak. Knows the recording, not pytest."""
+"""Whose the blocks on the device are, and whether what a test left is a leak. Knows the recording, not pytest."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ class Verdict:
         if self.kind == "once":
             return f"{name} left {total} behind; it was not run again, so whether it leaks is not known"
         said = {
-            "leak": f"{name} leaks GPU memory: {total} more with every run, never freed",
-            "residue": f"{name} leaves GPU memory behind: {total} of each run, until the next one replaces it",
+            "leak": f"leaks GPU memory: {total} more with every run, never freed",
+            "residue": f"leaves GPU memory behind: {total} of each run, until the next one replaces it",
             "state": f"{name} leaves {total} of each run, until the next one replaces it: no leak",
         }[self.kind]
         lines = [f"  {place}: {amount(size, blocks)} per run" for place, size, blocks in by_place(self.rows, self.runs)]
@@ -188,7 +188,7 @@ class Judge:
         replaced: Set[Place] = set()
         for place in set().union(*left):
             leaving = [i for i, run in enumerate(left) if place in run]
-            # What the earliest of them left is there to this day: nothing takes its place. A bounded cache lets go of it.
+            # What the earliest of them left is there to this day: nothing took its place. A bounded cache lets go of it.
             stays = 2 * kept[leaving[0]].get(place, 0) > left[leaving[0]][place]
             gathers = sum(place in run for run in kept) + (place in early if len(later) == 1 else 0)
             if stays and gathers > 1:
@@ -205,7 +205,7 @@ class Judge:
         return Verdict("untold" if self.broken else "cache", 1, first.left or next(r.left for r in later if r.left))
 
     def _may_belong(self, rows: List[Row], replaced: Set[Place]) -> bool:
-        """Whether something older is alive that what each run replaces may belong to: a module whose gradients they are."""
+        """Whether something older is alive that what each run replaces may belong to: a module with its gradients."""
         begins = min((min(run.steps) for run in self.runs[1:] if run.steps), default=0)
         blamed = self.recorder.blamed
         return any(r.birth < begins and r.place not in replaced and r.birth not in blamed for r in rows)

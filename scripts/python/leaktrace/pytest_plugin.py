@@ -247,7 +247,8 @@ class Plugin:
         on = "the simulated GPU" if "/simgpu-" in os.environ.get("LD_LIBRARY_PATH", "") else "this machine's GPU"
         terminalreporter.section("leaktrace")
         for note in self.notes.values():
-            terminalreporter.line(note)
+            if terminalreporter.verbosity > 0 or note.endswith("not known"):
+                terminalreporter.line(note)
         said = {0: "none leaks", 1: "1 leaks"}.get(self.leaks, f"{self.leaks} leak")
         terminalreporter.line(f"{self.judged} passing tests judged on {on}: {said}")
         if self.keep or self.leaks:
