@@ -3,11 +3,16 @@
 Each mode runs in processes of its own, the modes interleaved over several rounds, so that a change of the machine's pace
 meets all of them; within a process the best of many repeats counts (of a training step the median). The bars are ratios
 of *net* costs: what a mode adds to the bare pair. Needs nothing but the project's environment.
+
+`--instructions` counts instructions per pair instead, which do not wobble: by valgrind's callgrind. Few and many pairs are
+made in one process; the difference, divided, is the cost of one.
 """
 
 import json
 import os
 import pathlib
+import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +21,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIBRARY = pathlib.Path(os.environ.get("LIBRARY", ROOT / "target/release/libleaktrace.so"))
 ROUNDS = int(os.environ.get("ROUNDS", "9"))
+# Modes to count instructions of, with semicolons between; all if it is empty.
+ONLY = os.environ.get("MODES", "")
 
 LOOP = """
 import json, sys, time, torch
@@ -49,6 +56,34 @@ def train():
 empty(1024, device="cuda")
 print(json.dumps(train() if depth < 0 else at(depth)))
 """
+
+# For counting: each interval is FEW or MANY pairs from some frames deeper, and what it takes to say so.
+PAIRS = """
+import os, subprocess, sys, torch
+mode, tell = sys.argv[1], sys.argv[2:]
+if mode != "off":
+    torch.cuda.memory._record_memory_history(max_entries=100_000, stacks=mode)
+empty = torch.empty
+
+def at(frames, pairs):
+    if frames > 0:
+        return at(frames - 1, pairs)
+    for _ in range(pairs):
+        x = empty(1024, device="cuda"); del x
+
+def say(*what):
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    subprocess.run([*tell, *what, str(os.getpid())], check=True, env=clean, stdout=subprocess.DEVNULL)
+
+for depth in (0, 20):
+    at(depth, FEW)
+say("--instr=on")
+for depth in (0, 20):
+    for pairs in (FEW, FEW, MANY):
+        at(depth, pairs)
+        say("--dump")
+"""
+FEW, MANY = 100, 1100
 
 TRACED = {"LD_PRELOAD": str(LIBRARY), "LEAKTRACE_QUIET": "1"}
 # (PyTorch's recorder, environment); `leaktrace` alone is the default, LEAKTRACE_STACKS=auto.
@@ -93,7 +128,38 @@ def table(title, depth, unit, divide):
         print(f"{mode:26}{figure:10.1f}{spread:9.1f}{net[mode]:10.1f}{figure / bare:9.3f}{ratios}")
 
 
-if __name__ == "__main__":
+def instructions():
+    """Instructions of each mode, by callgrind, which starts to look when all is loaded."""
+    if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
+        raise SystemExit("scripts/bench --instructions: valgrind and its callgrind_control are needed")
+    print("instructions per block alloc+free pair, by valgrind's callgrind; net of the bare pair in brackets")
+    print(f"{'':26}{'module level':>22}{'20 frames deeper':>22}", flush=True)
+    code = PAIRS.replace("FEW", str(FEW)).replace("MANY", str(MANY))
+    bare = None
+    for mode in [mode for mode in MODES if not ONLY or mode in ONLY.split(";")]:
+        recorder, environment = MODES[mode]
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out"
+            valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--instr-atstart=no", "--quiet"]
+            # Names of functions are not needed, and take long to read.
+            command = [ROOT / "scripts/simgpu", *valgrind, sys.executable, "-c", code, recorder, "callgrind_control"]
+            done = subprocess.run(command, env={**os.environ, **environment}, cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(f"{mode}: {done.stderr[-2000:]}")
+            totals = [
+                int(re.search(r"^(?:totals|summary): (\d+)", (out.parent / f"out.{n}").read_text(), re.M)[1])
+                for n in range(1, 7)
+            ]
+        # The first interval of each depth is there to warm up.
+        each = [(totals[at + 2] - totals[at + 1]) / (MANY - FEW) for at in (0, 3)]
+        bare = bare or each
+        cells = (f"{e:12.0f}{f'({e - b:.0f})':>10}" for e, b in zip(each, bare))
+        print(f"{mode:26}{''.join(cells)}", flush=True)
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--instructions"]:
+    instructions()
+elif __name__ == "__main__":
     table("block alloc+free pair, from the module level", 0, "ns", 1)
     table("block alloc+free pair, 20 Python frames deeper", 20, "ns", 1)
     table("training step, 4-layer encoder, process CPU time", -1, "µs", 1000)

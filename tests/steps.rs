@@ -2,8 +2,12 @@
 
 mod common;
 
-use common::programs::torch;
-use common::report::Report;
+use std::io::{BufRead, BufReader};
+
+use common::programs::{bare_cudart, pythons, script, torch, torch_at};
+use common::report::{Report, call};
+use common::{Ran, Run, root};
+use serde_json::Value;
 
 /// `loops.py STYLE`: as many steps as iterations, and the program none the wiser.
 #[track_caller]
@@ -30,5 +34,209 @@ fn other_sources() {
         // The backward pass that begins a step ends the one before.
         let count = if setting == "backward" { 22 } else { 0 };
         assert_eq!((report.steps(), report.source()), (count, source));
+    }
+}
+
+/// `loops_found.py STYLE`: the steps a person would count, told by its loop.
+#[track_caller]
+fn found(style: &str, setting: &str) {
+    let run = || torch("loops_found.py").arg(style).env("LEAKTRACE_QUIET", "1");
+    let ran = run().env("LEAKTRACE_STEP", setting).traced().run().success();
+    let told = ran.text();
+    let told: u64 = told
+        .trim()
+        .strip_prefix(&format!("{style}: "))
+        .and_then(|t| t.strip_suffix(" steps"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    let report = Report::of(&ran.recording());
+    let loops = &report.0["steps"]["loops"];
+    assert_eq!((report.steps(), report.source()), (told, "loop"), "{style}: {loops}");
+    let places = loops.as_array().unwrap();
+    assert!(!places.is_empty() && places.iter().all(|p| p.as_str().unwrap().contains("loops_found.py:")));
+    report.assert_whole();
+}
+
+macro_rules! loops {
+    ($($style:ident)+) => { mod by_loop { $(#[test] fn $style() { super::found(stringify!($style), "loop"); })+ } };
+}
+
+loops! { epochs accumulating waiting generating evaluating decoding failing recursing serving long }
+
+#[test]
+fn a_program_without_optimizers_has_the_steps_of_its_loop() {
+    found("decoding", "auto");
+    found("serving", "auto");
+}
+
+#[test]
+fn a_program_without_a_loop_has_none() {
+    let ran = torch("loops_found.py").arg("none").traced().run().success();
+    assert_eq!(Report::of(&ran.recording()).steps(), 0);
+}
+
+#[test]
+fn loops_of_every_cpython() {
+    let mut wrong = Vec::new();
+    for (version, python) in pythons() {
+        for style in ["nested", "single", "wrapped", "generator", "failing", "waiting"] {
+            let ran = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
+            let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
+            let report = Report::of(&ran.recording());
+            if ran.text().trim() != report.steps().to_string() {
+                let loops = &report.0["steps"]["loops"];
+                wrong.push(format!(
+                    "{version} {style}: {} of {}: {loops}",
+                    report.steps(),
+                    ran.text().trim()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_model_that_is_built_is_no_step() {
+    let ran = torch("loops_found.py").arg("building").traced().run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.findings().len()), (0, 0), "{:#}", report.0["steps"]);
+}
+
+#[test]
+fn a_named_range_is_a_step() {
+    let run = |name: &str| {
+        let run = torch("loops_found.py").arg("ranges").env("LEAKTRACE_STEP", format!("nvtx:{name}"));
+        run.env("LEAKTRACE_QUIET", "1").traced().run().success()
+    };
+    let report = Report::of(&run("train step").recording());
+    assert_eq!((report.steps(), report.source()), (20, "nvtx"));
+    let report = Report::of(&run("another").recording());
+    let notes = report.coverage("holes").to_string() + &report.0["notes"].to_string();
+    assert!(report.steps() == 0 && notes.contains("\\\"another\\\""), "{notes}");
+}
+
+#[test]
+fn plain_python_has_the_steps_of_its_loop() {
+    let (_, python) = pythons().pop().expect("a CPython");
+    let run = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg("wrapped").traced();
+    let ran = run.env("LEAKTRACE_QUIET", "1").run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.source()), (40, "loop"));
+}
+
+/// A shared case as it is: as many steps as it prints.
+#[track_caller]
+fn shared_case(case: &str) {
+    let program = root().join("../shared/cases").join(case).join("train.py");
+    if !program.exists() {
+        println!("skipped: {} is not here", program.display());
+        return;
+    }
+    let run =
+        torch_at(&program).args(["--device", "cuda"]).env("SEEDS_STEPS", "1").env("LEAKTRACE_QUIET", "1");
+    let ran = run.env("LEAKTRACE_STEP", "loop").traced().run();
+    let printed = ran.text().lines().filter(|l| l.starts_with("step ")).count() as u64;
+    let report = Report::of(&ran.recording());
+    let steps = &report.0["steps"];
+    assert_eq!((report.steps(), report.source()), (printed, "loop"), "{case}: {}", steps["loops"]);
+    assert!(printed > 100);
+    report.assert_whole();
+}
+
+macro_rules! shared {
+    ($($case:ident)+) => { mod shared { $(#[test] fn $case() { super::shared_case(stringify!($case)); })+ } };
+}
+
+shared! {
+    composer_metrics epoch_outputs espnet_retval leaky_layer mse_scalar_storage not_leak_eval_spike
+    not_leak_optimizer_warmup not_leak_variable_length retain_graph_history running_loss_train saved_activations_hook
+    simpletuner_unload torchtitan_losses val_without_no_grad
+}
+
+/// `leaktrace report --steps-by BY`.
+#[track_caller]
+fn by(ran: &Ran, by: &str) -> Report {
+    let recording = ran.recording();
+    let out = call(["--format", "json", "--steps-by", by, recording.to_str().unwrap()]);
+    assert!(out.status.success(), "{by}: {}", String::from_utf8_lossy(&out.stderr));
+    Report(serde_json::from_slice(&out.stdout).unwrap())
+}
+
+/// What the steps held.
+fn held(report: &Report) -> Vec<Value> {
+    let series = report.0["steps"]["series"].as_array().unwrap().iter();
+    series.map(|s| s["devices"][0]["block_bytes"].clone()).collect()
+}
+
+#[test]
+fn steps_can_be_read_by_other_levels() {
+    let run = |setting: &str| {
+        let run = torch("loops_found.py").arg("epochs").env("LEAKTRACE_QUIET", "1");
+        run.env("LEAKTRACE_STEP", setting).traced().run().success()
+    };
+    let ran = run("loop");
+    // Five epochs, each of twelve batches and four that are evaluated.
+    for (level, count) in [("loop", 80), ("loop:1", 5), ("loop:2", 80), ("optimizer", 60), ("backward", 59)] {
+        let report = by(&ran, level);
+        let source = level.split(':').next().unwrap();
+        assert_eq!((report.steps(), report.source()), (count, source), "{level}");
+        report.assert_whole();
+    }
+    let levels = &Report::of(&ran.recording()).0["steps"]["levels"];
+    let names: Vec<&str> = levels.as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["backward", "loop:1", "loop:2", "optimizer"]);
+    // The same as if they had been told by it.
+    let optimizer = Report::of(&run("optimizer").recording());
+    assert_eq!(held(&by(&ran, "optimizer")), held(&optimizer));
+    for wrong in ["nvtx", "loop:3", "loop:x", "steps"] {
+        let recording = ran.recording();
+        let out = call(["--steps-by", wrong, recording.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(wrong), "{wrong}: {:?} {said}", out.status);
+    }
+}
+
+/// The dump that the process wrote at its end, and the report of its recording, without the line on the process itself.
+#[test]
+fn the_process_and_the_reader_say_the_same_of_placed_steps() {
+    for style in ["epochs", "long", "waiting"] {
+        let run =
+            torch("loops_found.py").arg(style).env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_HOLDERS", "off");
+        let ran = run.env("LEAKTRACE_QUIET", "1").traced().run().success();
+        let recording = ran.recording();
+        let plain = |text: &str| {
+            // The devices' figures at the very end come after the dump.
+            let lines = text.lines().take_while(|l| !l.starts_with("Device "));
+            let lines = lines.filter(|l| !l.trim_start().starts_with("process "));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let dumped = std::fs::read_to_string(recording.with_extension("txt")).unwrap();
+        let read = call([recording.to_str().unwrap()]);
+        assert_eq!(plain(&dumped), plain(&String::from_utf8_lossy(&read.stdout)), "{style}");
+    }
+}
+
+#[test]
+fn a_killed_program_has_the_steps_of_its_loop() {
+    let run = |steps: u64| {
+        let run = torch("loops_found.py").args(["endless", &steps.to_string()]);
+        run.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").traced()
+    };
+    let whole = Report::of(&run(700).run().success().recording());
+    assert_eq!((whole.steps(), whole.source()), (700, "loop"));
+    let whole = held(&whole);
+    for lines in [30, 90, 500] {
+        let mut running = run(100_000).start();
+        let mut said = BufReader::new(running.child.stdout.take().unwrap()).lines();
+        assert_eq!(said.by_ref().take(lines).count(), lines);
+        let report = Report::of(&running.kill().recording());
+        // Up to the last look at least; an iteration shows to be over when the next begins.
+        let steps = held(&report);
+        assert!(steps.len() >= lines / 2, "{} steps of {lines}", steps.len());
+        let common = steps.len().min(whole.len());
+        assert_eq!((&steps[..common], report.end()), (&whole[..common], "killed"));
+        report.assert_whole();
     }
 }

@@ -12,6 +12,7 @@ use super::hash::Hash;
 use super::layout::{self, Kind, Layout, OB_TYPE, SHIM_OWNER, TYPE_BASICSIZE, VAR_SIZE};
 use super::modules::Scope;
 use super::{PYTHON_LIMIT, finish, note};
+use crate::steps::loops::Seen;
 
 pub(super) struct Cpython {
     pub layout: Layout,
@@ -191,16 +192,16 @@ pub(super) fn walk_hash(hash: &mut Hash) -> Option<Top> {
     // SAFETY: `frame` begins this thread's own chain of frames.
     unsafe {
         match layout.kind {
-            Kind::Object => each::<OBJECT>(layout, frame, |code, instr, _| {
+            Kind::Object => each::<OBJECT>(layout, frame, |_, code, instr, _| {
                 running.add2(code as u64, instr);
                 true
             }),
             // The address of the instruction says which code it is in.
-            Kind::Flagged => each::<FLAGGED>(layout, frame, |_, instr, entry| {
+            Kind::Flagged => each::<FLAGGED>(layout, frame, |_, _, instr, entry| {
                 running.add(instr | entry);
                 true
             }),
-            Kind::Shimmed => each::<SHIMMED>(layout, frame, |_, instr, entry| {
+            Kind::Shimmed => each::<SHIMMED>(layout, frame, |_, _, instr, entry| {
                 running.add(instr | entry);
                 true
             }),
@@ -212,26 +213,101 @@ pub(super) fn walk_hash(hash: &mut Hash) -> Option<Top> {
 
 /// Visits the frames of a stack, innermost first, until `visit` says false.
 pub(super) fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
+    let cpython = top.cpython;
+    walk_frames(top, |_, code, offset, entry| visit(Found { code, offset, entry, cpython }))
+}
+
+/// Visits frame, code, offset, and whether it was entered from C.
+#[inline(always)]
+fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool) -> bool) -> Walked {
     let Top { frame, cpython } = top;
     let layout = &cpython.layout;
     let instructions = layout.code_size as u64;
-    let by_address = |code: *const u8, instr: u64, entry: u64| {
+    let by_address = |frame: *const u8, code: *const u8, instr: u64, entry: u64| {
         let offset = instr.wrapping_sub(code as u64 + instructions);
         // Before the first instruction the pointer may lie in front of it.
         let offset = if offset > u32::MAX as u64 { 0 } else { offset as u32 };
-        Found { code, offset, entry: entry != 0, cpython }
+        visit(frame, code, offset, entry != 0)
     };
     // SAFETY: as in `walk_hash`, which returned `top`: since then this thread has not gone back to Python.
     unsafe {
         match layout.kind {
-            Kind::Object => each::<OBJECT>(layout, frame, |code, instr, _| {
-                let offset = (instr as i32).max(0) as u32 * layout.unit;
-                visit(Found { code, offset, entry: true, cpython })
+            Kind::Object => each::<OBJECT>(layout, frame, |frame, code, instr, _| {
+                visit(frame, code, (instr as i32).max(0) as u32 * layout.unit, true)
             }),
-            Kind::Flagged => each::<FLAGGED>(layout, frame, |c, i, e| visit(by_address(c, i, e))),
-            Kind::Shimmed => each::<SHIMMED>(layout, frame, |c, i, e| visit(by_address(c, i, e))),
+            Kind::Flagged => each::<FLAGGED>(layout, frame, by_address),
+            Kind::Shimmed => each::<SHIMMED>(layout, frame, by_address),
         }
     }
+}
+
+/// The innermost of the calling thread's frames, if it has any that can be read.
+#[inline(always)]
+pub(super) fn top() -> Option<Top> {
+    let (cpython, thread) = attached()?;
+    if !cpython.verified.load(Ordering::Relaxed) && !verify(cpython, thread) {
+        return None;
+    }
+    // SAFETY: the state is this thread's, the layout its version's and found right.
+    let frame = unsafe { innermost(&cpython.layout, thread) };
+    (!frame.is_null()).then_some(Top { frame, cpython })
+}
+
+/// How far out the frames of two moments are looked for one that is in both.
+const NEAR: usize = 4;
+
+/// Brings `list`, outermost first, up to the frames that there are now, as far as there is room. Returns how many of the
+/// outermost are certainly as they were. Mostly all but the innermost are: then one walk tells, and nothing is moved.
+#[inline(always)]
+pub(super) fn follow(top: Top, list: &mut Vec<Seen>) -> usize {
+    let (mut i, mut depth) = (0, None);
+    walk_frames(top, |frame, _, _, _| {
+        let near = list.iter().rev().take(NEAR).position(|seen| seen.frame == frame.addr());
+        depth = near.map(|j| list.len() - j + i);
+        i += 1;
+        depth.is_none() && i < NEAR
+    });
+    let seen = |frame: *const u8, code: *const u8, offset, entry| Seen {
+        frame: frame.addr(),
+        code: code.expose_provenance(),
+        offset,
+        entry,
+    };
+    if let Some(depth) = depth.filter(|&depth| depth <= list.capacity()) {
+        list.resize(depth, Seen::default());
+        let (mut left, mut same, mut fits) = (&mut list[..], depth, true);
+        walk_frames(top, |frame, code, offset, entry| {
+            let Some((last, rest)) = std::mem::take(&mut left).split_last_mut() else {
+                fits = false;
+                return false;
+            };
+            let now = seen(frame, code, offset, entry);
+            if *last != now {
+                *last = now;
+                same = rest.len();
+            }
+            left = rest;
+            true
+        });
+        if fits && left.is_empty() {
+            return same;
+        }
+    }
+    list.clear();
+    walk_frames(top, |frame, code, offset, entry| {
+        let room = list.len() < list.capacity();
+        if room {
+            list.push(seen(frame, code, offset, entry));
+        }
+        room
+    });
+    list.reverse();
+    0
+}
+
+/// CPython 3.`minor`, if one was found.
+pub(super) fn minor() -> Option<u32> {
+    cpython().map(|cpython| cpython.minor)
 }
 
 /// # Safety
@@ -282,7 +358,7 @@ const OBJECT: u8 = 0;
 const FLAGGED: u8 = 1;
 const SHIMMED: u8 = 2;
 
-/// Visits (code, instruction, 1 if entered from C) of every frame that is the program's.
+/// Visits (frame, code, instruction, 1 if entered from C) of every frame that is the program's.
 ///
 /// # Safety
 /// `frame` begins the calling thread's chain of frames, `layout` is its version's.
@@ -290,7 +366,7 @@ const SHIMMED: u8 = 2;
 unsafe fn each<const KIND: u8>(
     layout: &Layout,
     mut frame: *const u8,
-    mut visit: impl FnMut(*const u8, u64, u64) -> bool,
+    mut visit: impl FnMut(*const u8, *const u8, u64, u64) -> bool,
 ) -> Walked {
     let Layout { frame_code, frame_back, frame_instr, frame_flag, .. } = *layout;
     let mut left = PYTHON_LIMIT;
@@ -316,7 +392,7 @@ unsafe fn each<const KIND: u8>(
                     (read(frame, frame_instr), from_c as u64)
                 }
             };
-            if !visit(code, instr, entry) {
+            if !visit(frame, code, instr, entry) {
                 return Walked::Stopped;
             }
             frame = back;

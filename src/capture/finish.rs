@@ -7,13 +7,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use super::cpython;
 use super::modules::Scope;
 use super::thread::Readers;
+use crate::trace::recording;
 
 type Object = *mut c_void;
 
@@ -101,7 +102,16 @@ unsafe extern "C" fn register(_: *mut c_void) -> c_int {
     0
 }
 
+/// The next sequence number when the interpreter ended; 0: it did not.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// The first event that is a part of the interpreter's own end, or comes after it.
+pub(super) fn ended_at() -> Option<u64> {
+    Some(ENDED.load(Ordering::Acquire)).filter(|&seq| seq != 0)
+}
+
 unsafe extern "C" fn interpreter_ends(_: Object, _: Object) -> Object {
+    ENDED.store(recording::sequence(), Ordering::Release);
     cpython::switch_off();
     // SAFETY: set before this function was registered. Python called it with the GIL, which is let go of while we wait and
     // taken back by the same thread; `None` lives as long as the interpreter.

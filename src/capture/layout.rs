@@ -38,6 +38,11 @@ pub(super) struct Layout {
     pub code_name: usize,
     pub code_first_line: usize,
     pub code_lines: usize,
+    pub code_flags: usize,
+    /// Up to 3.10: the `bytes` of the instructions. Later they are a part of the code object.
+    pub code_bytes: Option<usize>,
+    /// The `bytes` of the exception table.
+    pub code_exceptions: Option<usize>,
     /// Where the instructions begin, and the size of the fixed part: `PyCode_Type.tp_basicsize` must say the same.
     pub code_size: usize,
     pub str_ascii: usize,
@@ -71,6 +76,9 @@ const V3_8: Layout = Layout {
     code_name: 112,
     code_first_line: 40,
     code_lines: 120,
+    code_flags: 36,
+    code_bytes: Some(48),
+    code_exceptions: None,
     code_size: 176,
     str_ascii: 48,
     str_compact: 72,
@@ -92,6 +100,9 @@ const V3_11: Layout = Layout {
     code_name: 128,
     code_first_line: 72,
     code_lines: 136,
+    code_flags: 48,
+    code_bytes: None,
+    code_exceptions: Some(40),
     code_size: 184,
     ..V3_8
 };

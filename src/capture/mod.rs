@@ -17,6 +17,7 @@ mod codes;
 mod cpython;
 mod examples;
 mod finish;
+mod frames;
 mod hash;
 mod interpreters;
 mod layout;
@@ -35,6 +36,8 @@ use backward::Under;
 use codes::Numbered;
 use cpython::Walked;
 use examples::Wanted;
+#[cfg_attr(test, allow(unused_imports, reason = "its callers are not there, see `preload`"))]
+pub use frames::{Reader, frames, interpreter_ended_at, knows_entries};
 use hash::Hash;
 pub use thread::{Thread, thread};
 

@@ -34,7 +34,7 @@ struct Row {
     allocated_at: Option<Place>,
 }
 
-pub fn alive(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub fn alive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let file = arguments.file.display();
     let recording = reader::read(&arguments.file).map_err(|e| Failure(format!("{file}: {e}")))?;
     let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events()).ok_or_else(|| {

@@ -9,6 +9,7 @@ mod simulate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::ledger::By;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Bad usage, or input that cannot be read.
@@ -37,7 +38,7 @@ struct Run {
     /// Where the recording goes [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// What ends a step: auto, optimizer, backward, call, every:SECONDS
+    /// What ends a step: auto, optimizer, loop, backward, nvtx:NAME, call, every:SECONDS
     #[arg(long, value_name = "SOURCE")]
     step: Option<String>,
     /// Run it on a simulated GPU with so much memory (80G if none is given, or SIMGPU_MEM): the real PyTorch, no device
@@ -67,6 +68,10 @@ struct Report {
     /// Show every frame of each stack, also the interpreter's and the dispatcher's own
     #[arg(long)]
     all_frames: bool,
+    /// Read the steps by another source or level of loops, if it was recorded: optimizer, loop, loop:DEPTH, backward, call, …
+    /// (the report lists them)
+    #[arg(long, value_name = "SOURCE")]
+    steps_by: Option<By>,
     /// Write there instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
@@ -92,8 +97,8 @@ struct Failure(String);
 pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
-        Command::Report(arguments) => report::report(arguments),
-        Command::Alive(arguments) => alive::alive(arguments),
+        Command::Report(arguments) => report::report(&arguments),
+        Command::Alive(arguments) => alive::alive(&arguments),
     };
     done.unwrap_or_else(|Failure(line)| {
         eprintln!("leaktrace: {line}");

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{Failure, Format, Report as Arguments};
-use crate::ledger::Ledger;
+use crate::ledger::{By, Ledger};
 use crate::native_symbols::Files;
 use crate::report::suppress::Suppressions;
 use crate::report::{self, End, Report, Run};
 use crate::symbol::Names;
 use crate::trace::reader::{self, Ended, Recording};
 
-pub fn report(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = suppressions(arguments.suppressions.as_deref())?;
     let mut text = String::new();
     for (i, file) in arguments.files.iter().enumerate() {
-        let mut report = read(file, arguments.step, arguments.all_frames)
-            .map_err(|why| Failure(format!("{}: {why}", file.display())))?;
+        let mut report =
+            read(file, arguments).map_err(|why| Failure(format!("{}: {why}", file.display())))?;
         if let Some(suppressions) = &suppressions {
             suppressions.apply(&mut report);
         }
@@ -56,16 +56,20 @@ pub(super) fn suppressions(file: Option<&Path>) -> Result<Option<Suppressions>, 
     Suppressions::read(&text).map(Some).map_err(|wrong| failure(wrong.to_string()))
 }
 
-fn read(file: &Path, step: Option<u32>, all_frames: bool) -> Result<Report, String> {
+fn read(file: &Path, arguments: &Arguments) -> Result<Report, String> {
     let recording = reader::read(file).map_err(|e| e.to_string())?;
-    let ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
+    let mut ledger = Ledger::replay(recording.checkpoint.as_deref(), recording.events())
         .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
+    if let Some(by) = arguments.steps_by {
+        ledger = read_by(&recording, &ledger, by)?;
+    }
     let (end, duration_ns) = match recording.ended {
         Ended::Clean(after) => (End::Clean, Some(after)),
         Ended::Open if is_running(&recording) => (End::Running, None),
         Ended::Open => (End::Killed, None),
     };
-    let names = Names::new(&recording.tables, Some(Box::new(Files::default()))).with_all_frames(all_frames);
+    let names =
+        Names::new(&recording.tables, Some(Box::new(Files::default()))).with_all_frames(arguments.all_frames);
     let run = Run {
         end,
         pid: recording.pid,
@@ -73,7 +77,22 @@ fn read(file: &Path, step: Option<u32>, all_frames: bool) -> Result<Report, Stri
         dropped_events: recording.dropped_events,
         problems: recording.problems.clone(),
     };
-    Report::build(&ledger, &recording.tables, &names, &run, step).map_err(|e| e.to_string())
+    Report::build(&ledger, &recording.tables, &names, &run, arguments.step).map_err(|e| e.to_string())
+}
+
+/// The same events, their steps ended by something else. `ledger`: as they were read without that.
+fn read_by(recording: &Recording, ledger: &Ledger, by: By) -> Result<Ledger, String> {
+    if !ledger.levels().any(|(known, _)| by.includes(known)) {
+        let known: Vec<String> = ledger.levels().map(|(by, _)| by.to_string()).collect();
+        let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
+        return Err(format!("--steps-by {by}: not recorded; steps can be read by {known}"));
+    }
+    let anew = Ledger::replay(None, recording.events().map(|e| by.read(e)));
+    anew.filter(|anew| anew.lost_events() <= ledger.lost_events()).ok_or_else(|| {
+        format!(
+            "--steps-by {by}: the events of the beginning made room for later ones; record with LEAKTRACE_EVENTS=all to keep them"
+        )
+    })
 }
 
 /// True if the process that wrote it is alive on this machine, and the same one (a pid comes round again).

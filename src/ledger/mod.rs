@@ -10,6 +10,7 @@ mod driver;
 mod fragments;
 mod graphs;
 mod keys;
+mod levels;
 mod oom;
 mod releases;
 mod sites;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use devices::{Device, DeviceAt};
 pub use keys::Map;
+pub use levels::By;
 pub use oom::OutOfMemory;
 pub use sites::{Layer, Site};
 pub use steps::StepRecord;
@@ -85,6 +87,7 @@ pub struct Ledger {
     newborn: Vec<(u8, u64)>,
     /// Boundaries by source code.
     sources: [u32; 8],
+    levels: levels::Levels,
     mark: u32,
     last_ns: u64,
     /// The devices when the program said that it was ending.
@@ -127,6 +130,9 @@ impl Ledger {
     #[inline]
     pub fn apply(&mut self, e: &Event) {
         if e.seq <= self.last_seq {
+            if e.seq == 0 {
+                return self.placed(e);
+            }
             if self.missing.is_empty() || !self.was_missing(e.seq) {
                 return;
             }
@@ -149,6 +155,15 @@ impl Ledger {
             }
             Some(kind) => self.rarer(kind, e),
             None => self.unknown(),
+        }
+    }
+
+    /// A boundary that was found out about later, at its place. One that a checkpoint covers was taken in.
+    #[cold]
+    fn placed(&mut self, e: &Event) {
+        match Kind::from_code(e.kind) {
+            Some(kind @ (Kind::Boundary | Kind::Level)) if e.size > self.last_seq => self.rarer(kind, e),
+            _ => {}
         }
     }
 
@@ -200,6 +215,7 @@ impl Ledger {
                 self.devices[slot].driver_said(e.address, e.size);
             }
             Kind::Boundary => self.boundary(e),
+            Kind::Level => self.levels.count(e),
             Kind::OutOfMemory => self.ran_out(e),
             Kind::Exit => self.exit(e),
             Kind::Marker => self.marker(e),
@@ -348,6 +364,7 @@ impl Ledger {
         self.last_ns = e.address;
         let count = &mut self.sources[usize::from(e.class & 7)];
         *count = count.saturating_add(1);
+        self.levels.count(e);
         let record = StepRecord {
             step: self.completed,
             at_ns: e.address,

@@ -374,3 +374,25 @@ fn what_the_next_step_lets_go_was_no_leak() {
     p.step();
     assert_eq!(verdict::judge(&p.replay()).findings.len(), 0);
 }
+
+#[test]
+fn a_boundary_placed_afterwards_is_as_one_noted_in_time() {
+    let event = |kind, seq, address, size, stack| Event { seq, address, size, stack, ..Event::new(kind) };
+    let boundary =
+        |seq, size| Event { seq, size, class: 2, address: 7, device: 1, ..Event::new(Kind::Boundary) };
+    let block = |seq: u64, at: u64| event(Kind::BlockAlloc, seq, at << 12, 512, 1);
+    let late = [block(1, 1), boundary(0, 2), block(2, 2), boundary(0, 3), block(3, 3)];
+    let in_time = [block(1, 1), boundary(2, 0), block(3, 2), boundary(4, 0), block(5, 3)];
+    let replayed = |events: &[Event]| Ledger::replay(None, events.iter().copied()).unwrap();
+    let (late, in_time) = (replayed(&late), replayed(&in_time));
+    assert_eq!(late.step_count(), 2);
+    for step in 1..=2 {
+        assert_eq!(retained(&late, Some(step)), retained(&in_time, Some(step)), "step {step}");
+    }
+    assert_eq!((late.lost_events(), in_time.lost_events()), (0, 0));
+    // A checkpoint covers what lies before its last event.
+    let state = postcard::to_stdvec(&late).unwrap();
+    let again = [boundary(0, 2), boundary(0, 3), block(3, 3), boundary(0, 4), block(4, 4)];
+    let on = Ledger::replay(Some(&state), again).unwrap();
+    assert_eq!((on.step_count(), on.lost_events()), (3, 0));
+}

@@ -92,6 +92,11 @@ impl Ledger {
         Source::from_code(most as u8).filter(|_| self.sources[most] > 0)
     }
 
+    /// Everything that ended, or would have ended, steps, and how many.
+    pub fn levels(&self) -> impl Iterator<Item = (super::By, u32)> {
+        self.levels.all()
+    }
+
     /// The records of the steps, oldest first. Old ones may stand for several steps: they carry the last one's number.
     pub fn steps(&self) -> &[StepRecord] {
         self.steps.all()

@@ -3,12 +3,13 @@
 //! Runs on the thread that ended a step, outside the allocator's lock. The one exception is [`relieve`], for programs
 //! without steps and for memory that ran out: those only touch our own tables.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use super::owners::Occasion;
-use super::{driver, guard, life, memory, note, owners, python};
+use super::{driver, guard, life, looped, memory, note, owners, python};
 use crate::capture;
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
@@ -18,6 +19,7 @@ use crate::trace::calm::calmly;
 use crate::trace::drain::Drain;
 use crate::trace::entry::Entry;
 use crate::trace::lock::{self, Mutex};
+use crate::trace::placed::Placed;
 use crate::trace::record::{Event, Kind, RECORD, Source};
 use crate::trace::recording;
 use crate::trace::{reader, tables::Tables};
@@ -35,6 +37,8 @@ const LONG: Duration = Duration::from_millis(100);
 struct Host {
     ledger: Ledger,
     drain: Drain,
+    /// Boundaries that lie before an event that is still to be taken in.
+    placed: VecDeque<Placed>,
     /// Size of the last checkpoint in records.
     checkpoint: u64,
     out_of_memory_dumps: u32,
@@ -67,7 +71,9 @@ static TICKING: AtomicBool = AtomicBool::new(false);
 /// Takes the setting over.
 pub fn arm(setting: Setting) {
     TICKING.store(matches!(setting, Setting::Every(_)), Release);
-    *STEPS.lock() = Steps::new(setting);
+    let steps = Steps::new(setting);
+    looped::look(steps.wants_loop());
+    *STEPS.lock() = steps;
 }
 
 /// A recording was opened.
@@ -77,6 +83,7 @@ pub fn begin() {
     *HOST.lock() = Some(Box::new(Host {
         ledger: Ledger::default(),
         drain: Drain::default(),
+        placed: VecDeque::new(),
         checkpoint: 0,
         out_of_memory_dumps: 0,
         owners: owners::Owners::default(),
@@ -95,17 +102,66 @@ pub fn allocator_says(device: u8, allocated: u64, reserved: u64) {
 
 /// An optimizer stepped.
 pub fn optimizer(id: Option<usize>) {
+    if life::is_live() && life::settings().step == Setting::Loop {
+        guard::fenced(looped::optimizer);
+    }
     tell(|steps| steps.optimizer(id), None);
 }
 
 /// A backward pass begins.
 pub fn backward() {
+    if life::is_live() && looped::is_looking() {
+        guard::fenced(|| {
+            looped::event(false);
+            // Now or never: from here on backward passes end the steps of a program without an optimizer, if its loop does not.
+            if STEPS.lock().falls_back_next() {
+                loop_is_ripe();
+            }
+        });
+    }
     tell(Steps::backward, None);
+}
+
+/// A range that the program named is over.
+pub fn range(name: &[u8]) {
+    if life::is_live() && life::settings().range.as_deref().is_some_and(|wanted| wanted.as_bytes() == name) {
+        tell(Steps::range, None);
+    }
 }
 
 /// The program says so itself.
 pub fn call(label: Option<&str>) {
     tell(Steps::call, label);
+}
+
+/// The program's loop came round, or (`main` is false) one around it. From a hook.
+pub fn looped(level: u8, main: bool) {
+    tell(|steps| steps.looped(level, main), None);
+}
+
+/// It shows by now which loop it is.
+#[cold]
+pub fn loop_is_ripe() {
+    if let Some(host) = HOST.lock().as_mut() {
+        host.choose_loop(false);
+    }
+}
+
+/// The program is ending: the iterations under way are over, and the interpreter's own end is none.
+fn end_loop(host: &mut Host) {
+    host.choose_loop(true);
+    let unreadable = looped::unreadable();
+    if unreadable > 0 {
+        let text = format!("the bytecode of {unreadable} functions is not known: loops in them end no step");
+        recording::append_entry(&Entry::Note { text: &text });
+    }
+    if looped::is_open() {
+        looped::stop();
+    }
+    let at = capture::interpreter_ended_at().unwrap_or_else(recording::sequence);
+    host.placed.extend(looped::finish(at.max(host.ledger.next_seq())));
+    // As the reader has them.
+    host.placed.make_contiguous().sort_by_key(|p| p.seq);
 }
 
 /// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
@@ -117,11 +173,31 @@ pub fn tick() {
 }
 
 fn tell(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
-    let boundary = ask(&mut STEPS.lock());
+    let (boundary, wants_loop) = {
+        let mut steps = STEPS.lock();
+        (ask(&mut steps), steps.wants_loop())
+    };
+    if !wants_loop && looped::is_looking() {
+        looped::stop();
+    }
     if let Some(boundary) = boundary
         && life::is_live()
     {
-        guard::fenced(|| end_step(boundary, label));
+        guard::fenced(
+            || if boundary.main { end_step(boundary, label) } else { note::mark(&event(boundary)) },
+        );
+    }
+}
+
+fn event(boundary: Boundary) -> Event {
+    let kind = if boundary.main { Kind::Boundary } else { Kind::Level };
+    let none = Event::new(kind);
+    Event {
+        address: life::elapsed(),
+        class: boundary.source as u8,
+        context: u8::from(boundary.replaces),
+        device: if boundary.source == Source::Loop { boundary.level } else { none.device },
+        ..none
     }
 }
 
@@ -130,12 +206,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
         mark(text);
     }
     accounts();
-    note::mark(&Event {
-        address: life::elapsed(),
-        class: boundary.source as u8,
-        context: u8::from(boundary.replaces),
-        ..Event::new(Kind::Boundary)
-    });
+    note::mark(&event(boundary));
     let mut guard = HOST.lock();
     let Some(host) = guard.as_mut() else { return };
     if !host.catch_up() {
@@ -146,14 +217,14 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     if boundary.replaces || !(step == 10 || step == 30 || step.is_multiple_of(every)) {
         return;
     }
-    if capture::takes_suspicions() {
-        capture::suspect(&owners::suspicious(&host.ledger));
-    }
-    let mut guard = if boundary.source == Source::Time {
+    let mut guard = if matches!(boundary.source, Source::Time | Source::Loop) {
         // Inside a hook, where nothing may take long and nobody may be asked for anything but a moment.
         python::search::ask();
         guard
     } else {
+        if capture::takes_suspicions() {
+            capture::suspect(&owners::suspicious(&host.ledger));
+        }
         search(guard, Occasion::Step)
     };
     if let Some(host) = guard.as_mut() {
@@ -310,10 +381,17 @@ pub fn exit() {
     if !life::is_live() || EXITED.swap(true, AcqRel) {
         return;
     }
+    // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
+    const LONGEST: Duration = Duration::from_secs(5);
+    if looped::is_looking()
+        && let Some(mut guard) = HOST.try_lock_for(LONGEST)
+        && let Some(host) = guard.as_mut()
+    {
+        end_loop(host);
+    }
     accounts();
     note::mark(&Event { address: life::elapsed(), ..Event::new(Kind::Exit) });
-    // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
-    let Some(mut guard) = HOST.try_lock_for(Duration::from_secs(5)) else { return };
+    let Some(mut guard) = HOST.try_lock_for(LONGEST) else { return };
     let Some(host) = guard.as_mut() else { return };
     if !host.catch_up() {
         // Where events are lost, that was said.
@@ -324,6 +402,12 @@ pub fn exit() {
     }
     let mut guard = search(guard, Occasion::End);
     let Some(host) = guard.as_mut() else { return };
+    if let Some(range) = life::settings().range.as_ref().filter(|_| host.ledger.step_count() == 0) {
+        let text = format!(
+            "no range named {range:?} was seen: those of torch.profiler.record_function are, those of torch.cuda.nvtx are not"
+        );
+        recording::append_entry(&Entry::Note { text: &text });
+    }
     host.dump();
     if !life::settings().quiet
         && let Some(path) = life::path()
@@ -363,14 +447,33 @@ impl Host {
         true
     }
 
+    /// Chooses the program's loop now, from what was seen up to now, if it shows. `over`: there will not be more.
+    fn choose_loop(&mut self, over: bool) {
+        if !looped::is_open() || !STEPS.lock().wants_loop() {
+            return;
+        }
+        if let Some(placed) = looped::settle(self.ledger.next_seq(), over) {
+            STEPS.lock().looped(0, true);
+            self.placed.extend(placed);
+        }
+    }
+
     fn take_in(&mut self) -> bool {
+        // What is taken in has no place for a boundary any more.
+        self.choose_loop(false);
         // What waits is copied and sorted, most of it may be new blocks, and tables that grow exist twice for a moment.
         let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
         if !memory::enough_for(waiting * 8 * RECORD + 4 * self.checkpoint as usize * RECORD) {
             return false;
         }
-        let ledger = &mut self.ledger;
-        self.drain.run(ledger.next_seq(), |event| ledger.apply(event));
+        let Host { ledger, drain, placed, .. } = self;
+        drain.run(ledger.next_seq(), |event| {
+            while let Some(boundary) = placed.front().filter(|p| p.seq <= event.seq) {
+                ledger.apply(&boundary.event());
+                placed.pop_front();
+            }
+            ledger.apply(event);
+        });
         true
     }
 
@@ -419,10 +522,12 @@ impl Host {
 pub fn before_fork() {
     lock::hold(&HOST);
     lock::hold(&STEPS);
+    looped::before_fork();
 }
 
 /// After fork, in the parent.
 pub fn after_fork_parent() {
+    looped::after_fork_parent();
     // SAFETY: `before_fork` took both on this very thread.
     unsafe {
         lock::release(&STEPS);
@@ -437,6 +542,7 @@ pub fn after_fork_child() {
         lock::renew(&HOST);
         lock::renew(&STEPS);
     }
+    looped::after_fork_child();
     // The parent's ledger is left where it lies: freeing it would copy its pages.
     std::mem::forget(HOST.lock().take());
     for totals in &TOTALS {

@@ -15,6 +15,7 @@ pub mod holes;
 pub mod hooks;
 pub mod life;
 pub mod lookup;
+mod looped;
 pub mod memory;
 pub mod note;
 pub mod opening;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{api, boundary, driver, guard, life};
+use super::{api, boundary, driver, guard, life, looped};
 use crate::capture;
 use crate::capture::thread::{self, Thread};
 use crate::preload::hooks::Status;
@@ -220,6 +220,7 @@ pub fn launched(row: usize, exec: u64, real: impl FnOnce() -> Status) -> Status 
                 let (device, context) = deeper(driver::current);
                 pooled(device);
                 boundary::tick();
+                looped::event(false);
                 append(&Event {
                     address: exec,
                     device,
@@ -295,6 +296,7 @@ pub fn before(
 pub fn block_alloc(device: u8, address: u64, size: u64) {
     if life::enter() {
         boundary::tick();
+        looped::event(false);
         let stack = capture::stack(mine());
         append(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
     }
@@ -304,6 +306,7 @@ pub fn block_alloc(device: u8, address: u64, size: u64) {
 #[inline]
 pub fn block_free(device: u8, address: u64, size: u64) {
     if life::is_live() {
+        looped::event(true);
         let context = u8::from(super::python::collecting());
         append(&Event { address, size, device, context, ..Event::new(Kind::BlockFree) });
     }
@@ -345,6 +348,7 @@ fn allocated(entry_point: u16, class: Class, device: u8, context: u8, address: u
     super::torch::watch_steps();
     super::python::poke();
     boundary::tick();
+    looped::event(false);
     if class.is_pooled() {
         pooled(device);
     }
@@ -362,6 +366,7 @@ fn allocated(entry_point: u16, class: Class, device: u8, context: u8, address: u
 }
 
 fn freed(kind: Kind, entry_point: u16, class: Class, address: u64) {
+    looped::event(true);
     append(&Event { address, class: class as u8, entry_point, ..Event::new(kind) });
 }
 

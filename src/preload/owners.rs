@@ -12,6 +12,8 @@ use crate::trace::recording;
 
 /// Blocks of one cause that are looked for.
 const MOST: usize = 1 << 16;
+/// Blocks of a plateau that is looked for.
+const PLATEAU: usize = 4096;
 /// Sites looked for because memory ran out.
 const OF_MEMORY: usize = 16;
 /// Holders of one site that are written down.
@@ -111,10 +113,23 @@ impl Owners {
             question.add(cause, lasting(ledger.living(&sites), finding.kind, ledger.step_count()));
             known.extend(sites);
         }
+        // Who has what came late and stayed is asked along with the rest.
+        let plateaus = verdict.benign.iter().filter(|f| f.kind == Kind::Plateau);
+        for (cause, f) in
+            (verdict.findings.len() as u32..).zip(plateaus.filter(|_| !verdict.findings.is_empty()))
+        {
+            let sites: Vec<u32> = f.parts.iter().map(|p| p.site).collect();
+            let living = ledger.living(&sites);
+            if living.len() <= PLATEAU {
+                question.add(cause, living);
+                known.extend(sites);
+            }
+        }
         if occasion == Occasion::Memory {
             let alive = ledger.out_of_memory().last().map_or(&[][..], |o| &o.sites);
             let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(OF_MEMORY);
-            for (cause, site) in (verdict.findings.len() as u32..).zip(sites) {
+            let next = (verdict.findings.len() + verdict.benign.len()) as u32;
+            for (cause, site) in (next..).zip(sites) {
                 question.add(cause, some(ledger.living(&[site])));
             }
         }

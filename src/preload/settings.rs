@@ -16,6 +16,8 @@ pub struct Settings {
     /// As given; see [`Settings::path`].
     pub out: OsString,
     pub step: Setting,
+    /// The name in `nvtx:NAME`.
+    pub range: Option<String>,
     pub stacks: Stacks,
     /// Look for who holds what leaks.
     pub holders: bool,
@@ -38,10 +40,11 @@ impl Settings {
             out: out(),
             step: choice(
                 "LEAKTRACE_STEP",
-                "auto, optimizer, backward, call or every:SECONDS",
+                "auto, optimizer, loop, backward, nvtx:NAME, call or every:SECONDS",
                 Setting::Auto,
                 step,
             ),
+            range: std::env::var("LEAKTRACE_STEP").ok().and_then(|v| v.strip_prefix("nvtx:").map(Into::into)),
             stacks: choice(
                 "LEAKTRACE_STACKS",
                 "auto, python, native, mixed or off",
@@ -130,8 +133,10 @@ fn step(value: &str) -> Option<Setting> {
     Some(match value {
         "auto" => Setting::Auto,
         "optimizer" => Setting::Optimizer,
+        "loop" => Setting::Loop,
         "backward" => Setting::Backward,
         "call" => Setting::Call,
+        _ if value.strip_prefix("nvtx:").is_some_and(|name| !name.is_empty()) => Setting::Nvtx,
         _ => {
             let seconds: f64 = value.strip_prefix("every:")?.parse().ok()?;
             Setting::Every(

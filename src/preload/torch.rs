@@ -308,12 +308,22 @@ unsafe extern "C" fn range_ends(range: *const c_void, _context: *mut c_void) {
     if hooked == Some(false) {
         boundary::optimizer(None);
     }
+    if hooked.is_none()
+        && let Some(name) = name_of(range)
+    {
+        boundary::range(name);
+    }
 }
 
 fn is_optimizer(range: *const c_void) -> bool {
+    name_of(range).is_some_and(|name| name.starts_with(b"Optimizer.step#"))
+}
+
+/// The name of a range, as long as it lives.
+fn name_of<'a>(range: *const c_void) -> Option<&'a [u8]> {
     let name = NAME.load(Acquire);
     if name.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: `const char *at::RecordFunction::name() const` of the range we were handed.
     let text = unsafe {
@@ -321,5 +331,5 @@ fn is_optimizer(range: *const c_void) -> bool {
         name(range)
     };
     // SAFETY: null or a C string that lives as long as the range.
-    !text.is_null() && unsafe { CStr::from_ptr(text) }.to_bytes().starts_with(b"Optimizer.step#")
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }

@@ -10,7 +10,7 @@ use crate::ledger::{self, Ledger, retained};
 use crate::symbol::Names;
 use crate::trace::entry::{self, Hold};
 use crate::trace::record::NO_DEVICE;
-use crate::trace::tables::Tables;
+use crate::trace::tables::{Stack, Tables};
 
 /// Sites listed under `retained`, and under one finding.
 const RETAINED: usize = 50;
@@ -133,6 +133,9 @@ impl Report {
             steps: Steps {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
+                loops: b.loops("loop"),
+                levels: b.levels(),
+                missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
                 series: series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
@@ -202,6 +205,31 @@ impl Builder<'_> {
             python: self.meta("python"),
             cwd: self.meta("cwd").unwrap_or_default(),
         }
+    }
+
+    /// The loops whose iterations are steps, as places.
+    fn loops(&self, level: &str) -> Vec<String> {
+        let place = |text: &str| {
+            let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
+            let &[code, header, last] = numbers?.as_slice() else { return None };
+            // A `while` begins with its body, and has its condition at the end.
+            let frame = |offset| entry::Frame::Python { code, offset, entry: false };
+            let ends = Stack { python: vec![frame(header), frame(last)], native: Vec::new() };
+            let first =
+                self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
+            Some(format!("{}:{}", first.file, first.line?))
+        };
+        self.meta(level).iter().flat_map(|all| all.split(',')).filter_map(place).collect()
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        let level = |(by, count): (ledger::By, u32)| {
+            let name = by.to_string();
+            Level { loops: self.loops(&name), name, count }
+        };
+        let mut all: Vec<Level> = self.ledger.levels().map(level).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// The devices at a step, or at the judged moment.

@@ -178,13 +178,12 @@ fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
         grouped(u64::from(f.span)),
         grouped(u64::from(f.oldest_step)),
     );
-    let why = match (f.confidence, f.longest_life) {
-        _ if f.freed == 0 => format!("and nothing that {these} allocated was ever freed"),
-        (Confidence::Likely, _) => format!("and next to nothing that {these} allocated was ever freed"),
-        (Confidence::Confirmed, 0) => {
+    let why = match (f.freed, f.longest_life) {
+        (0, _) => format!("and nothing that {these} allocated was ever freed"),
+        (_, 0) => {
             format!("while the others of {these} were all freed in the step that made them")
         }
-        (Confidence::Confirmed, life) => {
+        (_, life) => {
             let life = count(f64::from(life), "step");
             format!("while no other of {these} that was freed lived longer than {life}")
         }

@@ -106,8 +106,24 @@ pub struct Steps {
     pub count: u32,
     /// What told of most of them; `null` if there were none.
     pub source: Option<&'static str>,
+    /// Where the loops are whose iterations are steps.
+    pub loops: Vec<String>,
+    /// All that is recorded that could end steps, this among it: what `--steps-by` takes.
+    pub levels: Vec<Level>,
+    /// Iterations before the first step, which could not be told apart any more.
+    pub missed_iterations: u32,
     /// The totals at the end of each step, the latest [`build::SERIES`] at most, oldest first.
     pub series: Vec<Step>,
+}
+
+/// What could end steps.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Level {
+    /// `optimizer`, `loop:1` (the outermost recorded), …
+    pub name: String,
+    pub count: u32,
+    /// Where the loops are, if it is of loops.
+    pub loops: Vec<String>,
 }
 
 /// The totals at the end of one step.

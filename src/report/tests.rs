@@ -312,3 +312,52 @@ fn what_is_suppressed_is_counted_and_not_shown() {
         assert_eq!(report.notes.last(), Some(&note));
     }
 }
+
+#[test]
+fn each_device_fills_at_its_own_pace() {
+    let mut t = tables();
+    t.add(Entry::Device { index: 1, name: "GPU", total_bytes: 1 << 30 });
+    let mut ledger = Ledger::default();
+    let mut say = |e: Event| {
+        let seq = ledger.next_seq();
+        ledger.apply(&Event { seq, ..e });
+    };
+    let block = |address: u64, size: u64, device: u8, stack: u32| Event {
+        address,
+        size,
+        device,
+        stack,
+        ..Event::new(Kind::BlockAlloc)
+    };
+    for step in 1..=100u64 {
+        say(block(step << 24, 1 << 20, 1, LOSS));
+        // Another cause, in every other step, of varying size.
+        if step % 2 == 0 {
+            say(block(step << 24 | 1 << 23, (1 + step % 8) << 20, 1, PARAMETERS));
+        }
+        say(block(step << 24 | 1 << 22, 512, 0, LOSS));
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::Boundary) });
+    }
+    let report =
+        Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step asked for");
+    let of = |device: u8, share: f64| {
+        let f = report.findings.iter().find(|f| f.device == Some(device) && f.adding_share == share);
+        f.unwrap_or_else(|| panic!("device {device}: {:#?}", report.findings))
+    };
+    let (small, large) = (of(0, 1.0), of(1, 1.0));
+    assert_eq!(small.steps_to_oom, Some(((80 << 30) - 512 * 100) / 512));
+    let live = report.devices[1].live_bytes;
+    assert_eq!(large.steps_to_oom, Some(((1 << 30) - live) >> 20));
+    // Both causes fill the one device.
+    let other =
+        report.findings.iter().find(|f| f.device == Some(1) && f.adding_share < 1.0).expect("a third");
+    let together = ((1 << 30) - live) as f64 / (large.growth_bytes_per_step + other.growth_bytes_per_step);
+    assert_eq!(report.devices[1].steps_to_oom, Some(together as u64));
+    assert_eq!(report.devices[0].steps_to_oom, small.steps_to_oom);
+    // One always adds as much, the other does not.
+    assert_eq!(large.bytes_per_step_interval, Some([1048576.0; 2]));
+    let [low, high] = other.bytes_per_step_interval.expect("of single steps");
+    assert!(low < high && (low..=high).contains(&other.bytes_per_step), "{other:#?}");
+    assert!(other.explanation.contains("(between ") && !large.explanation.contains("(between "));
+    assert_eq!((other.first_step, large.first_step), (Some(2), Some(1)));
+}

@@ -102,11 +102,32 @@ fn head(out: &mut String, report: &Report) {
     match report.steps.source {
         Some(source) => {
             let steps = count(f64::from(report.steps.count), "step");
-            line!(out, "  {steps}, told by: {source}");
+            let loops: Vec<String> = report.steps.loops.iter().map(|place| clean(place)).collect();
+            let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
+            line!(out, "  {steps}, told by: {source}{loops}");
+            others(out, report);
+            if report.steps.missed_iterations > 0 {
+                line!(out, "  {} iterations before them are not told apart", report.steps.missed_iterations);
+            }
         }
         None => line!(out, "  no step was seen"),
     }
     out.push('\n');
+}
+
+/// What else the steps can be read by: not what they are read by, nor what would be the same.
+fn others(out: &mut String, report: &Report) {
+    let source = report.steps.source.unwrap_or_default();
+    let differs = |l: &&super::Level| l.name != source && l.count > 0 && l.count != report.steps.count;
+    let list: Vec<String> = (report.steps.levels.iter().filter(differs))
+        .map(|l| {
+            let at = l.loops.first().map_or_else(String::new, |at| format!(" at {}", clean(at)));
+            format!("{} ({}{at})", l.name, l.count)
+        })
+        .collect();
+    if !list.is_empty() {
+        wrap(out, "  ", 4, &format!("--steps-by can read them by: {}", list.join(", ")));
+    }
 }
 
 fn findings(out: &mut String, report: &Report) {
@@ -136,7 +157,8 @@ fn findings(out: &mut String, report: &Report) {
         line!(out, "Looked at and found to be no leak");
         for f in &report.benign {
             let mark = format!("  {}: ", f.kind.name());
-            wrap(out, &mark, 4, &clean(&f.explanation));
+            let holder = f.holders.first().map_or_else(String::new, |h| format!(" Held by {}.", h.path));
+            wrap(out, &mark, 4, &clean(&format!("{}{holder}", f.explanation)));
         }
         out.push('\n');
     }

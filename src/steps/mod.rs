@@ -6,6 +6,8 @@
 //! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
 //! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the iteration).
 
+pub mod loops;
+
 use std::time::Duration;
 
 use crate::trace::record::Source;
@@ -13,10 +15,14 @@ use crate::trace::record::Source;
 /// What is to be taken for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `leaktrace_step` once it was called, else optimizers; for programs without any, backward passes.
+    /// `leaktrace_step` once it was called, else optimizers; for programs without any, their loop; where none is found,
+    /// backward passes.
     Auto,
     Optimizer,
+    Loop,
     Backward,
+    /// A range of one name, which the settings have.
+    Nvtx,
     Call,
     Every(Duration),
 }
@@ -27,6 +33,10 @@ pub struct Boundary {
     pub source: Source,
     /// Takes the place of the boundary before it.
     pub replaces: bool,
+    /// It ends a step here and now; else it is what would, were its source the one.
+    pub main: bool,
+    /// The depth of the loop, if it is one.
+    pub level: u8,
 }
 
 /// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than usual
@@ -41,6 +51,7 @@ pub struct Steps {
     setting: Setting,
     called: bool,
     optimizer_seen: bool,
+    looped: bool,
     backwards: u32,
     backward_since: bool,
     first: Option<usize>,
@@ -54,6 +65,7 @@ impl Steps {
             setting,
             called: false,
             optimizer_seen: false,
+            looped: false,
             backwards: 0,
             backward_since: true,
             first: None,
@@ -64,14 +76,11 @@ impl Steps {
 
     /// An optimizer stepped; `id` tells it from others, where it is known.
     pub fn optimizer(&mut self, id: Option<usize>) -> Option<Boundary> {
-        let wanted = match self.setting {
+        let main = match self.setting {
             Setting::Auto => !self.called,
             Setting::Optimizer => true,
             _ => false,
         };
-        if !wanted {
-            return None;
-        }
         // The first of all always ends a step: what came before it had no boundary to replace.
         let again = self.optimizer_seen && (!self.backward_since || self.follows(id));
         self.optimizer_seen = true;
@@ -79,7 +88,7 @@ impl Steps {
         if let (None, Some(_)) = (self.first, id) {
             self.first = id;
         }
-        Some(Boundary { source: Source::Optimizer, replaces: again })
+        Some(Boundary { source: Source::Optimizer, replaces: again, main, level: 0 })
     }
 
     /// True for an optimizer other than the one that opened the cycle.
@@ -100,19 +109,62 @@ impl Steps {
     pub fn backward(&mut self) -> Option<Boundary> {
         self.backward_since = true;
         self.backwards = self.backwards.saturating_add(1);
-        let wanted = match self.setting {
-            Setting::Backward => self.backwards > 1,
-            Setting::Auto => !self.called && !self.optimizer_seen && self.backwards > WITHOUT_OPTIMIZER,
+        let main = match self.setting {
+            Setting::Backward => true,
+            Setting::Auto => self.falls_back() && !self.looped,
             _ => false,
         };
-        wanted.then_some(Boundary { source: Source::Backward, replaces: false })
+        // Each ends what the one before began.
+        (self.backwards > 1).then_some(Boundary { source: Source::Backward, replaces: false, main, level: 0 })
+    }
+
+    /// True if `auto` has waited long enough for an optimizer.
+    pub fn falls_back(&self) -> bool {
+        self.setting == Setting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && self.backwards > WITHOUT_OPTIMIZER
+    }
+
+    /// True if one more backward pass and it has.
+    pub fn falls_back_next(&self) -> bool {
+        self.setting == Setting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && self.backwards == WITHOUT_OPTIMIZER
+    }
+
+    /// Whether the program's loop may be what ends its steps.
+    pub fn wants_loop(&self) -> bool {
+        match self.setting {
+            Setting::Loop => true,
+            Setting::Auto => {
+                !self.called && !self.optimizer_seen && (self.looped || self.backwards <= WITHOUT_OPTIMIZER)
+            }
+            _ => false,
+        }
+    }
+
+    /// The program's loop came round, or (`main` is false) one around it.
+    pub fn looped(&mut self, level: u8, main: bool) -> Option<Boundary> {
+        if !self.wants_loop() {
+            return None;
+        }
+        self.looped = true;
+        Some(Boundary { source: Source::Loop, replaces: false, main, level })
+    }
+
+    /// A range of the name that was asked for is over.
+    pub fn range(&mut self) -> Option<Boundary> {
+        let main = self.setting == Setting::Nvtx;
+        Some(Boundary { source: Source::Nvtx, replaces: false, main, level: 0 })
     }
 
     /// The program called `leaktrace_step`.
     pub fn call(&mut self) -> Option<Boundary> {
         self.called = true;
-        matches!(self.setting, Setting::Auto | Setting::Call)
-            .then_some(Boundary { source: Source::Call, replaces: false })
+        let main = matches!(self.setting, Setting::Auto | Setting::Call);
+        Some(Boundary { source: Source::Call, replaces: false, main, level: 0 })
     }
 
     /// The clock, since the recording began.
@@ -122,7 +174,7 @@ impl Steps {
             return None;
         }
         self.last_tick = now;
-        Some(Boundary { source: Source::Time, replaces: false })
+        Some(Boundary { source: Source::Time, replaces: false, main: true, level: 0 })
     }
 }
 
@@ -176,6 +228,6 @@ mod tests {
         let mut steps = Steps::new(Setting::Auto);
         assert!(steps.call().is_some());
         steps.backward();
-        assert_eq!(steps.optimizer(None), None);
+        assert!(steps.optimizer(None).is_some_and(|b| !b.main));
     }
 }

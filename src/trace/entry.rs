@@ -51,6 +51,9 @@ pub enum Entry<'a> {
     },
     /// A stack known by its Python frames alone, and one of the same with the native frames that were seen.
     Example { stack: u32, whole: u32 },
+    /// Boundaries that were found out about later ([`super::placed`]). Those of a later `round` take the place of all before
+    /// once its `last` entry stands; further ones of that round add to them.
+    Placed { round: u32, last: bool, ends: &'a [u8] },
 }
 
 /// What a holder does with what it has.

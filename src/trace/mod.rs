@@ -20,6 +20,7 @@ pub mod entry;
 mod file;
 pub mod layout;
 pub mod lock;
+pub mod placed;
 pub mod reader;
 pub mod record;
 pub mod recording;

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::entry::Entry;
 use super::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
+use super::placed::Placed;
 use super::record::{Event, RECORD};
 use super::tables::Tables;
 
@@ -215,9 +216,16 @@ impl Recording {
         }
     }
 
-    /// Every committed event still in the file, in sequence order. Some may be older than the checkpoint.
+    /// Every committed event still in the file, in sequence order, and the placed ones in between. Some may be older than
+    /// the checkpoint.
     pub fn events(&self) -> Events<'_> {
-        Events { bytes: &self.bytes, waiting: &self.runs, begun: BinaryHeap::new(), now: None }
+        Events {
+            bytes: &self.bytes,
+            waiting: &self.runs,
+            begun: BinaryHeap::new(),
+            now: None,
+            placed: self.tables.placed.all(),
+        }
     }
 
     fn take_tables(&mut self, index: usize, segment: &[u8]) {
@@ -240,6 +248,8 @@ pub struct Events<'a> {
     begun: BinaryHeap<Reverse<(u64, usize, usize)>>,
     /// The run at hand, and the number up to which nothing of another run comes between.
     now: Option<(usize, usize, u64)>,
+    /// What lies before an event that is still to come.
+    placed: &'a [Placed],
 }
 
 impl Events<'_> {
@@ -271,8 +281,15 @@ impl Iterator for Events<'_> {
                 self.begun.push(Reverse((run.first, run.at, run.end)));
                 self.waiting = rest;
             }
+            if let [placed, rest @ ..] = self.placed
+                && next(&self.begun).is_none_or(|seq| placed.seq <= seq)
+            {
+                self.placed = rest;
+                return Some(placed.event());
+            }
             let Reverse((_, at, end)) = self.begun.pop()?;
             let others = next(&self.begun).into_iter().chain(self.waiting.first().map(|run| run.first));
+            let others = others.chain(self.placed.first().map(|placed| placed.seq.saturating_sub(1)));
             self.now = Some((at, end, others.min().unwrap_or(u64::MAX)));
         }
     }
@@ -350,6 +367,18 @@ mod tests {
             assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == Kind::BlockFree as u8));
         }
         assert_eq!(recording(&[vec![], vec![5]]).events().count(), 1);
+        // What was placed lies before its event, or the first that is left behind it, or the end.
+        let mut placed = recording(&[vec![2, 3, 7], vec![4, 5, 8]]);
+        let places = [1, 2, 4, 4, 6, 9].map(|seq| Placed { seq, ns: 0, level: 1, main: true });
+        placed.tables.placed.add(1, true, &super::super::placed::pack(&places));
+        let order: Vec<(u64, u64)> = placed.events().map(|e| (e.seq, e.size)).collect();
+        let (event, boundary) = (|seq| (seq, 0), |place| (0, place));
+        let wanted = [
+            [boundary(1), boundary(2), event(2), event(3)],
+            [boundary(4), boundary(4), event(4), event(5)],
+            [boundary(6), event(7), event(8), boundary(9)],
+        ];
+        assert_eq!(order, wanted.concat());
         // What stands behind a number that does not rise was never committed.
         assert_eq!(recording(&[vec![4, 5, 2, 6]]).events().map(|e| e.seq).collect::<Vec<_>>(), [4, 5]);
     }

@@ -71,7 +71,9 @@ codes! {
         /// The driver's own account of `device`: `address` = free bytes, `size` = total bytes.
         MemInfo = 15,
         /// A step ended: `address` = nanoseconds since the recording began, `class` byte = [`Source`],
-        /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration).
+        /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration), `device` = the
+        /// depth of the loop, if it is one. The sequence number is 0 for one that was [`super::placed`]; then `size` is that
+        /// of the event behind it.
         Boundary = 16,
         /// An allocation failed for want of memory: `size` = requested bytes, `address` = allocated bytes, `device`, `stack`.
         OutOfMemory = 17,
@@ -93,6 +95,8 @@ codes! {
         GraphLaunch = 24,
         /// The executable graph `address` is no more; what it allocated lives on.
         GraphEnd = 25,
+        /// What would end a step by another source or on another level: its fields are those of a `Boundary`.
+        Level = 26,
     }
 }
 

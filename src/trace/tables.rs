@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::entry::{Entry, Frame, Hold, LineTable, Site};
+use super::placed::Rounds;
 
 /// Frames of a stack that are read; the writer keeps fewer.
 const MAX_FRAMES: usize = 2048;
@@ -83,6 +84,7 @@ pub struct Tables {
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
     /// For stacks that are known by their Python frames alone, the stacks with the native frames that were seen.
     pub examples: HashMap<u32, Vec<u32>>,
+    pub placed: Rounds,
 }
 
 impl Tables {
@@ -152,6 +154,7 @@ impl Tables {
                     of.push(whole);
                 }
             }
+            Entry::Placed { round, last, ends } => self.placed.add(round, last, ends),
         }
     }
 }

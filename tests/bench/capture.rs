@@ -9,6 +9,10 @@
 mod capture;
 #[path = "../../src/ledger/mod.rs"]
 mod ledger;
+#[path = "../../src/steps/mod.rs"]
+mod steps;
+#[path = "../../src/symbol/mod.rs"]
+mod symbol;
 #[path = "../../src/trace/mod.rs"]
 mod trace;
 

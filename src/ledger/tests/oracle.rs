@@ -144,7 +144,7 @@ impl Oracle {
             Kind::GraphLaunch => self.launch(e),
             Kind::GraphEnd => self.nodes.retain(|n| n.exec != e.address),
             Kind::AllocatorTotals | Kind::PoolTotals | Kind::MemInfo => {}
-            Kind::OutOfMemory | Kind::Mark | Kind::Marker => {}
+            Kind::OutOfMemory | Kind::Mark | Kind::Level | Kind::Marker => {}
         }
     }
 

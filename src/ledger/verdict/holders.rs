@@ -4,7 +4,7 @@
 use super::*;
 use crate::trace::entry::Hold;
 
-/// Of what is known to be held at least this share must be held so.
+/// Of what the largest owner holds at least this share must be held so.
 const MOST: f64 = 0.5;
 
 /// What is known of who holds a site's blocks.
@@ -17,18 +17,16 @@ pub struct Held {
     pub bytes: u64,
 }
 
-/// Whether two sites hang on one holder; `None`: of one of them that is not known.
-pub(super) fn share(view: &View<'_>, a: u32, b: u32) -> Option<bool> {
-    let (a, b) = (named(view, a), named(view, b));
-    if a.is_empty() || b.is_empty() {
-        return None;
-    }
-    Some(a.iter().any(|owner| b.contains(owner)))
-}
-
-fn named(view: &View<'_>, site: u32) -> Vec<u64> {
+/// Whoever holds a site's blocks, as far as that is known.
+pub(super) fn owners(view: &View<'_>, site: u32) -> Vec<u64> {
     let held = (view.known.held)(site);
     held.into_iter().filter(|h| h.hold != Hold::Unknown).map(|h| h.owner).collect()
+}
+
+/// Whether one of these owners is one of those; `None`: some are not known.
+pub(super) fn share(a: &[u64], b: &[u64]) -> Option<bool> {
+    let known = !a.is_empty() && !b.is_empty();
+    known.then(|| a.iter().any(|owner| b.contains(owner)))
 }
 
 /// Takes what the holders say into the findings; what is bounded by them is none, and is handed back.
@@ -39,17 +37,21 @@ pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding
             return true;
         }
         let held: Vec<Held> = f.parts.iter().flat_map(|p| (view.known.held)(p.site)).collect();
-        let all: u64 = held.iter().fold(0, |sum, h| sum.saturating_add(h.bytes));
-        let most = |of: &dyn Fn(&Hold) -> bool| {
-            let such = held.iter().filter(|h| of(&h.hold)).fold(0u64, |sum, h| sum.saturating_add(h.bytes));
-            all > 0 && such as f64 > MOST * all as f64
+        // Where a block has two owners both count.
+        let sum = |of: &dyn Fn(&Held) -> bool| {
+            held.iter().filter(|h| of(h)).fold(0u64, |sum, h| sum.saturating_add(h.bytes)) as f64
         };
+        let largest = held.iter().map(|h| sum(&|other| other.owner == h.owner)).fold(0.0, f64::max);
+        let most = |of: &dyn Fn(&Hold) -> bool| largest > 0.0 && sum(&|h| of(&h.hold)) >= MOST * largest;
+        if most(&|h| *h == Hold::Open) {
+            if f.kind == Kind::Leak {
+                f.confidence = Confidence::Confirmed;
+            }
+            return true;
+        }
         if most(&|h| *h == Hold::Garbage) {
             f.kind = Kind::PendingGc;
             return true;
-        }
-        if f.kind == Kind::Leak && most(&|h| *h == Hold::Open) {
-            f.confidence = Confidence::Confirmed;
         }
         // Whoever is full and gets more all the same is not what bounds it.
         if !most(&|h| matches!(h, Hold::Bounded { now, most } if now < most)) {

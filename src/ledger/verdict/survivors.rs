@@ -35,6 +35,7 @@ const CLOCK: u64 = 5;
 /// The over-age survivors of one site.
 struct Survivors<'a, 'b> {
     suspect: &'b Suspect<'a>,
+    owners: Vec<u64>,
     /// Those that prove it: older than `age` and born after the burn-in.
     proof: Vec<Cohort>,
     /// All that belong to the cause.
@@ -76,7 +77,6 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Grown {
         }
     }
     found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.suspect.number));
-    let together = |a: &Survivors<'_, '_>, b: &Survivors<'_, '_>| together(view, a, b);
     let findings = grouped(found, together).iter().filter_map(|g| finding(view, g)).collect();
     Grown { findings, slowing }
 }
@@ -155,7 +155,8 @@ fn over_age<'a, 'b>(view: &View<'_>, suspect: &'b Suspect<'a>) -> Outcome<'a, 'b
     let proven = |c: &&Cohort| c.birth > view.burn_in && (old(c) || suspect.site.frees == 0);
     let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
     let held = suspect.cohorts.iter().filter(belongs).copied().collect();
-    Outcome::Grows(Survivors { suspect, proof, held, age, rhythm, sure })
+    let owners = holders::owners(view, suspect.number);
+    Outcome::Grows(Survivors { suspect, owners, proof, held, age, rhythm, sure })
 }
 
 /// True if the births come ever more rarely. Of evenly spread ones the mean lies in the middle.
@@ -167,12 +168,12 @@ fn slows(births: &[u32], latest: u32) -> bool {
 }
 
 /// One cause: one holder has both; where that is not known, they live and die together.
-fn together(view: &View<'_>, a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
+fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
     let (x, y) = (a.suspect.site, b.suspect.site);
     if x.device != y.device || x.layer != y.layer {
         return false;
     }
-    if let Some(one) = holders::share(view, a.suspect.number, b.suspect.number) {
+    if let Some(one) = holders::share(&a.owners, &b.owners) {
         return one;
     }
     // Compared where both could have survivors: the one that waits longer has no young ones yet.

@@ -6,7 +6,7 @@ from torch import nn
 class Keep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        ctx.extra = x * 2
+        ctx.extra = x.exp() * x.sin() + x.cos() * x.tanh()
         return x.sum()
 
     @staticmethod

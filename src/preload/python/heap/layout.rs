@@ -123,8 +123,8 @@ pub const MODULE_DICT: usize = 16;
 pub const METHOD_FUNCTION: usize = 16;
 /// Of a deque, and of what `functools.lru_cache` makes: the same from 3.8 to 3.13.
 pub const DEQUE_MAXLEN: usize = 64;
-pub const LRU_MAXSIZE: usize = 56;
-pub const LRU_CACHE: usize = 64;
+pub const LRU_MAXSIZE: usize = 96;
+pub const LRU_CACHE: usize = 72;
 pub const METHOD_SELF: usize = 24;
 /// From a frame object to the frame, 3.11 and later.
 pub const FRAME_OBJECT_FRAME: usize = 24;

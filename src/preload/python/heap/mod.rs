@@ -246,9 +246,11 @@ impl World for Heap<'_> {
         let (entries, most) = match info.kind {
             Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
             Kind::Lru => {
-                let cache = objects::word_of(node, LRU_CACHE, &info)?;
-                let known = peek::is_plausible(cache) && self.is_exactly(cache, c"PyDict_Type");
-                (cache, objects::word_of(node, LRU_MAXSIZE, &info).filter(|_| known)?)
+                // What the collector sees in it is an object; whatever else stands there need not be.
+                let (cache, mut held) = (objects::word_of(node, LRU_CACHE, &info)?, Vec::new());
+                self.types.traverse(node, &info, &mut held);
+                let is_dict = held.contains(&cache) && self.types.of(cache)?.kind == Kind::Dict;
+                (cache, objects::word_of(node, LRU_MAXSIZE, &info).filter(|_| is_dict)?)
             }
             _ => return None,
         };

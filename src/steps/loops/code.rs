@@ -1,0 +1,133 @@
+//! What is known of a code object: its loops, and whose it is.
+
+use std::collections::HashMap;
+
+use super::extents::Extents;
+use super::{Seen, Surroundings};
+
+/// A code object as it is read.
+#[derive(Clone, Debug, Default)]
+pub struct CodeText {
+    /// CPython 3.`minor`.
+    pub minor: u32,
+    pub file: String,
+    pub name: String,
+    /// `co_flags`
+    pub flags: u32,
+    /// The instructions as they lie in memory, and the exception table.
+    pub bytes: Vec<u8>,
+    pub exceptions: Vec<u8>,
+    /// Number of the code in the recording.
+    pub id: u32,
+    /// Neither the user's nor a program's.
+    pub library: bool,
+}
+
+const VARIABLE_ARGUMENTS: u32 = 0x04 | 0x08;
+const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
+/// What a call of an object calls, through C: once for each instruction that asks for it.
+const SLOTS: [&str; 2] = ["__call__", "_wrapped_call_impl"];
+
+#[derive(Debug)]
+pub(super) struct Code {
+    pub id: u32,
+    pub extents: Extents,
+    pub generator: bool,
+    pub slot: bool,
+    /// Takes whatever arguments it is given, to hand them on.
+    pub wrapper: bool,
+    pub library: bool,
+    /// Its bytecode could not be read.
+    pub opaque: bool,
+}
+
+impl Code {
+    pub fn new(text: &CodeText) -> Code {
+        let extents = Extents::of(text.minor, &text.bytes, &text.exceptions, &text.name);
+        let plain = text.name.rsplit('.').next().unwrap_or("");
+        Code {
+            id: text.id,
+            generator: text.flags & GENERATOR != 0,
+            slot: SLOTS.contains(&plain),
+            wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
+            library: text.library,
+            opaque: extents.is_none(),
+            extents: extents.unwrap_or_default(),
+        }
+    }
+}
+
+/// Code objects told apart.
+const MOST_CODES: usize = 1 << 16;
+/// Places of the table from address to code. A power of two.
+const PLACES: usize = 4096;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    address: usize,
+    epoch: u64,
+    code: u32,
+}
+
+/// All code objects seen. The first stands for those that cannot be told.
+#[derive(Debug)]
+pub(super) struct Codes {
+    list: Vec<Code>,
+    by_id: HashMap<u32, u32>,
+    places: Vec<Known>,
+    epoch: u64,
+}
+
+impl Codes {
+    pub fn new() -> Codes {
+        let mut list = Vec::with_capacity(1024);
+        list.push(Code::new(&CodeText { minor: 8, ..CodeText::default() }));
+        Codes { list, by_id: HashMap::with_capacity(1024), places: vec![Known::default(); PLACES], epoch: 0 }
+    }
+
+    /// Addresses may mean other code objects from here on, unless this is the epoch there was.
+    pub fn at(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    #[inline]
+    pub fn get(&self, code: u32) -> &Code {
+        &self.list[code as usize]
+    }
+
+    /// The code of a frame.
+    #[inline]
+    pub fn number(&mut self, seen: &Seen, around: &mut dyn Surroundings) -> u32 {
+        let place = (seen.code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let known = self.places[place % PLACES];
+        if known.address == seen.code && known.epoch == self.epoch {
+            return known.code;
+        }
+        let code = self.learn(seen, around);
+        self.places[place % PLACES] = Known { address: seen.code, epoch: self.epoch, code };
+        code
+    }
+
+    #[cold]
+    fn learn(&mut self, seen: &Seen, around: &mut dyn Surroundings) -> u32 {
+        let id = around.id(seen);
+        if id == 0 {
+            return 0;
+        }
+        if let Some(&code) = self.by_id.get(&id) {
+            return code;
+        }
+        if self.list.len() >= MOST_CODES {
+            return 0;
+        }
+        let code = self.list.len() as u32;
+        self.list.push(Code::new(&CodeText { id, ..around.read(seen) }));
+        self.by_id.insert(id, code);
+        code
+    }
+
+    /// How many could not be understood.
+    pub fn opaque(&self) -> usize {
+        self.list.iter().filter(|code| code.opaque).count()
+    }
+}

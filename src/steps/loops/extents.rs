@@ -1,0 +1,348 @@
+//! Where the loops of a code object are, from its bytecode: once per code object. Pure: bytes in, loops out.
+//!
+//! A loop is a *natural loop*: an instruction that a later one jumps back to, and all that lies on a way from it to such a
+//! jump, ways through exception handlers included. The stretch from the header to the jump is not enough: from 3.11 on
+//! handlers stand at the end of the code, so that an `except: continue` reaches across everything in between.
+
+use super::opcodes::{Flow, Meanings};
+
+/// Longer code is left alone; the longest in the standard library has a tenth of that.
+const MOST_UNITS: usize = 1 << 15;
+/// Loops of one code object that are told apart.
+const MOST_LOOPS: usize = 250;
+/// Loops in loops that are told apart.
+pub(super) const DEEPEST: usize = 8;
+const NONE: u8 = u8::MAX;
+
+/// One loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Offset of the instruction that it comes back to.
+    pub header: u32,
+    /// The last instruction that jumps back: a `while` may have its condition there.
+    pub last: u32,
+    /// It begins with `FOR_ITER`: at its header the next item is being fetched, and there may be none.
+    pub is_for: bool,
+    /// Where the instruction after the header begins: in between lie its caches, where 3.12 leaves it for a generator.
+    pub(super) body: u32,
+    pub comprehension: bool,
+    /// The loop around it.
+    parent: u8,
+    size: usize,
+}
+
+/// The loops of one code object.
+#[derive(Clone, Debug, Default)]
+pub struct Extents {
+    loops: Vec<Loop>,
+    /// The innermost loop of each code unit.
+    innermost: Vec<u8>,
+    /// The code units where a generator may stand still, in order.
+    waits: Vec<u32>,
+    /// The code units that hand arguments on.
+    spreads: Vec<u32>,
+}
+
+/// Numbers of loops, from the outermost in.
+pub(super) struct Chain([u8; DEEPEST], usize);
+
+impl Chain {
+    pub fn get(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+impl Extents {
+    /// `bytes` are the instructions as they lie in memory, `exceptions` the exception table (3.11 and later), `name` that of the
+    /// function. `None`: the version is not known, or something in the code is not.
+    pub fn of(minor: u32, bytes: &[u8], exceptions: &[u8], name: &str) -> Option<Extents> {
+        Extents::read(minor, bytes, exceptions, name, true)
+    }
+
+    /// `whole`: the two natural loops that one `while` may be are one.
+    pub(super) fn read(
+        minor: u32,
+        bytes: &[u8],
+        exceptions: &[u8],
+        name: &str,
+        whole: bool,
+    ) -> Option<Extents> {
+        let meanings = Meanings::of(minor)?;
+        let units = bytes.len() / 2;
+        if units > MOST_UNITS {
+            return None;
+        }
+        let code = Code::decode(&meanings, minor, bytes)?;
+        let mut extents = Extents {
+            waits: code.marked(|flow| matches!(flow, Flow::Yield | Flow::Send)),
+            spreads: code.marked(|flow| flow == Flow::Spread),
+            ..Extents::default()
+        };
+        if code.back.is_empty() {
+            return Some(extents);
+        }
+        let generated = ["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"].contains(&name);
+        extents.find(&code, exceptions, generated, whole);
+        Some(extents)
+    }
+
+    pub fn all(&self) -> &[Loop] {
+        &self.loops
+    }
+
+    /// The loops around an offset.
+    #[inline]
+    pub(super) fn around(&self, offset: u32) -> Chain {
+        let mut chain = Chain([0; DEEPEST], 0);
+        let mut at = self.innermost.get(offset as usize / 2).copied().unwrap_or(NONE);
+        while at != NONE && chain.1 < DEEPEST {
+            chain.0[chain.1] = at;
+            chain.1 += 1;
+            at = self.loops[usize::from(at)].parent;
+        }
+        chain.0[..chain.1].reverse();
+        chain
+    }
+
+    /// True if a loop reaches over an offset.
+    #[inline]
+    pub(super) fn holds(&self, number: u8, offset: u32) -> bool {
+        let mut at = self.innermost.get(offset as usize / 2).copied().unwrap_or(NONE);
+        while at != NONE {
+            if at == number {
+                return true;
+            }
+            at = self.loops[usize::from(at)].parent;
+        }
+        false
+    }
+
+    /// True where a generator may stand still.
+    pub(super) fn waits_at(&self, offset: u32) -> bool {
+        self.waits.binary_search(&(offset / 2)).is_ok()
+    }
+
+    /// True where a call hands on arguments that it was given.
+    pub(super) fn spreads_at(&self, offset: u32) -> bool {
+        self.spreads.binary_search(&(offset / 2)).is_ok()
+    }
+
+    fn find(&mut self, code: &Code, exceptions: &[u8], generated: bool, whole: bool) {
+        let units = code.index.len();
+        let before = code.predecessors(exceptions);
+        let mut found: Vec<(Loop, Vec<usize>)> = Vec::new();
+        let mut back = code.back.clone();
+        back.sort_unstable();
+        for group in back.chunk_by(|a, b| a.0 == b.0).take(MOST_LOOPS) {
+            let header = group[0].0;
+            let sources = group.iter().map(|b| b.1);
+            let last = group.iter().map(|b| b.1).max().unwrap_or(header);
+            let mut body = before.body(header, sources);
+            // The entry is in it: something jumps into the middle. What lies between is the best guess.
+            if header != 0 && body.contains(&0) {
+                body = (header..=last).collect();
+            }
+            body.sort_unstable();
+            let offset = |at: usize| code.list[at].offset;
+            let found_loop = Loop {
+                header: offset(header),
+                body: code.list.get(header + 1).map_or(u32::MAX, |next| next.offset),
+                last: offset(last),
+                is_for: code.list[header].flow == Flow::For,
+                comprehension: generated || code.is_comprehension(header, &body),
+                parent: NONE,
+                size: body.len(),
+            };
+            found.push((found_loop, body));
+        }
+        if whole {
+            let doubled: Vec<u32> = (found.iter())
+                .filter(|(inner, _)| found.iter().any(|(outer, body)| code.is_doubled(outer, body, inner)))
+                .map(|(inner, _)| inner.header)
+                .collect();
+            found.retain(|(l, _)| !doubled.contains(&l.header));
+        }
+        // Outer before inner.
+        found.sort_by_key(|(l, _)| (std::cmp::Reverse(l.size), l.header));
+        self.innermost = vec![NONE; units];
+        for (number, (mut l, body)) in (0u8..).zip(found) {
+            l.parent = self.innermost[l.header as usize / 2];
+            for at in body {
+                let from = code.list[at].offset as usize / 2;
+                let to = code.list.get(at + 1).map_or(units, |next| next.offset as usize / 2);
+                self.innermost[from..to].fill(number);
+            }
+            self.loops.push(l);
+        }
+    }
+}
+
+struct Instruction {
+    offset: u32,
+    flow: Flow,
+    argument: u32,
+}
+
+struct Code {
+    list: Vec<Instruction>,
+    /// By code unit: the number of the instruction that begins there or after.
+    index: Vec<u32>,
+    /// (from, to) of every jump.
+    jumps: Vec<(usize, usize)>,
+    /// (header, source) of every jump back.
+    back: Vec<(usize, usize)>,
+}
+
+impl Code {
+    fn decode(meanings: &Meanings, minor: u32, bytes: &[u8]) -> Option<Code> {
+        let units = bytes.len() / 2;
+        let mut code =
+            Code { list: Vec::with_capacity(units), index: Vec::new(), jumps: Vec::new(), back: Vec::new() };
+        let (mut at, mut high) = (0, 0u32);
+        let mut targets: Vec<(usize, usize, bool)> = Vec::new();
+        while at < units {
+            let (opcode, low) = (bytes[2 * at], bytes[2 * at + 1]);
+            let (flow, caches) = meanings.get(opcode)?;
+            let argument = high << 8 | u32::from(low);
+            high = if flow == Flow::Extended { argument } else { 0 };
+            let next = at + 1 + usize::from(caches);
+            // Up to 3.9 arguments of jumps are bytes, then code units.
+            let steps = if minor < 10 { argument / 2 } else { argument } as usize;
+            let target = match flow {
+                Flow::For | Flow::Forward | Flow::ForwardIf | Flow::Send => Some((next + steps, false)),
+                Flow::Backward | Flow::BackwardIf => Some((next.checked_sub(steps)?, true)),
+                Flow::Spin => Some((next.checked_sub(steps)?, false)),
+                Flow::Absolute | Flow::AbsoluteIf => Some((steps, steps <= at)),
+                _ => None,
+            };
+            if let Some((target, back)) = target {
+                targets.push((code.list.len(), target, back));
+            }
+            code.list.push(Instruction { offset: 2 * at as u32, flow, argument });
+            at = next;
+        }
+        let mut number = 0;
+        code.index = (0..units as u32)
+            .map(|unit| {
+                while code.list.get(number).is_some_and(|i| i.offset / 2 < unit) {
+                    number += 1;
+                }
+                number as u32
+            })
+            .collect();
+        for (from, target, back) in targets {
+            let to = *code.index.get(target)? as usize;
+            code.jumps.push((from, to));
+            if back && to <= from {
+                code.back.push((to, from));
+            }
+        }
+        Some(code)
+    }
+
+    fn marked(&self, wanted: impl Fn(Flow) -> bool) -> Vec<u32> {
+        self.list.iter().filter(|i| wanted(i.flow)).map(|i| i.offset / 2).collect()
+    }
+
+    fn predecessors(&self, exceptions: &[u8]) -> Edges {
+        let mut edges: Vec<(u32, u32)> =
+            self.jumps.iter().map(|&(from, to)| (to as u32, from as u32)).collect();
+        for (at, i) in self.list.iter().enumerate().take(self.list.len().saturating_sub(1)) {
+            let falls =
+                !matches!(i.flow, Flow::Forward | Flow::Backward | Flow::Spin | Flow::Absolute | Flow::End);
+            if falls {
+                edges.push((at as u32 + 1, at as u32));
+            }
+        }
+        for (start, end, target) in ranges(exceptions) {
+            let Some(&to) = self.index.get(target) else { continue };
+            let from = self.index.get(start).copied().unwrap_or(u32::MAX);
+            for at in from..self.list.len() as u32 {
+                if self.list[at as usize].offset as usize / 2 >= end {
+                    break;
+                }
+                edges.push((to, at));
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        Edges(edges, self.list.len())
+    }
+
+    /// From 3.10 on the condition of a `while` stands before it and once more at its end, from where it jumps behind the
+    /// first; a `continue` goes to the first. That makes two loops, one around the other.
+    fn is_doubled(&self, outer: &Loop, body: &[usize], inner: &Loop) -> bool {
+        let number = |offset: u32| self.index[offset as usize / 2] as usize;
+        let (first, behind) = (number(outer.header), number(inner.header));
+        if outer.is_for || inner.is_for || first >= behind || body.binary_search(&behind).is_err() {
+            return false;
+        }
+        let length = behind - first;
+        // 3.12 and later jump over a jump back.
+        let condition = |end: usize| end - usize::from(self.list[end].flow == Flow::Backward && end > 0);
+        let mut ends = self.back.iter().filter(|back| back.0 == behind).map(|back| condition(back.1));
+        ends.any(|end| {
+            let Some(start) = (end + 1).checked_sub(length).filter(|start| *start >= behind) else {
+                return false;
+            };
+            let pairs = || self.list[first..behind].iter().zip(&self.list[start..=end]);
+            // What jumps, jumps elsewhere; the rest is the same.
+            pairs().all(|(a, b)| {
+                let plain = a.flow == Flow::Next || a.flow == Flow::Extended;
+                plain == (b.flow == Flow::Next || b.flow == Flow::Extended)
+                    && (!plain || a.argument == b.argument)
+            })
+        })
+    }
+
+    /// A comprehension that 3.12 and later put into its function: the append that leaves a list below the iterator.
+    fn is_comprehension(&self, header: usize, body: &[usize]) -> bool {
+        self.list[header].flow == Flow::For
+            && body.iter().filter(|&&at| self.list[at].flow == Flow::Append).any(|&append| {
+                let inner = body.iter().filter(|&&at| at < append && self.list[at].flow == Flow::For).max();
+                self.list[append].argument >= 2 && inner == Some(&header)
+            })
+    }
+}
+
+/// (to, from), sorted; the number of instructions.
+struct Edges(Vec<(u32, u32)>, usize);
+
+impl Edges {
+    /// What reaches one of `sources` without passing the header.
+    fn body(&self, header: usize, sources: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut seen = vec![false; self.1];
+        seen[header] = true;
+        let mut body = vec![header];
+        let mut work: Vec<usize> = sources.collect();
+        while let Some(at) = work.pop() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            body.push(at);
+            let first = self.0.partition_point(|e| (e.0 as usize) < at);
+            let into = self.0[first..].iter().take_while(|e| e.0 as usize == at);
+            work.extend(into.map(|e| e.1 as usize).filter(|&from| !seen[from]));
+        }
+        body
+    }
+}
+
+/// The entries of an exception table: (start, end, handler) in code units.
+fn ranges(table: &[u8]) -> impl Iterator<Item = (usize, usize, usize)> {
+    let mut rest = table.iter();
+    std::iter::from_fn(move || {
+        let mut number = || {
+            let mut value = 0usize;
+            loop {
+                let byte = *rest.next()?;
+                value = value << 6 | usize::from(byte & 63);
+                if byte & 64 == 0 {
+                    return Some(value);
+                }
+            }
+        };
+        let (start, length, target, _depth) = (number()?, number()?, number()?, number()?);
+        Some((start, start.saturating_add(length), target))
+    })
+}

@@ -1,0 +1,403 @@
+//! One thread's Python stack as it was at its last event, and what the next one says about the loops in it.
+//!
+//! Two stacks are compared from the outermost frame in, up to the first difference there:
+//!
+//! ```text
+//!  same frame, later instruction       it went on; loops are left and entered
+//!  same frame, earlier, in a loop      the loop came round: proof
+//!  same frame, earlier, in no loop     another call that got the same memory  ┐ so the nearest frame outside that is in a
+//!  same call, another function, or     another call of it                     ┘ loop made it again: its loop came round
+//!  the same one after it had ended
+//! ```
+//!
+//! The walk out to that loop is a proof where the frames in between were entered from Python; where C lies in between it is
+//! only a sign, since C may call back many times by itself (`map`, the autograd engine). Generators come and go without
+//! being called anew, so they are kept when they stand still.
+
+use super::code::{Code, Codes};
+use super::extents::DEEPEST;
+use super::tree::{Id, Sign, Tree};
+use super::{Seen, Surroundings};
+
+/// Frames compared, from the outermost in.
+const MOST_LEVELS: usize = 256;
+/// Generators that stand still.
+const MOST_WAITING: usize = 64;
+
+/// A loop that a frame is in.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    number: u8,
+    /// An iteration is under way; not while the first or next item is being fetched.
+    open: bool,
+    node: Id,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Called {
+    Nothing,
+    Function,
+    /// A function, by C.
+    Through,
+    Generator,
+}
+
+#[derive(Debug)]
+struct Level {
+    seen: Seen,
+    code: u32,
+    /// Where its loops begin in the list.
+    first: usize,
+    /// The innermost loop at or around it.
+    node: Id,
+    /// What ran below it since it stands at this instruction.
+    called: Called,
+}
+
+/// A generator that stands still.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    frame: usize,
+    code: u32,
+    offset: u32,
+    insides: [Inside; DEEPEST],
+    count: usize,
+    used: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Shadow {
+    pub thread: usize,
+    pub root: Id,
+    /// Those of the last event, however deep, outermost first.
+    pub frames: Vec<Seen>,
+    levels: Vec<Level>,
+    insides: Vec<Inside>,
+    waiting: Vec<Waiting>,
+    clock: u64,
+}
+
+/// What stays the same while one event is looked at.
+pub(super) struct View<'a> {
+    pub tree: &'a mut Tree,
+    pub codes: &'a mut Codes,
+    pub around: &'a mut dyn Surroundings,
+    /// Calls between Python frames cannot be told from those through C.
+    pub blind: bool,
+}
+
+impl Shadow {
+    pub fn new(thread: usize, root: Id) -> Shadow {
+        Shadow {
+            thread,
+            root,
+            frames: Vec::new(),
+            levels: Vec::with_capacity(MOST_LEVELS),
+            insides: Vec::with_capacity(MOST_LEVELS),
+            waiting: Vec::with_capacity(MOST_WAITING),
+            clock: 0,
+        }
+    }
+
+    /// Takes an event in: `frames` are outermost first, of which only the first `depth` are looked at, and at least the first
+    /// `same` are as they were.
+    pub fn event(&mut self, view: &mut View<'_>, frames: &[Seen], same: usize, depth: usize, freed: bool) {
+        let frames = &frames[..frames.len().min(depth).min(MOST_LEVELS)];
+        self.clock += 1;
+        let both = frames.len().min(self.levels.len());
+        let differs = (same.min(both)..both).find(|&at| self.levels[at].seen != frames[at]);
+        let at = differs.unwrap_or(both);
+        if let Some(seen) = frames.get(at) {
+            let at = self.differs(view, at, seen);
+            for seen in &frames[at..] {
+                self.push(view, seen);
+            }
+        } else {
+            self.pop(view, at);
+        }
+        if let Some(node) = view.tree.get_mut(self.node()) {
+            node.events += 1;
+            node.frees += u64::from(freed);
+        }
+    }
+
+    /// The innermost loop at the last event.
+    pub fn node(&self) -> Id {
+        self.levels.last().map_or(self.root, |l| l.node)
+    }
+
+    /// The frame at depth `at` is not the one that was there. Returns from where on the stack is to be built anew.
+    fn differs(&mut self, view: &mut View<'_>, at: usize, seen: &Seen) -> usize {
+        let Some(level) = self.levels.get_mut(at) else {
+            // Nothing was below: not even now and then?
+            let code = view.codes.number(seen, view.around);
+            let called = at.checked_sub(1).map_or(Called::Nothing, |above| self.levels[above].called);
+            let waits = view.codes.get(code).generator;
+            return match called {
+                Called::Function if !waits && !view.blind => self.made_again(view, at, seen, 0),
+                Called::Through if !waits && !view.blind => self.made_again(view, at, seen, 1),
+                _ => at,
+            };
+        };
+        if level.seen.frame == seen.frame && level.seen.code == seen.code {
+            let before = level.seen.offset;
+            let code = level.code;
+            level.seen.entry = seen.entry;
+            self.pop(view, at + 1);
+            if seen.offset > before {
+                self.moved(view, at, seen.offset);
+                return at + 1;
+            }
+            let extents = &view.codes.get(code).extents;
+            let held = self.insides[self.levels[at].first..]
+                .iter()
+                .rposition(|i| extents.holds(i.number, seen.offset))
+                .map(|i| self.levels[at].first + i);
+            match held {
+                Some(inside) => {
+                    self.leave(view.tree, view.around, inside + 1);
+                    self.came_round(view, inside, code, seen.offset, Sign::Proof, at + 1);
+                    self.moved(view, at, seen.offset);
+                    return at + 1;
+                }
+                // A generator goes on; anything else was called anew.
+                None if view.codes.get(code).generator => {
+                    self.moved(view, at, seen.offset);
+                    return at + 1;
+                }
+                None => {
+                    self.pop(view, at);
+                    return self.made_again(view, at, seen, 0);
+                }
+            }
+        }
+        let (entry, was) = (level.seen.entry, level.code);
+        let code = view.codes.number(seen, view.around);
+        let waits = view.codes.get(was).generator || view.codes.get(code).generator;
+        // What C called there and what the instruction itself called may be one call of it.
+        let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
+        self.pop(view, at);
+        if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
+    }
+
+    /// The frame at depth `at` is a new call, made where the frame around it already stood: the nearest loop around it came
+    /// round. Returns from where on the stack is to be built anew.
+    fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
+        let code = view.codes.number(seen, view.around);
+        let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
+        for above in (0..at).rev() {
+            let level = &self.levels[above];
+            if level.first < self.insides_end(above) {
+                let (inside, code, offset) = (self.insides_end(above) - 1, level.code, level.seen.offset);
+                // Where every call looks like one through C, the first of them is believed.
+                let crossings = crossings - usize::from(view.blind && crossings > 0);
+                self.pop(view, above + 1);
+                self.came_round(view, inside, code, offset, Sign::through(crossings), at + 1);
+                return above + 1;
+            }
+            if above > 0 {
+                let (entry, code) = (level.seen.entry, level.code);
+                crossings += self.crosses(view, above - 1, entry, code);
+            }
+        }
+        at
+    }
+
+    /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function is one that an
+    /// object's slot holds, or a wrapper hands its own arguments on to it.
+    fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
+        let slot = view.codes.get(code).slot;
+        let wrapped = self.levels.get(above).is_some_and(|l| {
+            let caller = view.codes.get(l.code);
+            caller.wrapper && caller.extents.spreads_at(l.seen.offset)
+        });
+        usize::from(entry && !slot && !wrapped)
+    }
+
+    fn insides_end(&self, at: usize) -> usize {
+        self.levels.get(at + 1).map_or(self.insides.len(), |l| l.first)
+    }
+
+    /// The loop came round. It is the innermost that is left.
+    fn came_round(
+        &mut self,
+        view: &mut View<'_>,
+        inside: usize,
+        code: u32,
+        offset: u32,
+        sign: Sign,
+        depth: usize,
+    ) {
+        let Some(i) = self.insides.get_mut(inside) else { return };
+        // Still fetching: no iteration yet that could be over.
+        if !i.open {
+            return;
+        }
+        let fetching = is_fetching(view.codes.get(code), i.number, offset);
+        view.tree.close(i.node, sign, depth, view.around);
+        if fetching {
+            view.tree.lose(i.node);
+            i.open = false;
+        }
+    }
+
+    /// The innermost frame is at another instruction now.
+    fn moved(&mut self, view: &mut View<'_>, at: usize, offset: u32) {
+        let around = at.checked_sub(1).map_or(self.root, |above| self.levels[above].node);
+        let level = &mut self.levels[at];
+        level.seen.offset = offset;
+        level.called = Called::Nothing;
+        let (code, first) = (level.code, level.first);
+        let facts = view.codes.get(code);
+        if facts.extents.all().is_empty() {
+            return;
+        }
+        let chain = facts.extents.around(offset);
+        let mut same = 0;
+        while self.insides.get(first + same).map(|i| i.number) == chain.get().get(same).copied()
+            && same < chain.get().len()
+        {
+            same += 1;
+        }
+        self.leave(view.tree, view.around, first + same);
+        for i in &mut self.insides[first..] {
+            if !i.open && !is_fetching(facts, i.number, offset) {
+                i.open = true;
+                view.tree.open(i.node);
+            }
+        }
+        let mut node = self.insides.get(first..).and_then(|i| i.last()).map_or(around, |i| i.node);
+        for &number in &chain.get()[same..] {
+            let l = &facts.extents.all()[usize::from(number)];
+            let across = self.insides.len() == first && self.library_above(&*view.codes, at);
+            node = view.tree.enter(node, code, number, |n| {
+                (n.library, n.comprehension, n.across) = (facts.library, l.comprehension, across);
+            });
+            let open = !is_fetching(facts, number, offset);
+            if let Some(n) = view.tree.get_mut(node) {
+                n.instances = n.instances.saturating_add(1);
+                n.open = n.open.saturating_add(u32::from(open));
+            }
+            self.insides.push(Inside { number, open, node });
+        }
+        self.levels[at].node = node;
+    }
+
+    /// Whether library code runs between the frame at this depth and the nearest loop around it.
+    fn library_above(&self, codes: &Codes, at: usize) -> bool {
+        (0..at)
+            .rev()
+            .take_while(|&above| self.levels[above].first == self.insides_end(above))
+            .any(|above| codes.get(self.levels[above].code).library)
+    }
+
+    /// The loops from here on are left.
+    fn leave(&mut self, tree: &mut Tree, around: &mut dyn Surroundings, from: usize) {
+        let depth = self.levels.len();
+        while self.insides.len() > from {
+            if let Some(i) = self.insides.pop()
+                && i.open
+            {
+                tree.lose(i.node);
+                tree.close(i.node, Sign::Left, depth, around);
+            }
+        }
+    }
+
+    /// The frames from this depth on are gone.
+    fn pop(&mut self, view: &mut View<'_>, to: usize) {
+        while self.levels.len() > to {
+            let Some(level) = self.levels.pop() else { return };
+            if view.codes.get(level.code).generator {
+                self.stand_still(view, &level);
+            }
+            self.leave(view.tree, view.around, level.first);
+        }
+    }
+
+    fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
+        let insides = &self.insides[level.first..];
+        if insides.is_empty() || insides.len() > DEEPEST {
+            return;
+        }
+        let mut waiting = Waiting {
+            frame: level.seen.frame,
+            code: level.code,
+            offset: level.seen.offset,
+            insides: [Inside { number: 0, open: false, node: 0 }; DEEPEST],
+            count: insides.len(),
+            used: self.clock,
+        };
+        waiting.insides[..insides.len()].copy_from_slice(insides);
+        self.insides.truncate(level.first);
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push(waiting);
+        } else if let Some(oldest) = self.waiting.iter_mut().min_by_key(|w| w.used) {
+            let gone = std::mem::replace(oldest, waiting);
+            gone.insides[..gone.count].iter().filter(|i| i.open).for_each(|i| view.tree.lose(i.node));
+        }
+    }
+
+    fn push(&mut self, view: &mut View<'_>, seen: &Seen) {
+        let code = view.codes.number(seen, view.around);
+        let facts = view.codes.get(code);
+        let (generator, loops) = (facts.generator, !facts.extents.all().is_empty());
+        let (mut around, at) = (self.root, self.levels.len());
+        let crosses = at > 0 && self.crosses(view, at - 1, seen.entry, code) > 0;
+        if let Some(above) = self.levels.last_mut() {
+            around = above.node;
+            above.called = match crosses {
+                _ if generator => Called::Generator,
+                true => Called::Through,
+                false => Called::Function,
+            };
+        }
+        let first = self.insides.len();
+        self.levels.push(Level { seen: *seen, code, first, node: around, called: Called::Nothing });
+        if generator {
+            let known = self.waiting.iter().position(|w| w.frame == seen.frame && w.code == code);
+            if let Some(waiting) = known.map(|w| self.waiting.swap_remove(w)) {
+                self.go_on(view, at, &waiting);
+            }
+        }
+        if loops {
+            self.moved(view, at, seen.offset);
+        }
+    }
+
+    /// A generator that stood still runs again. Standing at the very instruction where it was, it either never left it, or
+    /// came round to it.
+    fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) {
+        self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
+        let (first, offset) = (self.levels[at].first, self.levels[at].seen.offset);
+        let extents = &view.codes.get(waiting.code).extents;
+        let back = offset < waiting.offset || (offset == waiting.offset && !extents.waits_at(offset));
+        if !back {
+            return;
+        }
+        match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
+            Some(inside) => {
+                self.leave(view.tree, view.around, first + inside + 1);
+                self.came_round(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
+            }
+            None => self.leave(view.tree, view.around, first),
+        }
+    }
+
+    /// Nothing more comes from this thread: what is under way is over.
+    pub fn finish(&mut self, view: &mut View<'_>) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
+        }
+        self.leave(view.tree, view.around, 0);
+        self.levels.clear();
+    }
+}
+
+/// At its header a `for` loop fetches the next item; whether there is one is not known yet.
+fn is_fetching(code: &Code, number: u8, offset: u32) -> bool {
+    code.extents
+        .all()
+        .get(usize::from(number))
+        .is_some_and(|l| l.is_for && (l.header..l.body).contains(&offset))
+}

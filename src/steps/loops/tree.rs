@@ -1,0 +1,262 @@
+//! What the loops of a program did: a tree of loops, each under the one it ran in, and a log of where their iterations ended.
+//! Bounded: beyond its capacity it takes nothing new in. Knows no frames.
+
+/// Loops that are told apart, each in each context that it runs in.
+const MOST_NODES: usize = 2048;
+/// Ends of iterations that are remembered until a level is chosen.
+const MOST_ENDS: usize = 1 << 18;
+
+/// The number of a node; [`NONE`] is none.
+pub(super) type Id = u16;
+pub(super) const NONE: Id = Id::MAX;
+
+/// How an end of an iteration was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Sign {
+    /// The loop was left.
+    Left = 0,
+    /// The same activation came back to an earlier instruction, or something it called without C in between was called anew.
+    Proof = 1,
+    /// Something it called was called anew, with C in between this many times: C may have called repeatedly by itself.
+    Through1 = 2,
+    Through2 = 3,
+    Through3 = 4,
+}
+
+impl Sign {
+    pub fn through(crossings: usize) -> Sign {
+        [Sign::Proof, Sign::Through1, Sign::Through2, Sign::Through3][crossings.min(3)]
+    }
+}
+
+/// A loop in a context.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub parent: Id,
+    child: Id,
+    sibling: Id,
+    /// Which code it is of, and which of its loops; a thread's root has no loop.
+    pub code: u32,
+    pub number: u8,
+    pub is_root: bool,
+    pub library: bool,
+    pub comprehension: bool,
+    /// Library code runs between the loop around it and this one.
+    pub across: bool,
+    /// It also runs inside itself.
+    recursive: bool,
+    pub instances: u32,
+    /// Iterations under way.
+    pub open: u32,
+    /// Events seen with this as the innermost loop, and those among them that gave memory back.
+    pub events: u64,
+    pub frees: u64,
+    /// Optimizer steps seen with this as the innermost loop.
+    pub optimizers: u64,
+    /// Ends of iterations, by sign.
+    pub ends: [u32; 5],
+    /// Depth of the deepest frame that showed an end, from 1.
+    pub depth: u16,
+    /// What its ends are, once a level was chosen.
+    pub mark: Mark,
+}
+
+/// What the ends of a loop's iterations are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The signs that count, as bits; none for a loop that is neither of the level nor around it.
+    pub signs: u8,
+    /// Loops from the outermost in, from 1.
+    pub level: u8,
+    /// Of the level: they end steps.
+    pub main: bool,
+}
+
+impl Mark {
+    pub fn counts(self, sign: Sign) -> bool {
+        self.signs >> sign as u8 & 1 == 1
+    }
+}
+
+impl Node {
+    fn new(parent: Id, code: u32, number: u8) -> Node {
+        Node {
+            parent,
+            child: NONE,
+            sibling: NONE,
+            code,
+            number,
+            is_root: false,
+            library: false,
+            comprehension: false,
+            across: false,
+            recursive: false,
+            instances: 0,
+            open: 0,
+            events: 0,
+            frees: 0,
+            optimizers: 0,
+            ends: [0; 5],
+            depth: 0,
+            mark: Mark::default(),
+        }
+    }
+
+    /// The best sign there is of an iteration's end, other than that the loop was left.
+    pub fn sign(&self) -> Option<Sign> {
+        let signs = [Sign::Proof, Sign::Through1, Sign::Through2, Sign::Through3];
+        signs.into_iter().find(|&s| self.ends[s as usize] > 0)
+    }
+
+    pub fn iterations(&self) -> u64 {
+        let between = self.sign().map_or(0, |s| self.ends[s as usize]);
+        u64::from(self.ends[Sign::Left as usize]) + u64::from(between) + u64::from(self.open)
+    }
+
+    /// The signs to end a step by, as bits.
+    pub fn mask(&self) -> u8 {
+        1 << Sign::Left as u8 | self.sign().map_or(1 << Sign::Proof as u8, |s| 1 << s as u8)
+    }
+}
+
+/// The moment of an end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub node: Id,
+    pub sign: Sign,
+    pub at: super::Moment,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    pub log: Vec<End>,
+    /// Ends that found no room in the log.
+    pub unlogged: u64,
+    /// A level was chosen.
+    pub chosen: bool,
+    /// What ended with the event at hand: depth of the loop, and whether it was a step.
+    pub ended: Vec<(u8, bool)>,
+}
+
+/// Iterations that end with one event, at most; deeper loops are none of a program's.
+const MOST_AT_ONCE: usize = 32;
+
+impl Tree {
+    pub fn new() -> Tree {
+        Tree {
+            nodes: Vec::with_capacity(MOST_NODES),
+            log: Vec::with_capacity(MOST_ENDS),
+            ended: Vec::with_capacity(MOST_AT_ONCE),
+            ..Tree::default()
+        }
+    }
+
+    /// A thread's root.
+    pub fn root(&mut self) -> Id {
+        if self.nodes.len() >= MOST_NODES {
+            return NONE;
+        }
+        self.nodes.push(Node { is_root: true, ..Node::new(NONE, 0, 0) });
+        self.nodes.len() as Id - 1
+    }
+
+    pub fn get(&self, id: Id) -> Option<&Node> {
+        self.nodes.get(usize::from(id))
+    }
+
+    pub fn get_mut(&mut self, id: Id) -> Option<&mut Node> {
+        self.nodes.get_mut(usize::from(id))
+    }
+
+    pub fn ids(&self) -> std::ops::Range<Id> {
+        0..self.nodes.len() as Id
+    }
+
+    pub fn children(&self, id: Id) -> impl Iterator<Item = Id> {
+        let first = self.get(id).map_or(NONE, |n| n.child);
+        std::iter::successors(self.get(first).map(|_| first), |&at| {
+            let next = self.get(at).map_or(NONE, |n| n.sibling);
+            self.get(next).map(|_| next)
+        })
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.log.len() >= MOST_ENDS
+    }
+
+    /// The node of a loop below `parent`. A loop that runs inside itself is one further node, however deep it goes.
+    /// Where there is no room, the parent.
+    pub fn enter(&mut self, parent: Id, code: u32, number: u8, describe: impl FnOnce(&mut Node)) -> Id {
+        if let Some(known) = self.children(parent).find(|&c| {
+            let n = &self.nodes[usize::from(c)];
+            n.code == code && n.number == number
+        }) {
+            return known;
+        }
+        let (mut at, mut recursive) = (parent, false);
+        while let Some(n) = self.get(at).filter(|n| !n.is_root) {
+            if n.code == code && n.number == number {
+                if n.recursive {
+                    return at;
+                }
+                recursive = true;
+                break;
+            }
+            at = n.parent;
+        }
+        if self.nodes.len() >= MOST_NODES || self.get(parent).is_none() {
+            return parent;
+        }
+        let id = self.nodes.len() as Id;
+        let mut node = Node { recursive, ..Node::new(parent, code, number) };
+        describe(&mut node);
+        let parent = &mut self.nodes[usize::from(parent)];
+        node.sibling = std::mem::replace(&mut parent.child, id);
+        self.nodes.push(node);
+        id
+    }
+
+    /// An iteration begins.
+    pub fn open(&mut self, id: Id) {
+        if let Some(n) = self.get_mut(id) {
+            n.open = n.open.saturating_add(1);
+        }
+    }
+
+    /// An iteration is over.
+    pub fn close(&mut self, id: Id, sign: Sign, depth: usize, around: &mut dyn super::Surroundings) {
+        let Some(n) = self.nodes.get_mut(usize::from(id)) else { return };
+        let count = &mut n.ends[sign as usize];
+        *count = count.saturating_add(1);
+        n.depth = n.depth.max(depth.min(usize::from(u16::MAX)) as u16);
+        if self.chosen {
+            if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
+                self.ended.push((n.mark.level, n.mark.main));
+            }
+        } else if self.log.len() < MOST_ENDS {
+            self.log.push(End { node: id, sign, at: around.moment() });
+        } else {
+            self.unlogged += 1;
+        }
+    }
+
+    /// It is known that an iteration does not go on, but not when it ended.
+    pub fn lose(&mut self, id: Id) {
+        if let Some(n) = self.get_mut(id) {
+            n.open = n.open.saturating_sub(1);
+        }
+    }
+
+    /// Sums over each loop and those below it.
+    pub fn totals(&self, of: impl Fn(&Node) -> u64) -> Vec<u64> {
+        let mut totals: Vec<u64> = self.nodes.iter().map(of).collect();
+        for (at, n) in self.nodes.iter().enumerate().rev() {
+            if let Some(parent) = self.get(n.parent).map(|_| usize::from(n.parent)) {
+                totals[parent] += totals[at];
+            }
+        }
+        totals
+    }
+}

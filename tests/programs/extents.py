@@ -1,0 +1,117 @@
+"""The loops of the standard library, by `dis` of the interpreter that runs this. One line per code object: name, its
+instructions as they lie in memory, its exception table, its loops.
+
+    extents.py
+
+Modules are compiled as they stand; those that are imported here are also used a little, so that their bytecode is
+specialised, and (3.12 and later) instrumented.
+"""
+
+import dis
+import glob
+import os
+import sys
+import sysconfig
+import types
+
+VERSION = sys.version_info[:2]
+JUMPS = set(dis.hasjabs) | set(dis.hasjrel)
+STOPS = {
+    "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD",
+    "JUMP_BACKWARD_NO_INTERRUPT", "INTERPRETER_EXIT",
+}  # fmt: skip
+
+
+def loops(code):
+    """(header, begins with FOR_ITER, offsets in it) of every natural loop."""
+    listed = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+    at = {i.offset: n for n, i in enumerate(listed)}
+    before = [set() for _ in listed]
+    back = {}
+    for n, i in enumerate(listed):
+        if i.opcode in JUMPS:
+            to = at[i.argval]
+            before[to].add(n)
+            if to <= n and i.opname != "JUMP_BACKWARD_NO_INTERRUPT":
+                back.setdefault(to, set()).add(n)
+        if i.opname not in STOPS and n + 1 < len(listed):
+            before[n + 1].add(n)
+    if VERSION >= (3, 11):
+        for entry in dis._parse_exception_table(code):
+            for n, i in enumerate(listed):
+                if entry.start <= i.offset < entry.end:
+                    before[at[entry.target]].add(n)
+    found = []
+    for header, sources in back.items():
+        body, work = {header}, list(sources)
+        while work:
+            n = work.pop()
+            if n not in body:
+                body.add(n)
+                work += before[n]
+        if 0 in body and header != 0:
+            body = set(range(header, max(sources) + 1))
+        offsets = sorted(listed[n].offset for n in body)
+        found.append((listed[header].offset, listed[header].opname == "FOR_ITER", offsets))
+    return sorted(found)
+
+
+def within(code):
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from within(constant)
+
+
+def show(code):
+    found = loops(code)
+    if not found:
+        return
+    memory = getattr(code, "_co_code_adaptive", code.co_code)
+    table = getattr(code, "co_exceptiontable", b"")
+    listed = ";".join("%d,%d,%s" % (h, f, ",".join(map(str, offsets))) for h, f, offsets in found)
+    print(code.co_name, memory.hex(), table.hex() or "-", listed or "-")
+
+
+def use():
+    import ast, collections, difflib, json, re, textwrap, tokenize  # noqa: E401
+
+    for _ in range(3):
+        text = open(textwrap.__file__).read()
+        tree = ast.dump(ast.parse(text))
+        json.loads(json.dumps([tree[:500].split(), {str(n): n / 3 for n in range(99)}], indent=1))
+        list(difflib.ndiff(text.split("\n")[:60], text.split("\n")[20:80]))
+        re.compile("(a|b)*[^c-z]{2,5}(?=x)").sub("", text)
+        textwrap.fill(text[:3000])
+        collections.Counter(text).most_common(3)
+        with open(textwrap.__file__, "rb") as file:
+            list(tokenize.tokenize(file.readline))
+    return [ast, collections, difflib, json.decoder, json.encoder, re, textwrap, tokenize]
+
+
+def functions(module):
+    for thing in list(vars(module).values()):
+        for inner in [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]:
+            if isinstance(inner, types.FunctionType):
+                yield inner.__code__
+
+
+if __name__ == "__main__":
+    if VERSION >= (3, 12):
+        seen = sys.monitoring.events
+        sys.monitoring.use_tool_id(3, "test")
+        sys.monitoring.set_events(3, seen.JUMP | seen.BRANCH | seen.CALL | seen.PY_START | seen.PY_YIELD | seen.PY_RETURN)
+        for event in (seen.JUMP, seen.BRANCH, seen.CALL, seen.PY_START, seen.PY_YIELD, seen.PY_RETURN):
+            sys.monitoring.register_callback(3, event, lambda *_: None)
+    instrumented = [code for module in use() for code in functions(module)]
+    for code in instrumented:
+        show(code)
+    if VERSION >= (3, 12):
+        sys.monitoring.set_events(3, 0)
+        for code in [code for module in use() for code in functions(module)]:
+            show(code)
+    # Every sixth module: a second or two.
+    for path in sorted(glob.glob(os.path.join(sysconfig.get_path("stdlib"), "*.py")))[::6]:
+        with open(path, "rb") as file:
+            for code in within(compile(file.read(), path, "exec")):
+                show(code)

@@ -1,0 +1,116 @@
+"""Loops of plain Python that allocate through a CUDA runtime. Prints how many steps a person would count.
+
+    loops_bare.py RUNTIME STYLE
+"""
+
+import ctypes
+import functools
+import sys
+
+runtime = ctypes.CDLL(sys.argv[1])
+told = 0
+
+
+def allocate(size):
+    pointer = ctypes.c_void_p()
+    runtime.cudaMalloc(ctypes.byref(pointer), size)
+    return pointer
+
+
+def free(pointer):
+    runtime.cudaFree(pointer)
+
+
+def step():
+    global told
+    told += 1
+
+
+def work(n):
+    first, second = allocate(512 * (n + 1)), allocate(1024)
+    free(first)
+    third = allocate(2048)
+    free(second)
+    free(third)
+
+
+def forwarding(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def nested():
+    for epoch in range(3):
+        weights = allocate(4096)
+        for n in range(15):
+            work(n)
+            step()
+        free(weights)
+
+
+def single():
+    """Everything at one instruction of the loop."""
+    for n in range(30):
+        work(n)
+        step()
+
+
+def wrapped():
+    """The same through wrappers, with something else now and then."""
+    wrapper = forwarding(forwarding(work))
+    for n in range(40):
+        wrapper(n)
+        if n % 10 == 9:
+            [work(m) for m in range(3)]
+        step()
+
+
+def generator():
+    def items():
+        for n in range(25):
+            pointer = allocate(256)
+            yield n
+            free(pointer)
+
+    for n in items():
+        work(n)
+        step()
+
+
+def failing():
+    n = 0
+    while n < 35:
+        n += 1
+        try:
+            pointer = allocate(512)
+            if n % 3 == 0:
+                raise ValueError
+            work(n)
+        except ValueError:
+            work(1)
+            continue
+        finally:
+            free(pointer)
+            step()
+
+
+def waiting():
+    import asyncio
+
+    async def request(n):
+        await asyncio.sleep(0)
+        work(n)
+
+    async def serve():
+        for n in range(20):
+            await request(n)
+            step()
+
+    asyncio.run(serve())
+
+
+globals()[sys.argv[2]]()
+print(told)

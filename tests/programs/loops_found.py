@@ -1,0 +1,257 @@
+"""Loops that nobody announces: no optimizer, or one that does not matter. Each prints how many steps a person would count.
+
+    loops_found.py STYLE
+"""
+
+import sys
+import threading
+
+import torch
+from torch import nn
+
+DEVICE = "cuda"
+told = 0
+
+
+def step():
+    global told
+    told += 1
+
+
+def network(depth=2):
+    return nn.Sequential(*(nn.Linear(16, 16) for _ in range(depth))).to(DEVICE)
+
+
+def batch(rows=8):
+    return torch.ones(rows, 16, device=DEVICE)
+
+
+def epochs():
+    """Epochs of batches, and an evaluation under a decorator after each: both are steps."""
+    net = network()
+    optimizer = torch.optim.Adam(net.parameters())
+    batches = [batch() for _ in range(12)]
+
+    @torch.no_grad()
+    def evaluate():
+        total = 0
+        for x in batches[:4]:
+            total += net(x).sum().item()
+            step()
+        return total
+
+    for _ in range(5):
+        for x in batches:
+            optimizer.zero_grad()
+            net(x).sum().backward()
+            optimizer.step()
+            step()
+        evaluate()
+
+
+def accumulating():
+    """Micro-batches are no steps where an optimizer says so."""
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(30):
+        for _ in range(16):
+            net(batch()).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step()
+
+
+def waiting():
+    """A `while` loop whose condition looks at the device, with a comprehension in it."""
+    net = network()
+    x = batch()
+    while told < 40:
+        parts = [net(part) for part in x.chunk(4)]
+        x = torch.cat(parts)
+        step()
+
+
+def generating():
+    """A generator that loads, moves and augments, and a loop that takes what it yields."""
+
+    def load():
+        n = 0
+        while n < 45:
+            x = batch(4 + n % 3)
+            x = x + 0.1
+            yield x
+            n += 1
+
+    net = network()
+    for x in load():
+        y = net(x)
+        del x, y
+        step()
+
+
+def evaluating():
+    """One line in the loop, a module that loops over its layers inside."""
+    net = network(6).eval()
+
+    def predict(x):
+        return net(x).argmax(-1)
+
+    with torch.inference_mode():
+        for x in [batch() for _ in range(33)]:
+            predict(x)
+            step()
+
+
+class Cached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.keys = None
+
+    def forward(self, x):
+        k = self.k(x)
+        self.keys = k if self.keys is None else torch.cat([self.keys, k])
+        return torch.softmax(self.q(x) @ self.keys.T, -1) @ self.keys
+
+
+@torch.no_grad()
+def decoding():
+    """Tokens of one long answer: the cache grows with each."""
+    net = nn.Sequential(*(Cached() for _ in range(3))).to(DEVICE)
+    x = batch(1)
+    for _ in range(50):
+        x = net(x)
+        step()
+
+
+def failing():
+    """Some batches fail, and the loop goes on."""
+    net = network()
+    for n in range(44):
+        try:
+            x = batch() if n % 5 else torch.ones(8, 7, device=DEVICE)
+            y = net(x)
+            y = y * 2
+        except RuntimeError:
+            step()
+            continue
+        finally:
+            x = None
+        del y
+        step()
+
+
+class Tree(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.own = nn.Linear(16, 16)
+        self.below = nn.ModuleList(Tree(depth - 1) for _ in range(2 if depth else 0))
+
+    def forward(self, x):
+        y = torch.tanh(self.own(x))
+        for below in self.below:
+            y = y + below(x)
+        return y
+
+
+def recursing():
+    """A model that loops over models that loop over models."""
+    net = Tree(3).to(DEVICE)
+    for _ in range(36):
+        net(batch())
+        step()
+
+
+def serving():
+    """A thread that answers requests, each of several tokens; a request is a step."""
+    import queue
+
+    requests = queue.Queue()
+    net = network(3)
+
+    @torch.no_grad()
+    def answer(tokens):
+        x = batch(1)
+        for _ in range(tokens):
+            x = torch.cat([x, net(x[-1:])])
+        return x.shape[0]
+
+    def serve():
+        while True:
+            request = requests.get()
+            if request is None:
+                break
+            answer(request)
+            step()
+
+    worker = threading.Thread(target=serve)
+    worker.start()
+    for n in range(60):
+        requests.put(2 + n % 5)
+    requests.put(None)
+    worker.join()
+
+
+def long():
+    """So many that the level is chosen on the way; what then turns up inside an iteration is no step."""
+    net = network()
+
+    def check():
+        for _ in range(10):
+            net(batch()).sum()
+
+    for n in range(600):
+        x = batch()
+        y = net(x)
+        z = y.relu() + 1
+        del x, y, z
+        step()
+        if n == 400:
+            check()
+
+
+def building():
+    """A model of many layers, made on the device one by one: a loop, but nothing that goes on."""
+    layers = []
+    for _ in range(120):
+        layers.append(nn.Linear(16, 16, device=DEVICE))
+    nn.Sequential(*layers)(batch())
+
+
+def endless():
+    """Says every step, so that it can be ended after any of them; every seventh keeps something."""
+    net = network()
+    kept = []
+    while True:
+        y = net(batch(1 + told % 5))
+        z = y.relu() + 1
+        if told % 7 == 3:
+            kept.append(z)
+        del y, z
+        step()
+        print(f"step {told}", flush=True)
+        if told == int(sys.argv[2]):
+            break
+
+
+def ranges():
+    """Every third batch is a range of its own."""
+    net = network()
+    for n in range(60):
+        if n % 3:
+            net(batch())
+            continue
+        with torch.profiler.record_function("train step"):
+            net(batch())
+            step()
+
+
+def none():
+    """No loop at all, only a module's own."""
+    net = network(3)
+    net(batch()).sum()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    print(f"{sys.argv[1]}: {told} steps")
