@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
 
-use super::{Doctor as Arguments, Failure, GATE, output, run};
+use super::{Doctor as Arguments, Failure, GATE, output, parts, run};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 
 /// How long a probe may take.
@@ -55,7 +55,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let [program, rest @ ..] = arguments.command.as_slice() else {
         return Err(Failure("no program to look at".into()));
     };
-    let library = run::library()?;
+    let library = parts::library()?;
     let mut told: Vec<(&str, Found)> = Vec::new();
     told.push(("library", Found::Good(library.display().to_string())));
     told.push(("output", writable(&run::absolute(&run::out(arguments.out.as_deref())))));
@@ -214,7 +214,7 @@ fn has_interpreter(bytes: &[u8]) -> bool {
 /// The loader lists what it would load, and runs nothing.
 fn taken_by_loader(binary: &Path, library: &Path) -> Found {
     let mut command = Command::new(binary);
-    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_PRELOAD", run::preload(library));
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_PRELOAD", parts::preload(library));
     match probe(&mut command) {
         Ok(out) if String::from_utf8_lossy(&out.stdout).contains("libleaktrace") => {
             Found::Good("the loader takes the library".into())
@@ -229,7 +229,7 @@ fn taken_by_loader(binary: &Path, library: &Path) -> Found {
 
 fn python(binary: &Path, library: &Path, told: &mut Vec<(&'static str, Found)>) {
     let mut command = Command::new(binary);
-    command.args(["-c", PROBE]).env("LD_PRELOAD", run::preload(library)).env("LEAKTRACE_QUIET", "1");
+    command.args(["-c", PROBE]).env("LD_PRELOAD", parts::preload(library)).env("LEAKTRACE_QUIET", "1");
     let out = match probe(&mut command) {
         Ok(out) if out.status.success() => out,
         Ok(out) => {

@@ -1,5 +1,6 @@
 //! The program's commands. Each turns arguments into calls of the rooms and errors into one line; knows no format.
 
+mod alive;
 mod check;
 mod diff;
 mod doctor;
@@ -8,8 +9,10 @@ mod gate;
 mod input;
 mod manual;
 mod output;
+mod parts;
 mod report;
 mod run;
+mod simulate;
 mod top;
 
 use std::path::PathBuf;
@@ -56,6 +59,9 @@ enum Command {
     Completions(Completions),
     /// Print the manual page
     Man,
+    /// Print what is alive by birth, for programs
+    #[command(hide = true)]
+    Alive(Alive),
 }
 
 #[derive(clap::Args)]
@@ -81,6 +87,10 @@ struct Run {
     /// Leave out findings somebody lives with (with --fail-on); the file is described under `report --help`
     #[arg(long, value_name = "FILE", requires = "fail_on")]
     suppressions: Option<PathBuf>,
+    /// Run it on a simulated GPU with so much memory (80G if none is given, or SIMGPU_MEM): the real PyTorch, no device
+    /// needed
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    simulate: Option<String>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
@@ -255,6 +265,13 @@ struct Completions {
     shell: clap_complete::Shell,
 }
 
+#[derive(clap::Args)]
+struct Alive {
+    /// A recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
     Text,
@@ -321,6 +338,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Completions(Completions { shell }) => manual::completions(shell),
         Command::Man => manual::page(),
+        Command::Alive(arguments) => alive::alive(&arguments),
     };
     done.unwrap_or_else(|Failure(line)| {
         eprintln!("leaktrace: {line}");

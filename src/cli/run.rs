@@ -14,7 +14,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::gate::{self, Asks};
-use super::{Failure, GATE, Run, output, report};
+use super::parts::{library, preload, with_interpreter};
+use super::{Failure, GATE, Run, output, report, simulate};
 use crate::terminal::Page;
 use crate::trace::reader;
 
@@ -25,11 +26,15 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let library = library()?;
     // Before the program runs: nobody wants to hear of a mistyped file afterwards.
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;
-    let [program, rest @ ..] = arguments.command.as_slice() else {
+    let words = with_interpreter(&arguments.command);
+    let [program, rest @ ..] = words.as_slice() else {
         return Err(Failure("no program to run".into()));
     };
     let mut command = Command::new(program);
-    command.args(rest).env("LD_PRELOAD", preload(&library));
+    command.args(rest).env("LD_PRELOAD", preload(&library)).env_remove("LEAKTRACE_PYTHON");
+    if let Some(size) = &arguments.simulate {
+        simulate::set_up(&mut command, size)?;
+    }
     if let Some(out) = &arguments.out {
         command.env("LEAKTRACE_OUT", out);
     }
@@ -89,16 +94,6 @@ pub fn out(option: Option<&Path>) -> PathBuf {
 
 pub fn absolute(path: &Path) -> PathBuf {
     env::current_dir().map_or_else(|_| path.to_path_buf(), |folder| folder.join(path))
-}
-
-/// `LD_PRELOAD` with the library first and what stood there behind it.
-pub fn preload(library: &Path) -> OsString {
-    let mut preload = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
-    preload
 }
 
 /// Runs it to its end. What asks us to end is handed on to it; what a terminal sends, it gets by itself.
@@ -163,27 +158,4 @@ fn literal(name: &OsStr) -> OsString {
 fn entries(folder: &Path, prefix: OsString) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
     all.filter(|e| e.file_name().as_bytes().starts_with(prefix.as_bytes())).map(|e| e.path()).collect()
-}
-
-/// libleaktrace.so: `LEAKTRACE_LIBRARY`, beside this program, or in the `lib` beside its folder.
-pub fn library() -> Result<PathBuf, Failure> {
-    const NAME: &str = "libleaktrace.so";
-    let beside =
-        env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.to_path_buf()));
-    let mut places: Vec<PathBuf> = env::var_os("LEAKTRACE_LIBRARY").map(PathBuf::from).into_iter().collect();
-    if let Some(folder) = beside {
-        places.extend([folder.join(NAME), folder.join("../lib").join(NAME)]);
-    }
-    let found = places.iter().find_map(|p| p.canonicalize().ok()).ok_or_else(|| {
-        let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-        Failure(format!("cannot find {NAME}; looked for {}", places.join(", ")))
-    })?;
-    // The loader splits LD_PRELOAD there.
-    if found.as_os_str().as_bytes().iter().any(|b| b" :\t".contains(b)) {
-        return Err(Failure(format!(
-            "{} cannot be preloaded: the loader takes a space or colon in the path for an end; move it",
-            found.display()
-        )));
-    }
-    Ok(found)
 }

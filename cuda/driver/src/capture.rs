@@ -23,8 +23,8 @@ const THREAD_LOCAL: i32 = 1;
 const RELAXED: i32 = 2;
 
 fn thread() -> i32 {
-    // SAFETY: gettid takes nothing and cannot fail.
-    unsafe { libc::gettid() }
+    // SAFETY: takes nothing and cannot fail. (glibc has a function for it from 2.30 on only.)
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
 impl Core {

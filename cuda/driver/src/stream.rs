@@ -57,8 +57,8 @@ impl Core {
         if stream != PER_THREAD {
             return Ok(None);
         }
-        // SAFETY: gettid takes nothing and cannot fail.
-        let tid = unsafe { libc::gettid() } as usize;
+        // SAFETY: takes nothing and cannot fail. (glibc has a function for it from 2.30 on only.)
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as usize;
         let key = 1 << 63 | tid << 40 | at.context & 0xff_ffff_ffff; // no handle has the top bit
         if !self.streams.contains_key(&key) {
             let state = StreamState::new(self, at, 0, 0);
