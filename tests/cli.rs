@@ -5,7 +5,8 @@ mod common;
 use common::grows::{said, text};
 use common::root;
 
-const COMMANDS: [&str; 8] = ["run", "report", "check", "diff", "top", "doctor", "completions", "man"];
+const COMMANDS: [&str; 9] =
+    ["run", "report", "check", "diff", "export", "top", "doctor", "completions", "man"];
 
 #[test]
 fn every_command_has_short_help_with_examples() {

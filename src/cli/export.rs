@@ -32,7 +32,8 @@ pub struct Arguments {
     /// Write there instead of the standard output; csv and parquet: the folder to write to
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// folded, flamegraph: which bytes
+    /// folded, flamegraph: the bytes alive at the last step's end, of these what is older than the last step, what is
+    /// alive more than at the end of step --since, or the most that each stack ever held
     #[arg(long, value_enum, value_name = "VALUE", default_value = "live")]
     value: Bytes,
     /// Growth counts from the end of this step [default: the end of the first quarter of the run]
@@ -69,13 +70,9 @@ enum Format {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Bytes {
-    /// Alive at the last step's end
     Live,
-    /// Of these what is older than the last step
     Retained,
-    /// What is alive more than at the end of step --since
     Growth,
-    /// The most that each stack ever held
     Peak,
 }
 

@@ -103,12 +103,16 @@ struct Run {
   leaktrace report runs/                     one report over all ranks
   leaktrace report leaktrace.4711.ltrace --format json -o report.json
 
+Suppressions, one a line: KIND:PATTERN  # reason, for instance  leak:train.py:log_metrics  # until v2
+  KIND: a finding's, * for all, or cache for what is meant to gather.
+  PATTERN: function, file:function, file:line or file:line:function of a frame, with * for any text.
+
 Exit status: 0 fine, 2 bad usage or unreadable input.")]
 struct Report {
     /// Recordings (*.ltrace), or folders of them; several make one report over all of them
     #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
-    /// How it is written
+    /// How it is written; html: one page that opens from the disk, with timeline, flame graph and segments
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// What was retained when this step ended
@@ -123,9 +127,7 @@ struct Report {
     /// Every row, place and frame, not only the first
     #[arg(long)]
     all: bool,
-    /// Leave out findings somebody lives with: a file of KIND:PATTERN # reason, a rule per line, for instance
-    /// leak:train.py:log_metrics. KIND: a finding's, * for all, or cache for what is meant to gather. PATTERN: function,
-    /// file:function, file:line or file:line:function of a frame, with * for any text [env: LEAKTRACE_SUPPRESSIONS]
+    /// Leave out findings somebody lives with (below) [env: LEAKTRACE_SUPPRESSIONS]
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
     /// Show every frame of each stack, also the interpreter's and the dispatcher's own
@@ -276,7 +278,6 @@ struct Alive {
 enum Format {
     Text,
     Json,
-    /// One page that opens from the disk: findings, timeline, flame graph, segments
     Html,
 }
 
