@@ -32,14 +32,13 @@ pub struct Arguments {
     /// Write there instead of the standard output; csv and parquet: the folder to write to
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// folded, flamegraph: the bytes alive at the last step's end, of these what is older than the last step, what is
-    /// alive more than at the end of step --since, or the most that each stack ever held
+    /// folded, flamegraph: which bytes; retained: older than the last step; peak: each stack's own
     #[arg(long, value_enum, value_name = "VALUE", default_value = "live")]
     value: Bytes,
-    /// Growth counts from the end of this step [default: the end of the first quarter of the run]
+    /// Growth counts from the end of this step [default: the first quarter's last]
     #[arg(long, value_name = "N")]
     since: Option<u32>,
-    /// Of each recording tell the last N events one by one [default: 1000000; csv, parquet: all that are there]
+    /// Tell the last N events one by one [default: 1000000; csv, parquet: all]
     #[arg(long, value_name = "N")]
     events: Option<u64>,
     /// csv, parquet: what these recordings are a run of [default: the program and when it began]
