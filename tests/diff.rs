@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 
-use common::grows::{flat, grown, grows_at, line_of, said, text};
-use common::programs::script;
+use common::Run;
+use common::grows::{flat, grown, grows_at, line_of, python, said, text};
+use common::programs::{bare_cudart, script};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -40,6 +42,21 @@ fn the_same_line_leaking_more_is_seen() {
     assert!(flat.contains("more: 2.0 KiB (2,048 B) per step, 1.0 KiB (1,024 B) before at"), "{told}");
     assert!(flat.contains("same: 512 B per step at"), "{told}");
     assert!(flat.contains("+40.0 KiB 40.0 KiB 80.0 KiB grew"), "{told}");
+}
+
+#[test]
+fn the_folder_a_run_was_started_in_makes_no_difference() {
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("mine.py");
+    fs::copy(script("grows.py"), &program).unwrap();
+    let elsewhere = grows_at(&program, 40, &["--first", "1024"]).run().success();
+    let out = folder.path().join("there.ltrace");
+    let there = Run::new("/usr/bin/env").args([OsStr::new("-C"), folder.path().as_os_str()]).arg(python());
+    let there = there.traced().env("LEAKTRACE_QUIET", "1").env("LEAKTRACE_OUT", &out);
+    there.arg("mine.py").arg(bare_cudart()).args(["40", "--first", "1024"]).run().success();
+    let (a, b) = (elsewhere.recording(), out);
+    let told = text(&said(folder.path(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
+    assert!(told.starts_with("Both leak the same") && !told.contains("appeared"), "{told}");
 }
 
 #[test]

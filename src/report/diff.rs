@@ -84,10 +84,12 @@ impl Key {
         layer: &'static str,
         device: Option<u8>,
         entry_point: &Option<String>,
-        cwd: &str,
+        folders: [&str; 2],
     ) -> Key {
+        // The same file, whichever folder each run was started in.
+        let file = |p: &Place| folders.iter().fold(p.file.as_str(), |file, cwd| short(file, cwd)).to_owned();
         Key {
-            file: place.map_or_else(String::new, |p| short(&p.file, cwd).to_owned()),
+            file: place.map_or_else(String::new, file),
             function: place.map_or_else(String::new, |p| p.function.clone()),
             layer,
             device,
@@ -102,12 +104,12 @@ impl Key {
     }
 }
 
-/// What each line held.
-fn amounts(report: &Report) -> BTreeMap<Key, Amount> {
-    let cwd = &report.program.cwd;
+/// What each line held in a report, which is compared with `other`.
+fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
+    let folders = [report.program.cwd.as_str(), other.program.cwd.as_str()];
     let mut all: BTreeMap<Key, Amount> = BTreeMap::new();
     for r in &report.retained {
-        let key = Key::of(r.allocated_at.as_ref(), r.layer, r.device, &r.entry_point, cwd);
+        let key = Key::of(r.allocated_at.as_ref(), r.layer, r.device, &r.entry_point, folders);
         let sum = all.entry(key).or_default();
         sum.bytes = sum.bytes.saturating_add(r.live_bytes);
         sum.blocks = sum.blocks.saturating_add(r.live_blocks);
@@ -115,7 +117,7 @@ fn amounts(report: &Report) -> BTreeMap<Key, Amount> {
     for f in report.findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing)) {
         let all_of_it: f64 = f.sites.iter().map(|s| s.bytes_per_step).sum();
         for s in &f.sites {
-            let key = Key::of(s.allocated_at.as_ref(), f.layer, f.device, &s.entry_point, cwd);
+            let key = Key::of(s.allocated_at.as_ref(), f.layer, f.device, &s.entry_point, folders);
             // Every site its share of the growth.
             let share =
                 if all_of_it > 0.0 { s.bytes_per_step / all_of_it } else { 1.0 / f.sites.len() as f64 };
@@ -159,7 +161,7 @@ fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Ro
 
 /// Compares two reports that list all that is retained.
 pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
-    let (mut before, mut after) = (amounts(a.1), amounts(b.1));
+    let (mut before, mut after) = (amounts(a.1, b.1), amounts(b.1, a.1));
     let sides = (side(a.0, a.1, &before), side(b.0, b.1, &after));
     let mut rows = Vec::new();
     let both: Vec<Key> = before.keys().filter(|k| after.contains_key(k)).cloned().collect();
