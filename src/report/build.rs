@@ -341,7 +341,7 @@ impl Builder<'_> {
             let at = names.allocated_at(&frames);
             let place =
                 at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
-            let mut frames = shown(names, names.examples(id).into_iter().next().unwrap_or(frames));
+            let mut frames = whole(names, id, frames);
             shorten(&mut frames, left);
             (place, frames)
         };
@@ -575,6 +575,11 @@ impl Builder<'_> {
             markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
         }
     }
+}
+
+/// A stack as it is listed: of one known by its Python frames alone the example with the native ones. `frames`: its own.
+pub fn whole(names: &Names<'_>, id: u32, frames: Vec<NamedFrame>) -> Vec<Frame> {
+    shown(names, names.examples(id).into_iter().next().unwrap_or(frames))
 }
 
 /// Frames as they are listed.

@@ -17,7 +17,8 @@ use serde::Serialize;
 use crate::ledger::verdict::{Confidence, Kind};
 use crate::symbol::{FrameKind, NamedFrame};
 
-pub use build::{Asked, Run};
+#[allow(unused_imports, reason = "the program's")]
+pub use build::{Asked, Run, whole};
 
 /// The schema's name; fields may be added under it, never renamed.
 pub const SCHEMA: &str = "leaktrace.report/1";

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::Room;
 use super::stacks::Stacks;
 use crate::ledger::{DeviceAt, Layer, Ledger, Retained, StepRecord, retained};
-use crate::report::Report;
-use crate::symbol::Names;
+use crate::report::{self, Report};
+use crate::symbol::{NamedFrame, Names};
 use crate::trace::record::NO_DEVICE;
 use crate::trace::tables::Tables;
 
@@ -157,7 +157,10 @@ impl History {
         for &number in kept {
             let Some(s) = ledger.site(number) else { continue };
             let frames = names.frames(s.stack);
-            let at = names.allocated_at(&frames);
+            let at = names.allocated_at(&frames).cloned();
+            let at = at.as_ref();
+            let listed = report::whole(names, s.stack, frames);
+            let frames: Vec<NamedFrame> = listed.into_iter().map(|f| f.frame).collect();
             self.sites.push(Site {
                 group: self.group_of.get(&number).copied().unwrap_or(0),
                 layer: s.layer.name(),
