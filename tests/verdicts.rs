@@ -138,6 +138,6 @@ macro_rules! verdicts {
 
 verdicts! {
     engine_callbacks gan_samples kept_exceptions exit_stack lru_unbounded conversations ema_snapshots graph_outputs
-    waiting_cycles
+    waiting_cycles waiting_rhythms
     replay_buffer curriculum ema sliding_cache lru_bounded latest_features epoch_metrics
 }

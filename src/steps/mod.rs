@@ -44,6 +44,12 @@ pub struct Boundary {
 const WITHOUT_OPTIMIZER: u32 = 64;
 /// Optimizer steps without the one that opened the cycle, after which another one opens it.
 const WITHOUT_FIRST: u32 = 64;
+/// Cycles after which it is known how many others follow the one that opens them …
+const KNOWN_CYCLES: u32 = 8;
+/// … and so many times as many and `BEYOND` are no part of its cycle: the program goes on with another optimizer.
+const MORE_THAN_EVER: u32 = 4;
+/// More than the critic's usual steps for one of the generator's.
+const BEYOND: u32 = 12;
 
 /// The stream of steps of one process.
 #[derive(Debug)]
@@ -56,6 +62,9 @@ pub struct Steps {
     backward_since: bool,
     first: Option<usize>,
     without_first: u32,
+    /// How often the one that opens the cycle stepped, and the most steps of others in between.
+    cycles: u32,
+    most_between: u32,
     last_tick: Duration,
 }
 
@@ -70,6 +79,8 @@ impl Steps {
             backward_since: true,
             first: None,
             without_first: 0,
+            cycles: 0,
+            most_between: 0,
             last_tick: Duration::ZERO,
         }
     }
@@ -94,12 +105,16 @@ impl Steps {
     /// True for an optimizer other than the one that opened the cycle.
     fn follows(&mut self, id: Option<usize>) -> bool {
         if id.is_none() || self.first.is_none() || id == self.first {
+            self.cycles = self.cycles.saturating_add(1);
+            self.most_between = self.most_between.max(self.without_first);
             self.without_first = 0;
             return false;
         }
         self.without_first += 1;
-        if self.without_first > WITHOUT_FIRST {
-            (self.first, self.without_first) = (id, 0);
+        let known = self.cycles >= KNOWN_CYCLES;
+        let usual = if known { MORE_THAN_EVER * self.most_between + BEYOND } else { WITHOUT_FIRST };
+        if self.without_first > usual.min(WITHOUT_FIRST) {
+            (self.first, self.without_first, self.cycles, self.most_between) = (id, 0, 0, 0);
             return false;
         }
         true
@@ -221,6 +236,23 @@ mod tests {
             })
             .count();
         assert!(kept > 100, "{kept} boundaries of 200");
+    }
+
+    #[test]
+    fn a_second_phase_with_its_own_optimizer_has_its_own_steps() {
+        let mut steps = Steps::new(Setting::Auto);
+        let mut boundaries = |id: usize, count: usize| {
+            (0..count)
+                .filter(|_| {
+                    steps.backward();
+                    !replaces(&mut steps, id)
+                })
+                .count()
+        };
+        assert_eq!(boundaries(1, 40), 40);
+        assert_eq!(boundaries(2, 80), 80 - BEYOND as usize);
+        assert_eq!(boundaries(3, 5), 0, "it may be a critic's turn");
+        assert_eq!(boundaries(2, 5), 5);
     }
 
     #[test]

@@ -8,6 +8,9 @@ const MIN_WAITED: u32 = 5;
 const BY_COLLECTOR: f64 = 0.5;
 /// Sites whose collections overlap this much hang on the same cycles.
 const SAME_COLLECTIONS: f64 = 0.5;
+/// … if they gather at one rhythm: what only comes now and then (an evaluation's) is a cause of its own, and its bytes are
+/// no part of what each step adds. So many times as often, one as the other, at most.
+const SAME_RHYTHM: f64 = 2.0;
 
 struct Garbage<'a, 'b> {
     suspect: &'b Suspect<'a>,
@@ -23,7 +26,9 @@ pub(super) fn find(view: &View<'_>) -> Vec<Finding> {
     found.sort_by_key(|g| (std::cmp::Reverse(g.suspect.site.peak_bytes()), g.suspect.number));
     let together = |a: &Garbage<'_, '_>, b: &Garbage<'_, '_>| {
         let key = |g: &Garbage<'_, '_>| (g.suspect.site.device, g.suspect.site.layer);
-        key(a) == key(b) && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
+        let births = |g: &Garbage<'_, '_>| f64::from(g.suspect.site.births);
+        let (rare, often) = (births(a).min(births(b)), births(a).max(births(b)));
+        key(a) == key(b) && often <= SAME_RHYTHM * rare && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
     };
     grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
 }
