@@ -12,6 +12,7 @@ const WIDTH: usize = 100;
 const HELD_BY: &str = "held by ";
 const TOP: usize = 10;
 const OOM_TOP: usize = 20;
+const MARKS: usize = 4;
 const STACK: usize = 8;
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
 const UNIT_ENDS: [char; 5] = [',', ';', '.', ':', ')'];
@@ -112,9 +113,33 @@ fn head(out: &mut String, report: &Report) {
                 line!(out, "  {} iterations before them are not told apart", report.steps.missed_iterations);
             }
         }
-        None => line!(out, "  no step was seen"),
+        None => line!(
+            out,
+            "  no step was seen; say what one is: LEAKTRACE_STEP=loop, nvtx:RANGE, call or every:SECONDS"
+        ),
     }
+    marks(out, report);
     out.push('\n');
+}
+
+/// What went by a name, the most frequent.
+fn marks(out: &mut String, report: &Report) {
+    let all = &report.steps.mark_counts;
+    let told = all.iter().take(MARKS).map(|m| {
+        let times = grouped(u64::from(m.count));
+        match m.kind {
+            "collection" => format!("{} in {}", m.name, count(f64::from(m.count), "step")),
+            "empty-cache" => format!("{} {times} ×", m.name),
+            kind => format!("{kind} \"{}\" {times} ×", m.name),
+        }
+    });
+    let mut told: Vec<String> = told.collect();
+    if all.len() > MARKS {
+        told.push("…".into());
+    }
+    if !told.is_empty() {
+        wrap(out, "  ", 4, &clean(&format!("seen in it: {}", told.join(", "))));
+    }
 }
 
 /// What else the steps can be read by: not what they are read by, nor what would be the same.
