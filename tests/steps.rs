@@ -268,6 +268,16 @@ fn steps_can_be_read_by_other_levels() {
     }
 }
 
+#[test]
+fn iterations_end_before_what_the_next_one_does() {
+    let run = torch("loops_found.py").arg("announced").env("LEAKTRACE_STEP", "loop");
+    let ran = run.env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let (looped, called) = (held(&Report::of(&ran.recording())), held(&by(&ran, "call")));
+    assert_eq!((looped.len(), called.len()), (60, 60));
+    // The last one's loop ends where its function does.
+    assert_eq!(looped[..59], called[..59]);
+}
+
 /// The dump that the process wrote at its end, and the report of its recording, without the line on the process itself.
 #[test]
 fn the_process_and_the_reader_say_the_same_of_placed_steps() {

@@ -304,6 +304,22 @@ def stepping_ranges():
                 step()
 
 
+def announced():
+    """Says its steps, at the end of each iteration; the next begins with an allocation."""
+    import ctypes
+
+    say = ctypes.CDLL(None).leaktrace_step
+    net = network()
+    kept = []
+    for n in range(60):
+        x = batch(1 + 8 * (n % 7))
+        y = net(x)
+        if n % 5 == 0:
+            kept.append(y)
+        step()
+        say(None)
+
+
 def none():
     """No loop at all, only a module's own."""
     net = network(3)
