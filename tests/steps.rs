@@ -118,6 +118,76 @@ fn a_named_range_is_a_step() {
 }
 
 #[test]
+fn a_named_range_is_a_step_beside_optimizers() {
+    let run = torch("loops_found.py").arg("stepping_ranges").env("LEAKTRACE_STEP", "nvtx:train step");
+    let report = Report::of(&run.env("LEAKTRACE_QUIET", "1").traced().run().success().recording());
+    assert_eq!((report.steps(), report.source()), (20, "nvtx"));
+    report.assert_whole();
+}
+
+/// `step kind name` of each mark, and what the text says of all of them.
+fn marks(ran: &Ran) -> (Vec<String>, String) {
+    let report = Report::of(&ran.recording());
+    report.assert_whole();
+    let marks = report.0["steps"]["marks"].as_array().unwrap().iter();
+    let marks = marks.map(|m| {
+        let text = |key: &str| m[key].as_str().unwrap().to_owned();
+        assert!(m["at_s"].as_f64().unwrap() > 0.0);
+        format!("{} {} {}", m["step"], text("kind"), text("name"))
+    });
+    let read = call([ran.recording().to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&read.stdout).replace("\n      ", " ");
+    let line = text.lines().find_map(|l| l.strip_prefix("  seen in it: ")).unwrap_or_default().to_owned();
+    (marks.collect(), line)
+}
+
+#[test]
+fn marks_collections_and_emptied_caches_go_by_name() {
+    let ran = torch("loops_found.py").arg("marking").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let (marks, line) = marks(&ran);
+    // What comes after the optimizer's step lies in the next one.
+    let expected = [
+        "6 mark evaluate",
+        "9 empty-cache torch.cuda.empty_cache()",
+        "13 collection garbage collection",
+        "16 mark evaluate",
+        "21 empty-cache torch.cuda.empty_cache()",
+        "26 mark evaluate",
+        "31 collection garbage collection",
+        "34 empty-cache torch.cuda.empty_cache()",
+        "36 mark evaluate",
+    ];
+    assert_eq!(marks, expected);
+    // Ranges are not told of for long where there is an optimizer: nothing is said of them.
+    let said = "mark \"evaluate\" 4 ×, torch.cuda.empty_cache() 3 ×, garbage collection in 2 steps";
+    assert_eq!(line, said);
+}
+
+#[test]
+fn what_an_allocator_gives_back_on_its_own_is_no_emptied_cache() {
+    let run = torch("loops_found.py").arg("emptied_without").env("SIMGPU_MEM", "512M");
+    let ran = run.env("LEAKTRACE_QUIET", "1").traced().run().success();
+    assert_eq!(marks(&ran), (Vec::new(), String::new()));
+}
+
+#[test]
+fn ranges_go_by_name_where_no_optimizer_steps() {
+    let ran = torch("loops_found.py").arg("ranges").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let (marks, line) = marks(&ran);
+    assert!(marks.iter().all(|m| m.ends_with("range train step")), "{marks:?}");
+    assert_eq!((marks.len(), line.as_str()), (20, "range \"train step\" 20 ×"));
+}
+
+#[test]
+fn a_run_without_steps_says_what_to_do() {
+    let ran = torch("loops_found.py").arg("none").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let read = call([ran.recording().to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&read.stdout).replace("\n      ", " ");
+    let line = text.lines().find(|l| l.contains("LEAKTRACE_STEP=")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("no step was seen") && line.contains("every:"), "{line}");
+}
+
+#[test]
 fn plain_python_has_the_steps_of_its_loop() {
     let (_, python) = pythons().pop().expect("a CPython");
     let run = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg("wrapped").traced();
@@ -198,6 +268,16 @@ fn steps_can_be_read_by_other_levels() {
     }
 }
 
+#[test]
+fn iterations_end_before_what_the_next_one_does() {
+    let run = torch("loops_found.py").arg("announced").env("LEAKTRACE_STEP", "loop");
+    let ran = run.env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let (looped, called) = (held(&Report::of(&ran.recording())), held(&by(&ran, "call")));
+    assert_eq!((looped.len(), called.len()), (60, 60));
+    // The last one's loop ends where its function does.
+    assert_eq!(looped[..59], called[..59]);
+}
+
 /// The dump that the process wrote at its end, and the report of its recording, without the line on the process itself.
 #[test]
 fn the_process_and_the_reader_say_the_same_of_placed_steps() {
@@ -206,15 +286,24 @@ fn the_process_and_the_reader_say_the_same_of_placed_steps() {
             torch("loops_found.py").arg(style).env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_HOLDERS", "off");
         let ran = run.env("LEAKTRACE_QUIET", "1").traced().run().success();
         let recording = ran.recording();
+        // How they are laid out differs: the steps, and what was retained of which size in how many blocks.
         let plain = |text: &str| {
-            // The devices' figures at the very end come after the dump.
-            let lines = text.lines().take_while(|l| !l.starts_with("Device "));
-            let lines = lines.filter(|l| !l.trim_start().starts_with("process "));
-            lines.map(str::to_owned).collect::<Vec<_>>()
+            let text = text.replace("\n      ", " ");
+            let steps = text.lines().find_map(|l| Some(l.split_once(", told by: ")?.1.to_owned()));
+            let rows =
+                text.lines().skip_while(|l| !l.starts_with("Retained at step")).take_while(|l| !l.is_empty());
+            let first = |row: &str| row.split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>();
+            let rows = rows
+                .map(first)
+                .filter(|r| r.len() == 3 && r[0].parse::<f64>().is_ok() && r[2].parse::<u64>().is_ok());
+            let heading = text.lines().find(|l| l.starts_with("Retained at step")).unwrap().to_owned();
+            (steps.unwrap(), heading, rows.collect::<Vec<_>>())
         };
         let dumped = std::fs::read_to_string(recording.with_extension("txt")).unwrap();
         let read = call([recording.to_str().unwrap()]);
-        assert_eq!(plain(&dumped), plain(&String::from_utf8_lossy(&read.stdout)), "{style}");
+        let dumped = plain(&dumped);
+        assert!(!dumped.2.is_empty());
+        assert_eq!(dumped, plain(&String::from_utf8_lossy(&read.stdout)), "{style}");
     }
 }
 

@@ -49,6 +49,27 @@ pub fn frames<R>(thread: &mut Thread, list: &mut Vec<Seen>, look: impl FnOnce(Fr
     result
 }
 
+/// Whether the innermost Python function of the calling thread is one that `is` says yes to, by its file and its name.
+#[cold]
+pub fn runs(thread: &mut Thread, is: impl FnOnce(&str, &str) -> bool) -> bool {
+    if !thread.begin_reading() {
+        return false;
+    }
+    let (mut is, mut yes) = (Some(is), false);
+    if let Some(top) = cpython::top() {
+        cpython::walk(top, |found| {
+            let layout = &found.cpython.layout;
+            // SAFETY: the code object of a frame of the calling thread, which is between `begin_reading` and `end_reading`.
+            let [file, name] = [layout.code_file, layout.code_name]
+                .map(|at| unsafe { strings::text(found.cpython, read(found.code, at)) });
+            yes = is.take().is_some_and(|is| is(&file, &name));
+            false
+        });
+    }
+    thread.end_reading();
+    yes
+}
+
 /// Whether frames say if they were entered from C: from CPython 3.11 on.
 pub fn knows_entries() -> bool {
     cpython::minor().is_some_and(|minor| minor >= 11)

@@ -37,7 +37,7 @@ use codes::Numbered;
 use cpython::Walked;
 use examples::Wanted;
 #[cfg_attr(test, allow(unused_imports, reason = "its callers are not there, see `preload`"))]
-pub use frames::{Reader, frames, interpreter_ended_at, knows_entries};
+pub use frames::{Reader, frames, interpreter_ended_at, knows_entries, runs};
 use hash::Hash;
 pub use thread::{Thread, thread};
 

@@ -11,6 +11,7 @@ mod fragments;
 mod graphs;
 mod keys;
 mod levels;
+mod marks;
 mod oom;
 mod releases;
 mod segments;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use devices::{Device, DeviceAt};
 pub use keys::Map;
 pub use levels::By;
+pub use marks::Mark;
 pub use oom::OutOfMemory;
 #[allow(unused_imports, reason = "the program's")]
 pub use segments::{Extent, Segment};
@@ -37,7 +39,7 @@ pub use steps::StepRecord;
 pub use view::Living;
 pub use view::{Retained, retained};
 
-use crate::trace::record::{Event, Kind};
+use crate::trace::record::{Event, Kind, MarkKind};
 use releases::Departed;
 use steps::Delta;
 
@@ -93,6 +95,7 @@ pub struct Ledger {
     sources: [u32; 8],
     levels: levels::Levels,
     mark: u32,
+    marks: marks::Marks,
     last_ns: u64,
     /// The devices when the program said that it was ending.
     exit: Option<Vec<DeviceAt>>,
@@ -230,7 +233,7 @@ impl Ledger {
             Kind::GraphExec => self.graph_exec(e),
             Kind::GraphLaunch => self.graph_launch(e),
             Kind::GraphEnd => self.graph_end(e),
-            Kind::Mark => (self.mark, self.last_ns) = (e.stack, e.address),
+            Kind::Mark => self.marked(e),
             Kind::BlockAlloc | Kind::BlockFree | Kind::AllocatorTotals => {}
         }
     }
@@ -257,7 +260,11 @@ impl Ledger {
     fn block_free(&mut self, e: &Event) {
         match self.blocks.remove(&e.address) {
             Some(b) => {
-                let slot = self.died(b.site, b.birth, b.bytes, Some((e.context == 1, e.address)));
+                let collected = e.context == 1;
+                if collected && self.exit.is_none() {
+                    self.marks.collected(self.completed.saturating_add(1), self.last_ns);
+                }
+                let slot = self.died(b.site, b.birth, b.bytes, Some((collected, e.address)));
                 if let Some(d) = self.devices.get_mut(slot) {
                     d.block_event(e.seq);
                 }
@@ -385,6 +392,7 @@ impl Ledger {
     /// The last step is not over: what was born since belongs to it.
     fn relabel(&mut self) {
         let (from, to) = (self.completed.saturating_add(1), self.completed);
+        self.marks.relabel(from, to);
         for &(space, address) in &self.newborn {
             match space {
                 BLOCK => {
@@ -432,6 +440,16 @@ impl Ledger {
         touched.clear();
         self.sites.touched = touched;
         deltas
+    }
+
+    fn marked(&mut self, e: &Event) {
+        // What a program does while it tears itself down is no part of its run.
+        let Some(kind) = MarkKind::from_code(e.class).filter(|_| self.exit.is_none()) else { return };
+        self.last_ns = e.address;
+        if kind == MarkKind::Mark {
+            self.mark = e.stack;
+        }
+        self.marks.push(marks::Mark::new(self.completed.saturating_add(1), e.address, kind, e.stack));
     }
 
     fn marker(&mut self, e: &Event) {

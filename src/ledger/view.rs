@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{Map, pair};
 use super::{CLASSES, Device, DeviceAt, Ledger, Marker, OutOfMemory, Site, StepRecord};
-use crate::trace::record::Source;
+use crate::trace::record::{MarkKind, Source};
 
 /// What a site holds at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +95,16 @@ impl Ledger {
     /// Everything that ended, or would have ended, steps, and how many.
     pub fn levels(&self) -> impl Iterator<Item = (super::By, u32)> {
         self.levels.all()
+    }
+
+    /// The latest marks, oldest first.
+    pub fn marks(&self) -> impl Iterator<Item = &super::Mark> {
+        self.marks.latest()
+    }
+
+    /// How often there was which, by kind and label; of collections, in how many steps.
+    pub fn mark_counts(&self) -> impl Iterator<Item = (MarkKind, u32, u32)> {
+        self.marks.counts()
     }
 
     /// The records of the steps, oldest first. Old ones may stand for several steps: they carry the last one's number.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use super::owners::Occasion;
-use super::{driver, guard, life, looped, memory, note, owners, python};
+use super::{driver, guard, life, looped, marks, memory, note, owners, python};
 use crate::capture;
 use crate::ledger::Ledger;
 use crate::report::{self, Report, Run};
@@ -124,8 +124,12 @@ pub fn backward() {
 
 /// A range that the program named is over.
 pub fn range(name: &[u8]) {
-    if life::is_live() && life::settings().range.as_deref().is_some_and(|wanted| wanted.as_bytes() == name) {
-        tell(Steps::range, None);
+    if !life::is_live() {
+        return;
+    }
+    match life::settings().range.as_deref() {
+        Some(wanted) if wanted.as_bytes() == name => tell(Steps::range, None),
+        _ => marks::range(name),
     }
 }
 
@@ -203,7 +207,7 @@ fn event(boundary: Boundary) -> Event {
 
 fn end_step(boundary: Boundary, label: Option<&str>) {
     if let Some(text) = label.filter(|l| !l.is_empty()) {
-        mark(text);
+        marks::mark(text);
     }
     accounts();
     note::mark(&event(boundary));
@@ -299,16 +303,6 @@ fn accounts() {
         if let Some((free, total)) = note::deeper(|| driver::memory_info(device)) {
             note::mark(&Event { address: free, size: total, device, ..Event::new(Kind::MemInfo) });
         }
-    }
-}
-
-/// The program set a mark.
-pub fn mark(text: &str) {
-    static LABELS: AtomicU64 = AtomicU64::new(0);
-    // Bounded like everything: a label per step of a long run is a number after the first many.
-    let id = LABELS.fetch_add(1, Relaxed) as u32 + 1;
-    if life::is_live() && id < 100_000 && recording::append_entry(&Entry::Label { id, text }) {
-        note::mark(&Event { address: life::elapsed(), stack: id, ..Event::new(Kind::Mark) });
     }
 }
 
@@ -522,12 +516,14 @@ impl Host {
 pub fn before_fork() {
     lock::hold(&HOST);
     lock::hold(&STEPS);
+    marks::before_fork();
     looped::before_fork();
 }
 
 /// After fork, in the parent.
 pub fn after_fork_parent() {
     looped::after_fork_parent();
+    marks::after_fork_parent();
     // SAFETY: `before_fork` took both on this very thread.
     unsafe {
         lock::release(&STEPS);
@@ -543,6 +539,7 @@ pub fn after_fork_child() {
         lock::renew(&STEPS);
     }
     looped::after_fork_child();
+    marks::after_fork_child();
     // The parent's ledger is left where it lies: freeing it would copy its pages.
     std::mem::forget(HOST.lock().take());
     for totals in &TOTALS {

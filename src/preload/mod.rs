@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod life;
 pub mod lookup;
 mod looped;
+mod marks;
 pub mod memory;
 pub mod note;
 pub mod opening;

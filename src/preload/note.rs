@@ -368,6 +368,9 @@ fn allocated(entry_point: u16, class: Class, device: u8, context: u8, address: u
 fn freed(kind: Kind, entry_point: u16, class: Class, address: u64) {
     looped::event(true);
     append(&Event { address, class: class as u8, entry_point, ..Event::new(kind) });
+    if kind == Kind::Free {
+        super::marks::given_back();
+    }
 }
 
 /// The runtime call we are in gives the event its name.

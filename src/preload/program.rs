@@ -22,7 +22,7 @@ pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
 pub unsafe extern "C" fn leaktrace_mark(label: *const c_char) {
     // SAFETY: the caller's promise.
     if let Some(label) = unsafe { text(label) } {
-        super::guard::fenced(|| boundary::mark(&label));
+        super::guard::fenced(|| super::marks::mark(&label));
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use super::{boundary, elf, guard, life, note, python};
 use crate::capture::thread;
+use crate::trace::entry::Entry;
+use crate::trace::recording;
 
 /// `c10::Device`: type and index, in one register.
 #[derive(Clone, Copy)]
@@ -231,6 +233,11 @@ static HANDLE: AtomicU64 = AtomicU64::new(0);
 static WATCHING: AtomicU32 = AtomicU32::new(1);
 const ASKED: u32 = u32::MAX / 2;
 
+/// True once a caching allocator told of its blocks.
+pub fn has_blocks() -> bool {
+    [&BLOCK, &BLOCK_1].iter().any(|original| !original.address.load(Relaxed).is_null())
+}
+
 /// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once it is there.
 #[inline(always)]
 pub fn watch_steps() {
@@ -275,12 +282,15 @@ fn ask_for_ranges() {
 ///
 /// Not from inside a callback.
 pub fn leave_ranges() {
-    if HANDLE.load(Relaxed) == 0 {
+    // One that was asked for by name ends the steps.
+    if HANDLE.load(Relaxed) == 0 || life::settings().range.is_some() {
         return;
     }
     let Some(remove) = elf::anywhere(c"_ZN2at14removeCallbackEm") else { return };
     let handle = HANDLE.swap(0, AcqRel);
     if handle != 0 {
+        // What was seen of ranges is the beginning.
+        recording::append_entry(&Entry::Meta { key: "ranges", value: "some" });
         // SAFETY: PyTorch's `void at::removeCallback(uint64_t)`, with a handle of its own, once.
         unsafe {
             let remove: unsafe extern "C" fn(u64) = std::mem::transmute(remove);

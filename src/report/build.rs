@@ -165,6 +165,8 @@ impl Report {
                 loops: b.loops("loop"),
                 levels: b.levels(),
                 missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
+                marks: marks::latest(ledger, tables),
+                mark_counts: marks::counts(ledger, tables),
                 series: series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),

@@ -6,6 +6,7 @@ mod build;
 mod column;
 pub mod explain;
 pub mod json;
+mod marks;
 pub mod summary;
 pub mod suppress;
 #[cfg(test)]
@@ -132,8 +133,34 @@ pub struct Steps {
     pub levels: Vec<Level>,
     /// Iterations before the first step, which could not be told apart any more.
     pub missed_iterations: u32,
+    /// The latest moments that go by a name, oldest first.
+    pub marks: Vec<Mark>,
+    /// The most frequent of them.
+    pub mark_counts: Vec<MarkCount>,
     /// The totals at the end of each step, the latest [`build::SERIES`] at most, oldest first.
     pub series: Vec<Step>,
+}
+
+/// A moment that goes by a name.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Mark {
+    /// The step that it lies in.
+    pub step: u32,
+    /// Seconds since the recording began; of a collection the latest moment before it that is known.
+    pub at_s: f64,
+    pub name: String,
+    /// `mark` (the program set it), `range` (one that it named is over), `collection` (Python's collector freed memory) or
+    /// `empty-cache`.
+    pub kind: &'static str,
+}
+
+/// How often a mark came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MarkCount {
+    pub name: String,
+    pub kind: &'static str,
+    /// Of collections: in how many steps.
+    pub count: u32,
 }
 
 /// What could end steps.

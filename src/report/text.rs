@@ -12,6 +12,7 @@ const WIDTH: usize = 100;
 const HELD_BY: &str = "held by ";
 const TOP: usize = 10;
 const OOM_TOP: usize = 20;
+const MARKS: usize = 4;
 const STACK: usize = 8;
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
 const UNIT_ENDS: [char; 5] = [',', ';', '.', ':', ')'];
@@ -101,25 +102,53 @@ fn head(out: &mut String, report: &Report) {
     let rank = p.rank.as_ref().map_or_else(String::new, |r| format!(", rank {}", clean(r)));
     let after = if p.end == End::Running { "for" } else { "after" };
     line!(out, "  process {}{host}{rank} {end} {after} {:.1} s", p.pid, p.duration_s);
-    match report.steps.source {
-        Some(source) => {
-            let steps = count(f64::from(report.steps.count), "step");
-            let loops: Vec<String> = report.steps.loops.iter().map(|place| clean(place)).collect();
-            let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
-            line!(out, "  {steps}, told by: {source}{loops}");
-            others(out, report);
-            if report.steps.missed_iterations > 0 {
-                line!(out, "  {} iterations before them are not told apart", report.steps.missed_iterations);
-            }
-        }
-        None => line!(out, "  no step was seen"),
+    line!(out, "  {}", told_by(report));
+    for more in said_of_steps(report) {
+        wrap(out, "  ", 4, &more);
     }
     out.push('\n');
 }
 
+/// `80 steps, told by: loop at train.py:12`; without any, what to do.
+pub fn told_by(report: &Report) -> String {
+    let Some(source) = report.steps.source else {
+        return "no step was seen; say what one is: LEAKTRACE_STEP=loop, nvtx:RANGE, call or every:SECONDS"
+            .into();
+    };
+    let steps = count(f64::from(report.steps.count), "step");
+    let loops: Vec<String> = report.steps.loops.iter().map(|place| clean(place)).collect();
+    let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
+    format!("{steps}, told by: {source}{loops}")
+}
+
+/// What more there is to say of the steps, a line each.
+pub fn said_of_steps(report: &Report) -> Vec<String> {
+    let missed = report.steps.missed_iterations;
+    let missed = (missed > 0).then(|| format!("{missed} iterations before them are not told apart"));
+    [others(report), missed, marks(report)].into_iter().flatten().collect()
+}
+
+/// What went by a name, the most frequent.
+fn marks(report: &Report) -> Option<String> {
+    let all = &report.steps.mark_counts;
+    let told = all.iter().take(MARKS).map(|m| {
+        let times = grouped(u64::from(m.count));
+        match m.kind {
+            "collection" => format!("{} in {}", m.name, count(f64::from(m.count), "step")),
+            "empty-cache" => format!("{} {times} ×", m.name),
+            kind => format!("{kind} \"{}\" {times} ×", m.name),
+        }
+    });
+    let mut told: Vec<String> = told.collect();
+    if all.len() > MARKS {
+        told.push("…".into());
+    }
+    (!told.is_empty()).then(|| clean(&format!("seen in it: {}", told.join(", "))))
+}
+
 /// What else the steps can be read by: not what they are read by, nor what would be the same.
-fn others(out: &mut String, report: &Report) {
-    let source = report.steps.source.unwrap_or_default();
+fn others(report: &Report) -> Option<String> {
+    let source = report.steps.source?;
     let differs = |l: &&super::Level| l.name != source && l.count > 0 && l.count != report.steps.count;
     let list: Vec<String> = (report.steps.levels.iter().filter(differs))
         .map(|l| {
@@ -127,9 +156,7 @@ fn others(out: &mut String, report: &Report) {
             format!("{} ({}{at})", l.name, l.count)
         })
         .collect();
-    if !list.is_empty() {
-        wrap(out, "  ", 4, &format!("--steps-by can read them by: {}", list.join(", ")));
-    }
+    (!list.is_empty()).then(|| format!("--steps-by can read them by: {}", list.join(", ")))
 }
 
 fn findings(out: &mut String, report: &Report) {

@@ -76,7 +76,6 @@ impl Rounds {
     /// Takes in an entry.
     pub fn add(&mut self, round: u32, last: bool, ends: &[u8]) {
         // A round is written to its end before another begins.
-        // A round is written to its end before another begins.
         if self.begun.0 != round {
             self.begun = (round, Vec::new());
         }

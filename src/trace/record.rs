@@ -79,7 +79,8 @@ codes! {
         OutOfMemory = 17,
         /// The program is ending in good order; what is freed from here on is teardown. `address` as for `Boundary`.
         Exit = 18,
-        /// The program set a mark: `stack` = label id (see `Entry::Label`), `address` as for `Boundary`.
+        /// Something that goes by a name: `class` byte = [`MarkKind`], `stack` = label id (see `Entry::Label`; 0: none),
+        /// `address` as for `Boundary`.
         Mark = 19,
         /// A call that takes memory without saying how much, or that moves it out of sight: `entry point`, `device`; `size`
         /// where one is told.
@@ -165,6 +166,32 @@ codes! {
         Call = 5,
         /// The clock.
         Time = 6,
+    }
+}
+
+codes! {
+    /// What a mark is of.
+    MarkKind {
+        /// The program set it.
+        Mark = 0,
+        /// A range that the program named is over.
+        Range = 1,
+        /// The program's garbage collector freed memory. Told by the frees, no event.
+        Collection = 2,
+        /// PyTorch was told to give back what it kept.
+        EmptyCache = 3,
+    }
+}
+
+impl MarkKind {
+    /// The name reports use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MarkKind::Mark => "mark",
+            MarkKind::Range => "range",
+            MarkKind::Collection => "collection",
+            MarkKind::EmptyCache => "empty-cache",
+        }
     }
 }
 

@@ -246,6 +246,80 @@ def ranges():
             step()
 
 
+def marking():
+    """A mark every tenth step, garbage in cycles that is collected in two, a cache that is emptied in three."""
+    import ctypes
+    import gc
+
+    gc.disable()
+    mark = ctypes.CDLL(None).leaktrace_mark
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for n in range(1, 41):
+        with torch.profiler.record_function("forward"):
+            loss = net(batch()).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step()
+        if n % 10 == 5:
+            mark(b"evaluate")
+        if n in (12, 30):
+            for _ in range(3):
+                cycle = [batch()]
+                cycle.append(cycle)
+            del cycle
+            gc.collect()
+        if n in (8, 20, 33):
+            large = [torch.empty(size << 20, device=DEVICE) for size in (30, 50, 70)]
+            del large
+            torch.cuda.empty_cache()
+
+
+def emptied_without():
+    """Memory that PyTorch gives back because a request does not fit, and a collection that frees nothing."""
+    import gc
+
+    net = network()
+    for n in range(20):
+        net(batch())
+        step()
+        if n == 9:
+            kept = [torch.empty(100 << 20, dtype=torch.uint8, device=DEVICE) for _ in range(3)]
+            del kept
+            gc.collect()
+            torch.empty(350 << 20, dtype=torch.uint8, device=DEVICE)
+
+
+def stepping_ranges():
+    """Ranges in a program that has an optimizer."""
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for n in range(60):
+        net(batch()).sum().backward()
+        optimizer.step()
+        if n % 3 == 0:
+            with torch.profiler.record_function("train step"):
+                net(batch())
+                step()
+
+
+def announced():
+    """Says its steps, at the end of each iteration; the next begins with an allocation."""
+    import ctypes
+
+    say = ctypes.CDLL(None).leaktrace_step
+    net = network()
+    kept = []
+    for n in range(60):
+        x = batch(1 + 8 * (n % 7))
+        y = net(x)
+        if n % 5 == 0:
+            kept.append(y)
+        step()
+        say(None)
+
+
 def none():
     """No loop at all, only a module's own."""
     net = network(3)

@@ -8,13 +8,15 @@ use serde::Serialize;
 use super::Room;
 use super::stacks::Stacks;
 use crate::ledger::{DeviceAt, Layer, Ledger, Retained, StepRecord, retained};
-use crate::report::{self, Report};
+use crate::report::{self, Mark, Report};
 use crate::symbol::{NamedFrame, Names};
 use crate::trace::record::NO_DEVICE;
 use crate::trace::tables::Tables;
 
 /// Characters of a label.
 const LABEL: usize = 80;
+/// Marks at one point.
+const MARKS: usize = 8;
 
 /// What is counted together: a device's memory, pinned host memory, or what others lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,7 +57,7 @@ pub struct Site {
 pub struct Point {
     step: u32,
     at_s: f64,
-    /// Labels given since the point before.
+    /// Names of what was marked since the point before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     marks: Vec<String>,
     /// By group: alive, the most alive since the point before, reserved.
@@ -109,7 +111,7 @@ impl History {
     ) -> History {
         let all: Vec<u32> = (0..).take_while(|&n| ledger.site(n).is_some()).collect();
         let (groups, group_of) = groups(ledger, &all);
-        let drafts = drafts(ledger, tables, &groups, report.step, room);
+        let drafts = drafts(ledger, report, &groups, room);
         let at = report.step.and_then(|step| drafts.iter().position(|d| d.point.step >= step));
         let at = at.unwrap_or(drafts.len().saturating_sub(1));
         let half = drafts.get(at).map_or(0, |d| d.point.step / 2);
@@ -269,7 +271,7 @@ fn chosen(records: &[StepRecord], step: Option<u32>, points: usize) -> Vec<usize
     chosen
 }
 
-fn drafts(ledger: &Ledger, tables: &Tables, groups: &[Group], step: Option<u32>, room: &Room) -> Vec<Draft> {
+fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Vec<Draft> {
     let records = ledger.steps();
     let total = |devices: &[DeviceAt], peaks: &[StepRecord], group: &Group| {
         let of = |d: &&DeviceAt| group.device.is_none_or(|device| device == d.device);
@@ -294,9 +296,13 @@ fn drafts(ledger: &Ledger, tables: &Tables, groups: &[Group], step: Option<u32>,
         let point = Point { at_s: ledger.last_ns() as f64 / 1e9, totals, ..Point::default() };
         return vec![Draft { point, changes }];
     }
+    let marks = &report.steps.marks;
+    let counts: HashMap<_, _> =
+        report.steps.mark_counts.iter().map(|c| ((c.kind, &*c.name), c.count)).collect();
+    let drawn_marks = records.len() / 4;
     let mut drafts = Vec::new();
-    let mut next = 0;
-    for index in chosen(records, step, room.points) {
+    let (mut next, mut marked) = (0, 0);
+    for index in chosen(records, report.step, room.points) {
         let span = &records[next..=index];
         next = index + 1;
         let record = &records[index];
@@ -305,11 +311,24 @@ fn drafts(ledger: &Ledger, tables: &Tables, groups: &[Group], step: Option<u32>,
             let sum = sums.entry(d.site).or_default();
             *sum = (sum.0.wrapping_add(d.blocks.into()), sum.1.wrapping_add(d.bytes));
         }
-        let label = |r: &StepRecord| tables.labels.get(&r.label).filter(|_| r.label != 0);
+        // What a program does in every step is no mark on its way.
+        let often = |m: &Mark| {
+            m.kind != "mark" && counts.get(&(m.kind, &*m.name)).is_some_and(|&n| n as usize > drawn_marks)
+        };
+        let last = index + 1 == records.len();
+        let until = marks[marked..].iter().take_while(|m| last || m.step <= record.step).count();
+        let mut names: Vec<String> = Vec::new();
+        for m in marks[marked..marked + until].iter().filter(|m| !often(m)) {
+            let name: String = m.name.chars().take(LABEL).collect();
+            if names.len() < MARKS && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        marked += until;
         let point = Point {
             step: record.step,
             at_s: record.at_ns as f64 / 1e9,
-            marks: span.iter().filter_map(label).map(|l| l.chars().take(LABEL).collect()).collect(),
+            marks: names,
             totals: groups.iter().map(|g| total(&record.devices, span, g)).collect(),
             changes: Vec::new(),
         };

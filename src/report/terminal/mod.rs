@@ -13,7 +13,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::explain::{count, grouped};
-use crate::report::text::{clean, found, suppressed_by};
+use crate::report::text::{clean, found, said_of_steps, suppressed_by, told_by};
 use crate::report::{End, Report};
 
 pub use blocks::sparkline;
@@ -122,14 +122,12 @@ fn head(page: &mut Page, report: &Report) {
     };
     let host = if p.host.is_empty() { String::new() } else { format!(" on {}", clean(&p.host)) };
     let rank = p.rank.as_ref().map_or_else(String::new, |r| format!(", rank {},", clean(r)));
-    let steps = match report.steps.source {
-        Some(source) => {
-            format!("{}, told by: {source}", count(f64::from(report.steps.count), "step"))
-        }
-        None => "no step was seen".to_owned(),
-    };
+    let steps = told_by(report);
     let text = format!("process {}{host}{rank} {end} {:.1} s; {steps}", p.pid, p.duration_s);
     page.wrap("  ", 6, &[(DIM, &text)]);
+    for more in said_of_steps(report) {
+        page.wrap("  ", 6, &[(DIM, &more)]);
+    }
 }
 
 /// What somebody lives with, one line per rule.
