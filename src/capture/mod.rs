@@ -242,9 +242,13 @@ fn shared(epoch: u64, hash: u64, python: Option<cpython::Top>, native: &[u64], u
 /// were told of each. Outside hooks.
 pub fn suspect(stacks: &[u32]) {
     if examples::are_taken() && examples::watch(stacks) {
-        // Out of the threads' caches.
-        EPOCH.fetch_add(1, Ordering::AcqRel);
+        forget();
     }
+}
+
+/// Makes every thread's cache forget: what comes next is looked up by what it is made of.
+pub fn forget() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
 /// True if [`suspect`] is of use.
@@ -302,7 +306,7 @@ pub fn modules_changed() {
     }
     modules::changed();
     native::modules_changed();
-    EPOCH.fetch_add(1, Ordering::AcqRel);
+    forget();
     SEEN.store(unloads, Ordering::Release);
 }
 
@@ -323,7 +327,7 @@ pub fn after_fork_parent() {
 
 /// After `fork`, in the child: its recording is a new one, so nothing is interned there yet.
 pub fn after_fork_child() {
-    EPOCH.fetch_add(1, Ordering::AcqRel);
+    forget();
     ARMING.store(false, Ordering::Release);
     native::after_fork_child();
     interpreters::after_fork_child();

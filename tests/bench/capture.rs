@@ -1,4 +1,4 @@
-//! What the parts of one event cost: `cargo bench --bench capture`. Best of many repeats, for comparison within one run.
+//! What the parts of one event cost: `cargo bench --bench capture`.
 //!
 //! Python frames are measured where `LIBPYTHON` names a libpython3.x.so. Declares the rooms it measures by `mod`, as the
 //! program does, and never links the library.
@@ -16,38 +16,23 @@ mod symbol;
 #[path = "../../src/trace/mod.rs"]
 mod trace;
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::hint::black_box;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capture::Stacks;
+use criterion::Criterion;
 use trace::record::{Event, Kind};
 use trace::recording::{self, Cursor};
-
-const REPEATS: usize = 30;
-
-fn report(what: &str, ns: f64) {
-    println!("{what:58}{ns:10.1} ns");
-}
-
-/// Nanoseconds per call.
-fn time(calls: usize, mut call: impl FnMut()) -> f64 {
-    let mut best = f64::INFINITY;
-    for _ in 0..REPEATS {
-        let start = Instant::now();
-        for _ in 0..calls {
-            call();
-        }
-        best = best.min(start.elapsed().as_nanos() as f64 / calls as f64);
-    }
-    best
-}
 
 fn take() {
     // SAFETY: this thread's own block, referred to nowhere else.
     black_box(capture::stack(unsafe { &mut *capture::thread::thread() }));
 }
+
+fn nothing() {}
 
 fn platforms() {
     let mut frames = 0u32;
@@ -93,7 +78,7 @@ unsafe fn function<F: Copy>(library: *mut c_void, name: &CStr) -> F {
     }
 }
 
-fn native(folder: &str) {
+fn native(c: &mut Criterion, folder: &str) {
     let library = format!("{folder}/libchain.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/chain.c");
     let built = Command::new("cc").args(["-O2", "-shared", "-fPIC", source, "-o", &library]).status();
@@ -103,37 +88,51 @@ fn native(folder: &str) {
     let [outer, left, right] =
         [c"outer", c"left", c"right"].map(|name| unsafe { function::<Chain>(library, name) });
     capture::arm(Stacks::Native);
+    let mut group = c.benchmark_group("native");
     for depth in [30, 60] {
-        let mut same = 0.0;
-        below(outer, depth, &mut || same = time(10_000, take));
-        report(&format!("native, {depth} frames, the same again"), same);
-        let mut turns = (0.0, 0.0);
-        below(outer, depth - 13, &mut || {
-            let both = |f: fn()| {
-                time(5_000, || {
-                    below(left, 13, &mut || f());
-                    below(right, 13, &mut || f());
-                }) / 2.0
-            };
-            turns = (both(take), both(|| {}));
-        });
-        report(&format!("native, {depth} frames, the inner 13 others each time"), turns.0 - turns.1);
-        below(outer, depth, &mut || same = time(500, platforms));
-        report(&format!("native, {depth} frames, by the platform's unwinder"), same);
+        // All of the measuring goes on below the chain: the stack is as deep as it says, plus what measures.
+        let mut below_chain = |name: String, f: fn()| {
+            below(outer, depth, &mut || {
+                group.bench_function(name.as_str(), |b| b.iter(f));
+            });
+        };
+        below_chain(format!("{depth} frames, the same again"), take);
+        below_chain(format!("{depth} frames, by the platform's unwinder"), platforms);
+        // Down one way and down the other, with and without a look: the difference is two looks.
+        for (what, f) in [("two captures", take as fn()), ("the calls alone", nothing as fn())] {
+            below(outer, depth - 13, &mut || {
+                group.bench_function(format!("{depth} frames, the inner 13 others each time: {what}"), |b| {
+                    b.iter(|| {
+                        below(left, 13, &mut || f());
+                        below(right, 13, &mut || f());
+                    })
+                });
+            });
+        }
     }
+    group.finish();
+    interning(c, outer);
+}
+
+thread_local! {
+    /// Python calls back without a place for anything of ours.
+    static CRITERION: RefCell<Option<Criterion>> = const { RefCell::new(None) };
 }
 
 extern "C" fn measure_python(depth: c_int) {
-    let what = if depth == 1 { "Python, 1 frame (little but the look-up)" } else { "Python, frames:" };
-    let what = if depth == 1 { what.to_owned() } else { format!("{what} {depth}") };
-    report(&what, time(10_000, take));
+    CRITERION.with_borrow_mut(|c| {
+        let c = c.as_mut().expect("set before Python runs");
+        c.bench_function(&format!("Python/frames: {depth}"), |b| b.iter(take));
+    });
 }
 
-fn python() {
+fn python(c: Criterion) -> Criterion {
     let Some(path) = std::env::var_os("LIBPYTHON") else {
-        return println!("(LIBPYTHON is not set: no Python frames)");
+        println!("(LIBPYTHON is not set: no Python frames)");
+        return c;
     };
     let library = open(&CString::new(path.as_encoded_bytes()).unwrap());
+    CRITERION.set(Some(c));
     // SAFETY: the documented signatures.
     unsafe {
         function::<unsafe extern "C" fn(c_int)>(library, c"Py_InitializeEx")(0);
@@ -149,28 +148,65 @@ fn python() {
         );
         assert_eq!(run(CString::new(code).unwrap().as_ptr()), 0);
     }
+    CRITERION.take().expect("set above")
 }
 
-fn events() {
-    const EVENTS: u64 = 20_000;
+fn events(c: &mut Criterion) {
+    /// Taken in at once, as at a boundary.
+    const BATCH: u64 = 20_000;
     let mut cursor = Cursor::NONE;
-    let pair = |cursor: &mut Cursor, n: u64| {
-        let event = Event { address: n << 9, size: 512, device: 0, stack: 1, ..Event::new(Kind::BlockAlloc) };
-        recording::append(cursor, &event);
-        recording::append(cursor, &Event { kind: Kind::BlockFree as u8, ..event });
-    };
     let (mut ledger, mut drain) = (ledger::Ledger::default(), trace::drain::Drain::default());
-    let (mut append, mut apply) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..REPEATS {
+    let mut pairs = |n: u64| {
         let start = Instant::now();
-        (0..EVENTS / 2).for_each(|n| pair(&mut cursor, n));
-        append = append.min(start.elapsed().as_nanos() as f64 / EVENTS as f64);
+        for n in 0..n {
+            let event =
+                Event { address: n << 9, size: 512, device: 0, stack: 1, ..Event::new(Kind::BlockAlloc) };
+            recording::append(&mut cursor, &event);
+            recording::append(&mut cursor, &Event { kind: Kind::BlockFree as u8, ..event });
+        }
+        start.elapsed()
+    };
+    let mut taken_in = || {
         let start = Instant::now();
         drain.run(ledger.next_seq(), |event| ledger.apply(event));
-        apply = apply.min(start.elapsed().as_nanos() as f64 / EVENTS as f64);
+        start.elapsed()
+    };
+    let mut group = c.benchmark_group("per event");
+    // Whichever is measured, the other is done too: what is written must be taken in, or the file grows without end.
+    for (name, appending) in [("append", true), ("drained into the ledger", false)] {
+        group.bench_function(name, |b| {
+            b.iter_custom(|events| {
+                let (mut spent, mut left) = (Duration::ZERO, events.next_multiple_of(2));
+                while left > 0 {
+                    let now = left.min(BATCH);
+                    let (append, apply) = (pairs(now / 2), taken_in());
+                    spent += if appending { append } else { apply };
+                    left -= now;
+                }
+                spent
+            })
+        });
     }
-    report("append, per event", append);
-    report("drained into the ledger, per event", apply);
+    group.finish();
+}
+
+/// A stack seen for the first time by this thread, or by anyone: its frames by number, its content looked up.
+fn interning(c: &mut Criterion, outer: Chain) {
+    c.bench_function("interning/a stack of 30 native frames that the tables know, the caches do not", |b| {
+        b.iter_custom(|times| {
+            let mut spent = Duration::ZERO;
+            below(outer, 30, &mut || {
+                for _ in 0..times {
+                    // As after a code object's end or an unload.
+                    capture::forget();
+                    let start = Instant::now();
+                    take();
+                    spent += start.elapsed();
+                }
+            });
+            spent
+        })
+    });
 }
 
 fn main() {
@@ -178,7 +214,12 @@ fn main() {
     let folder = folder.path().to_str().unwrap();
     let path = CString::new(format!("{folder}/bench.ltrace")).unwrap();
     recording::open(&path, std::process::id(), 0, 0).expect("a recording");
-    events();
-    native(folder);
-    python();
+    let mut c = Criterion::default()
+        .without_plots()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .configure_from_args();
+    events(&mut c);
+    native(&mut c, folder);
+    python(c).final_summary();
 }
