@@ -75,7 +75,8 @@ pub fn event(freed: bool) {
 fn look_at_frames(freed: bool) {
     let me = thread::thread().addr();
     let chosen = THREAD.load(Relaxed);
-    if chosen != 0 && chosen != me {
+    // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
+    if chosen != 0 && (chosen != me || freed) {
         return;
     }
     let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return };
