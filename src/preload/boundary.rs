@@ -34,6 +34,12 @@ const TOO_MUCH: u64 = ENOUGH + WINDOW / 4;
 /// The longest such wait.
 const LONG: Duration = Duration::from_millis(100);
 
+/// Steps between reports, if nothing was said; the part of the run, 1 in so many, that these may take; and how long they may
+/// take at first.
+const DUMP_EVERY: u32 = 100;
+const DUMPS_SHARE: u32 = 100;
+const DUMPS_AT_ONCE: Duration = Duration::from_millis(100);
+
 struct Host {
     ledger: Ledger,
     drain: Drain,
@@ -42,6 +48,8 @@ struct Host {
     /// Size of the last checkpoint in records.
     checkpoint: u64,
     out_of_memory_dumps: u32,
+    /// The time that judging and writing reports took.
+    dumping: Duration,
     owners: owners::Owners,
 }
 
@@ -86,6 +94,7 @@ pub fn begin() {
         placed: VecDeque::new(),
         checkpoint: 0,
         out_of_memory_dumps: 0,
+        dumping: Duration::ZERO,
         owners: owners::Owners::default(),
     }));
 }
@@ -218,7 +227,8 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     }
     let step = host.ledger.step_count();
     let every = life::settings().dump_every;
-    if boundary.replaces || !(step == 10 || step == 30 || step.is_multiple_of(every)) {
+    let due = step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
+    if boundary.replaces || !due || (every.is_none() && host.dumps_too_much()) {
         return;
     }
     let mut guard = if matches!(boundary.source, Source::Time | Source::Loop) {
@@ -227,7 +237,9 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
         guard
     } else {
         if capture::takes_suspicions() {
+            let began = Instant::now();
             capture::suspect(&owners::suspicious(&host.ledger));
+            host.dumping += began.elapsed();
         }
         search(guard, Occasion::Step)
     };
@@ -496,8 +508,16 @@ impl Host {
         Report::build(&self.ledger, &tables, &names, &run, None).ok()
     }
 
-    fn dump(&self) {
+    fn dump(&mut self) {
+        let began = Instant::now();
         self.write("txt", |report| Some(report::text::render(report)));
+        self.dumping += began.elapsed();
+    }
+
+    /// True if the reports so far took more of the run than they are worth: where a step takes microseconds, a hundred of
+    /// them are soon over.
+    fn dumps_too_much(&self) -> bool {
+        self.dumping > DUMPS_AT_ONCE + Duration::from_nanos(life::elapsed()) / DUMPS_SHARE
     }
 
     /// Writes beside the recording, replacing what stood there at once.

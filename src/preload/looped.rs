@@ -113,6 +113,10 @@ fn look_at_frames(freed: bool) {
                 write(&draft);
             }
         }
+        Some(Heard::InVain) => {
+            drop(watch);
+            stop();
+        }
         Some(Heard::Joined) => write_places(&loops.whereabouts()),
         Some(Heard::Nothing) | None => {}
     }

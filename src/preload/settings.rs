@@ -21,8 +21,8 @@ pub struct Settings {
     pub stacks: Stacks,
     /// Look for who holds what leaks.
     pub holders: bool,
-    /// Steps between report dumps.
-    pub dump_every: u32,
+    /// Steps between report dumps, if that was said.
+    pub dump_every: Option<u32>,
     /// Keep every event in the file.
     pub all_events: bool,
     pub quiet: bool,
@@ -63,8 +63,8 @@ impl Settings {
                 "off" => Some(false),
                 _ => None,
             }),
-            dump_every: choice("LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", 100, |v| {
-                v.parse().ok().filter(|n| *n > 0)
+            dump_every: choice("LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", None, |v| {
+                v.parse().ok().filter(|n| *n > 0).map(Some)
             }),
             all_events: choice("LEAKTRACE_EVENTS", "window or all", false, |v| match v {
                 "window" => Some(false),

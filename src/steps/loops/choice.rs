@@ -38,7 +38,7 @@ struct Chooser<'a> {
 }
 
 /// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any, so that a loop
-/// that only builds something (a model, layer by layer) is none.
+/// that only builds something (a model, layer by layer) is none, nor one that does next to nothing each time.
 pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     let chooser = Chooser {
         tree,
@@ -50,7 +50,7 @@ pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     let Some(root) = roots.max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
     let mut level = chooser.below_root(root);
     let gives_back = |id: Id| chooser.frees[usize::from(id)] as f64 >= GIVEN_BACK * chooser.total(id);
-    level.retain(|&id| !unasked || gives_back(id));
+    level.retain(|&id| !unasked || (gives_back(id) && chooser.per_iteration(id) >= LEAST_EVENTS));
     level
 }
 

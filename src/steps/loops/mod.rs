@@ -98,6 +98,9 @@ const ASKED: Enough = Enough { events: 1024, iterations: 64 };
 /// They may be: of an initialisation there are fewer.
 const UNASKED: Enough = Enough { events: 16 << 10, iterations: 256 };
 
+/// Events after which a loop that nobody asked for, and of which there is no sign, is not looked for any longer.
+const IN_VAIN: u64 = 256 << 10;
+
 /// What came of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
@@ -110,6 +113,8 @@ pub enum Heard {
     Ripe,
     /// Another loop joined the level.
     Joined,
+    /// There is none.
+    InVain,
 }
 
 /// The detector.
@@ -237,6 +242,9 @@ impl Loops {
         if level != self.favourite {
             (self.favourite, self.since) = (level, self.events);
             return Heard::Looked;
+        }
+        if level.is_empty() && self.unasked && self.events >= IN_VAIN {
+            return Heard::InVain;
         }
         let enough = if self.unasked { UNASKED } else { ASKED };
         let ripe = !level.is_empty()
