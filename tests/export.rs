@@ -167,10 +167,12 @@ fn a_pprof_profile() {
     assert_eq!(sum(&["block"], "live_bytes"), report.device(0, "block_bytes"));
     let blocks = report.retained().iter().filter(|s| s["device"] == 0).map(|s| number(&s["live_blocks"]));
     assert_eq!(sum(&["block", "driver"], "live_blocks"), blocks.sum::<u64>());
-    // The same stacks, frame by frame.
+    // The same stacks, frame by frame; native ones beside Python's are examples, and folded for people.
     for site in report.retained() {
+        let told = |f: &&Value| f["kind"] != "native";
         let frames: Vec<(&str, u64)> = list(&site["stack"])
             .iter()
+            .filter(told)
             .map(|f| (text(&f["function"]), f["line"].as_u64().unwrap_or(0)))
             .collect();
         let same = |s: &&Value| {
@@ -268,7 +270,7 @@ fn a_perfetto_trace() {
 
 #[test]
 fn a_pytorch_snapshot() {
-    snapshot_of(trained("outputs", "20").arg("--churn"), "segment_alloc", "segment_free");
+    snapshot_of(trained("outputs", "20").arg("--churn"), "segment_alloc", Some("segment_free"));
 }
 
 #[test]
@@ -277,12 +279,13 @@ fn a_snapshot_of_expandable_segments() {
     snapshot_of(
         run.env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
         "segment_map",
-        "segment_unmap",
+        // Pages in use here and there in it: PyTorch unmaps none.
+        None,
     );
 }
 
 #[track_caller]
-fn snapshot_of(run: Run, grows: &str, shrinks: &str) {
+fn snapshot_of(run: Run, grows: &str, shrinks: Option<&str>) {
     let ran = run.run().success();
     let recording = ran.recording();
     let report = Report::of(&recording);
@@ -307,7 +310,8 @@ fn snapshot_of(run: Run, grows: &str, shrinks: &str) {
     // What the trace leaves alive is what the blocks say.
     assert_eq!(snapshot["traces"][0]["held"], report.device(0, "live_bytes"));
     let counts = &snapshot["traces"][0];
-    assert!(number(&counts[grows]) > 1 && number(&counts[shrinks]) > 0, "{counts}");
+    let count = |of: &str| counts[of].as_u64().unwrap_or(0);
+    assert!(count(grows) > 1 && shrinks.is_none_or(|name| count(name) > 0), "{counts}");
     // PyTorch's own command draws it; the reader had the other one's function do so.
     said(&["-m", "torch.cuda._memory_viz", "trace_plot"]);
     for plot in

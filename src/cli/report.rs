@@ -34,8 +34,12 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
         cohorts: by == terminal::By::Cohort,
     };
     let reading = Reading { asked, steps_by: arguments.steps_by, all_frames: arguments.all_frames };
-    let look =
-        Look { width: output::width(output), colour: arguments.color.is_on(output), by, all: arguments.all };
+    let look = Look {
+        width: output::width(output),
+        colour: arguments.color.is_on(output),
+        by,
+        all: arguments.all || arguments.all_frames,
+    };
     let text = match &files[..] {
         files if matches!(arguments.format, Format::Html) => page(files, reading, suppressions.as_ref())?,
         [file] => {

@@ -3,7 +3,7 @@
 
 pub mod advice;
 mod build;
-mod column;
+pub mod column;
 pub mod explain;
 pub mod json;
 mod marks;
@@ -369,6 +369,12 @@ impl Frame {
     /// Where it is, for people: the path shortened.
     pub fn place(&self) -> Place {
         Place { file: self.frame.file.clone(), line: self.frame.line, function: self.frame.function.clone() }
+    }
+
+    /// False if all that is known is the place in the file.
+    #[allow(dead_code, reason = "the program's")]
+    pub fn has_name(&self) -> bool {
+        !self.frame.function.contains("+0x")
     }
 
     /// A Python frame.

@@ -8,7 +8,7 @@ use crate::ledger::verdict::{Confidence, Kind};
 use crate::report::advice::advice;
 use crate::report::explain::{count, exact, grouped, place, short, size};
 use crate::report::text::{clean, held_by, is_named, pace, reserved};
-use crate::report::{Finding, Frame, Point, Program};
+use crate::report::{Finding, Frame, Point, Program, column};
 use crate::symbol::FrameKind;
 
 /// Frames, places and holders shown of each, if not all are wanted.
@@ -48,6 +48,10 @@ pub fn finding(
         }
         if i == 0 || all {
             stack(page, &site.stack, cwd, sources, most);
+            for way in &site.also_through {
+                let names = column::names(way).join(", for ");
+                page.wrap("      also through ", 12, &[(PLAIN, &clean(&names))]);
+            }
         }
     }
     if f.sites.len() > most {
@@ -94,10 +98,14 @@ fn headline(page: &mut Page, number: usize, f: &Finding, cwd: &str) {
     page.wrap(&mark, mark.len().max(3), &pieces);
 }
 
-/// The frames of the user's own code, each with its line; of a stack without any, the innermost ones.
+/// The frames of the user's own code, each with its line, and the operator that it called; of a stack without any of the
+/// user's, the innermost ones.
 fn stack(page: &mut Page, frames: &[Frame], cwd: &str, sources: &mut Sources, most: usize) {
-    let told = |f: &&Frame| f.own || f.frame.kind == FrameKind::Autograd;
-    let own: Vec<&Frame> = frames.iter().filter(told).collect();
+    let python = frames.iter().position(Frame::is_python).unwrap_or(0);
+    let operator = frames[..python].iter().rposition(|f| f.frame.kind == FrameKind::Native && f.has_name());
+    let told =
+        |(i, f): &(usize, &Frame)| f.own || f.frame.kind == FrameKind::Autograd || Some(*i) == operator;
+    let own: Vec<&Frame> = frames.iter().enumerate().filter(told).map(|(_, f)| f).collect();
     let shown = match own.iter().any(|f| f.own) && most == SHOWN {
         true => own,
         false => frames.iter().collect(),
