@@ -246,5 +246,29 @@ fn a_site_under_suspicion_tells_each_way_into_the_allocator() {
         let text = String::from_utf8(call([&recording]).stdout).unwrap();
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(plain.contains("also through") && plain.contains("mul"), "{text}");
+        // Where in the stripped allocator it was says nothing to people, nor how the interpreter began.
+        let stack = site["stack"].as_array().unwrap();
+        let (inner, outer) = (&stack[0], stack.last().unwrap());
+        assert!(inner["module"].as_str().unwrap().ends_with("/libc10_cuda.so"), "{inner:#}");
+        assert!(outer["kind"] == "python" && outer["folded"].as_u64() > Some(0), "{outer:#}");
+        assert!(plain.contains(" libc10_cuda.so (") && plain.contains(" without a name)"), "{text}");
+        assert!(!plain.contains("libc10_cuda.so+0x") && !plain.contains("libc.so.6+0x"), "{text}");
+        let all = call([recording.to_str().unwrap(), "--all-frames"]).stdout;
+        let all = String::from_utf8(all).unwrap();
+        assert!(all.contains("libc10_cuda.so+0x") && all.contains("_PyEval_"), "{all}");
     }
+}
+
+/// Whatever allocates may be called where `malloc` must not be.
+#[test]
+fn the_first_stack_of_a_thread_calls_no_malloc() {
+    let program = linked("first_stacks.c", "first_stacks", &bare_cudart(), &[]);
+    let plain = Run::new(&program).run().success().text();
+    // The stand-in for the runtime takes its memory from there.
+    assert_eq!(plain.matches("1 ").count(), 39, "{plain}");
+    let traced = Run::new(&program).traced().env("LEAKTRACE_STACKS", "native").run().success();
+    assert_eq!(traced.text(), plain);
+    let report = Report::of(&traced.recording());
+    let kept: Vec<_> = report.retained().iter().map(|r| r["live_blocks"].as_u64()).collect();
+    assert_eq!(kept, [Some(40)], "{:#?}", report.retained());
 }

@@ -6,7 +6,7 @@ use super::explain::{count, exact, grouped, place, short, size};
 use super::suppress::Suppressed;
 use super::{End, Finding, Frame, OutOfMemory, Place, Report, Retained, column};
 use crate::ledger::verdict::{Confidence, Kind, MIN_STEPS};
-use crate::symbol::{self, FrameKind};
+use crate::symbol::FrameKind;
 
 const WIDTH: usize = 100;
 const HELD_BY: &str = "held by ";
@@ -330,12 +330,7 @@ fn stack(out: &mut String, frames: &[Frame], cwd: &str, all: bool) {
             continue;
         }
         let lead = if at.is_empty() { "      " } else { "      at " };
-        let more = match line.nameless {
-            0 => String::new(),
-            n => format!(" and {} without a name", count(n as f64, "more frame")),
-        };
-        let name = if f.kind == FrameKind::Native { symbol::plain(&f.function) } else { f.function.clone() };
-        wrap(out, lead, 12, &clean(&format!("{at} {name}{more}")));
+        wrap(out, lead, 12, &clean(&format!("{at} {}", line.text())));
     }
     if lines.len() > most {
         line!(out, "      and {}", count((lines.len() - most) as f64, "more frame"));

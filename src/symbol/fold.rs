@@ -1,8 +1,9 @@
 //! Which native frames are nobody's business: the interpreter's own on the way from one Python function to the next, and
 //! the ways of PyTorch's dispatcher from an operator's name to its kernel. One table of rules over demangled names and
-//! modules. Knows names only. A frame without a name is never folded: nobody knows what it hides.
+//! modules. Knows names only. A frame without a name is folded only below the outermost Python frame, where the program
+//! starts: elsewhere nobody knows what it hides.
 
-use super::{FrameKind, NamedFrame};
+use super::{FrameKind, GOES_ON, NamedFrame};
 
 /// What a native frame does for whoever reads the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,13 @@ pub fn folded(frames: &[NamedFrame]) -> Vec<bool> {
         }
         begin += native.max(1);
     }
+    // How the interpreter or its thread began. An embedding program's functions have names, and stay.
+    let end = frames.iter().position(|f| f.kind == FrameKind::Autograd).unwrap_or(frames.len());
+    if let Some(outermost) = frames[..end].iter().rposition(|f| f.kind == FrameKind::Python) {
+        for (i, frame) in frames.iter().enumerate().take(end).skip(outermost + 1) {
+            folded[i] |= !frame.has_symbol() && frame.function != GOES_ON;
+        }
+    }
     if let Some(innermost) = folded.first_mut() {
         *innermost = false;
     }
@@ -239,7 +247,6 @@ mod tests {
                 "c10::cuda::CUDACachingAllocator::Native::malloc(void**, int)",
                 "at::native::_to_copy(at::Tensor const&)",
                 "main",
-                "libc.so.6+0x2724a",
             ]
         );
     }
@@ -273,6 +280,33 @@ mod tests {
             shown(&bound),
             ["libc10_cuda.so+0x1b9ba", "torch::autograd::THPVariable_new(_object*)", "main"]
         );
+    }
+
+    #[test]
+    fn below_the_outermost_python_frame_only_names_stay() {
+        let frames = [
+            native("/v/libc10_cuda.so", "libc10_cuda.so+0x1b9ba"),
+            python("inner"),
+            native("/home/u/ext.so", "ext.so+0x40"),
+            python("outer"),
+            native(PYTHON, "libpython3.11.so.1.0+0xfd9c3"),
+            native("/home/u/embeds", "run_script"),
+            native("/lib/libc.so.6", "libc.so.6+0x2724a"),
+            native("", "<the stack goes on>"),
+            NamedFrame { kind: FrameKind::Autograd, ..native("", "MulBackward0") },
+            python("forward"),
+        ];
+        let expected = [
+            "libc10_cuda.so+0x1b9ba",
+            "inner",
+            "ext.so+0x40",
+            "outer",
+            "run_script",
+            "<the stack goes on>",
+            "MulBackward0",
+            "forward",
+        ];
+        assert_eq!(shown(&frames), expected);
     }
 
     #[test]
