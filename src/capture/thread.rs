@@ -39,6 +39,8 @@ const PLACES: usize = 4096;
 struct Cache {
     /// Odd while this thread reads Python's memory: the interpreter must not go away yet. Written by its thread only.
     reading: AtomicU32,
+    /// Of the chain of all caches; under its lock.
+    next: *mut Cache,
     places: [Place; PLACES],
     /// What native unwinding keeps.
     native: Previous,
@@ -158,37 +160,75 @@ fn map_cache() -> *mut Cache {
     if map == libc::MAP_FAILED {
         return ptr::null_mut();
     }
-    lock(&CACHES).push(map.expose_provenance());
-    map.cast()
+    let cache = map.cast();
+    lock(&CACHES).add(cache);
+    cache
 }
 
-/// The caches of all living threads.
-static CACHES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// The caches of all living threads, each chained to the next: a thread's first stack calls no `malloc`.
+pub(super) struct Caches(*mut Cache);
 
-pub(super) type Guard = MutexGuard<'static, Vec<usize>>;
+// SAFETY: what is in the chain is mapped; its links are used under the lock only.
+unsafe impl Send for Caches {}
+
+static CACHES: Mutex<Caches> = Mutex::new(Caches(ptr::null_mut()));
+
+pub(super) type Guard = MutexGuard<'static, Caches>;
+
+impl Caches {
+    fn add(&mut self, cache: *mut Cache) {
+        // SAFETY: just mapped; nobody else has it.
+        unsafe { (*cache).next = self.0 };
+        self.0 = cache;
+    }
+
+    fn remove(&mut self, cache: *mut Cache) {
+        let mut link = &raw mut self.0;
+        // SAFETY: the head or a link of a cache in the chain, which is mapped.
+        unsafe {
+            while !(*link).is_null() {
+                if *link == cache {
+                    *link = (*cache).next;
+                    return;
+                }
+                link = &raw mut (**link).next;
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = *mut Cache> {
+        let mut next = self.0;
+        std::iter::from_fn(move || {
+            let cache = next;
+            // SAFETY: mapped for as long as it is in the chain, which is locked.
+            next = unsafe { cache.as_ref() }?.next;
+            Some(cache)
+        })
+    }
+}
 
 /// The threads that read Python's memory at this moment.
-pub(super) struct Readers(Vec<(usize, u32)>);
+pub(super) struct Readers(Vec<(*mut Cache, u32)>);
 
 impl Readers {
     pub fn now() -> Readers {
         let reading =
-            lock(&CACHES).iter().map(|&cache| (cache, turns(cache))).filter(|(_, n)| n % 2 == 1).collect();
+            lock(&CACHES).iter().map(|cache| (cache, turns(cache))).filter(|(_, n)| n % 2 == 1).collect();
         Readers(reading)
     }
 
     /// Whether each of them has stopped since, if only to begin again.
     pub fn are_done(&mut self) -> bool {
         let caches = lock(&CACHES);
-        self.0.retain(|&(cache, n)| caches.contains(&cache) && turns(cache) == n);
+        self.0.retain(|&(cache, n)| caches.iter().any(|c| c == cache) && turns(cache) == n);
         self.0.is_empty()
     }
 }
 
-/// A cache in the list, whose lock is held.
-fn turns(cache: usize) -> u32 {
-    // SAFETY: mapped for as long as it is in the list.
-    unsafe { (*ptr::with_exposed_provenance::<Cache>(cache)).reading.load(Ordering::Acquire) }
+/// Of a cache in the chain, whose lock is held.
+fn turns(cache: *mut Cache) -> u32 {
+    // SAFETY: mapped for as long as it is in the chain.
+    unsafe { (*cache).reading.load(Ordering::Acquire) }
 }
 
 pub(super) fn lock_all() -> Guard {
@@ -199,7 +239,10 @@ pub(super) fn lock_all() -> Guard {
 pub(super) fn forget(caches: &mut Guard) {
     // SAFETY: the calling thread's own block.
     let own = unsafe { (*thread()).stacks };
-    caches.retain(|&cache| cache == own.addr());
+    caches.0 = ptr::null_mut();
+    if own.addr() > GONE.addr() {
+        caches.add(own);
+    }
 }
 
 unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
@@ -208,7 +251,7 @@ unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
         let thread = &mut *thread();
         let cache = std::mem::replace(&mut thread.stacks, GONE);
         if cache.addr() > GONE.addr() {
-            lock(&CACHES).retain(|&other| other != cache.addr());
+            lock(&CACHES).remove(cache);
             libc::munmap(cache.cast(), size_of::<Cache>());
         }
         recording::release(&mut thread.cursor);
