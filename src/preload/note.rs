@@ -27,12 +27,19 @@ fn outermost() -> bool {
     mine().depth == 0
 }
 
-/// Appends an event to this thread's segment.
+/// Appends an event to this thread's segment. Inlined, so that no event is put together in memory only to be taken apart.
+#[inline(always)]
 fn append(event: &Event) {
     if recording::append(&mut mine().cursor, event) == Appended::Rolled {
-        thread::watch();
-        boundary::relieve();
+        rolled();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn rolled() {
+    thread::watch();
+    boundary::relieve();
 }
 
 /// Appends an event from outside a hook (boundaries and the like).

@@ -101,7 +101,7 @@ unsafe fn block_event(
     device: Device,
 ) {
     if device.kind == CUDA {
-        guard::fenced(|| {
+        guard::fenced(move || {
             let index = device.index as u8;
             if size >= 0 {
                 note::block_alloc(index, block as u64, size as u64);
