@@ -155,6 +155,8 @@ impl Run {
     pub fn run(mut self) -> Ran {
         let (out, err) = (self.scratch.path().join("stdout"), self.scratch.path().join("stderr"));
         self.command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+        // SAFETY: a flag of this process: who of the program outlives its parent becomes a child of ours.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command.get_program()));
         let status = wait(child);
         let stderr = String::from_utf8_lossy(&fs::read(err).unwrap()).into_owned();
@@ -169,7 +171,7 @@ impl Run {
     }
 }
 
-/// Waits for the end; one that does not come is brought about.
+/// Waits for the end of a program and of all it left behind in its group; one that does not come is brought about.
 fn wait(mut child: Child) -> ExitStatus {
     let (done, ended) = channel::<()>();
     let pid = child.id() as i32;
@@ -182,6 +184,8 @@ fn wait(mut child: Child) -> ExitStatus {
         false
     });
     let status = child.wait().unwrap();
+    // SAFETY: children of this process, in a group that only this program was in; nobody else waits for them.
+    while unsafe { libc::waitpid(-pid, std::ptr::null_mut(), 0) } > 0 {}
     drop(done);
     assert!(!watch.join().unwrap(), "the program did not end within {PATIENCE:?}");
     status
