@@ -137,7 +137,7 @@ pub struct Steps {
     pub marks: Vec<Mark>,
     /// The most frequent of them.
     pub mark_counts: Vec<MarkCount>,
-    /// The totals at the end of each step, the latest [`build::SERIES`] at most, oldest first.
+    /// The totals at the end of each step, the latest 10,000 at most, oldest first.
     pub series: Vec<Step>,
 }
 
