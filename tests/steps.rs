@@ -71,6 +71,27 @@ fn a_program_without_optimizers_has_the_steps_of_its_loop() {
 }
 
 #[test]
+fn phases_between_optimizer_steps_have_steps_of_their_own() {
+    let run = |setting: &str| {
+        let run =
+            torch("loops_found.py").arg("phases").env("LEAKTRACE_QUIET", "1").env("LEAKTRACE_STEP", setting);
+        run.traced().run().success()
+    };
+    let ran = run("auto");
+    assert_eq!(ran.text(), "phases: 99 steps\n");
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.source()), (99, "optimizer"), "{:#}", report.0["steps"]["loops"]);
+    assert_eq!(report.0["steps"]["between"], 15 + 44);
+    report.assert_whole();
+    // Who wants the optimizer's only can have them, now or then.
+    let file = ran.recording();
+    let read = call(["--steps-by", "optimizer", "--format", "json", file.to_str().unwrap()]);
+    let read: Value = serde_json::from_slice(&read.stdout).unwrap();
+    assert_eq!((&read["steps"]["count"], &read["steps"]["between"]), (&40.into(), &0.into()));
+    assert_eq!(Report::of(&run("optimizer").recording()).steps(), 40);
+}
+
+#[test]
 fn a_program_without_a_loop_has_none() {
     let ran = torch("loops_found.py").arg("none").traced().run().success();
     assert_eq!(Report::of(&ran.recording()).steps(), 0);

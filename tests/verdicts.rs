@@ -89,6 +89,41 @@ fn verdict(name: &str) {
     }
 }
 
+/// A program with phases in which no optimizer steps, left to itself.
+#[track_caller]
+fn phased(name: &str, steps: u64, between: u64) {
+    let report = Report::of(
+        &torch(&format!("verdicts/{name}.py"))
+            .env("LEAKTRACE_QUIET", "1")
+            .traced()
+            .run()
+            .success()
+            .recording(),
+    );
+    assert_eq!((report.steps(), &report.0["steps"]["between"]), (steps, &between.into()), "{name}");
+    judged(name, &report, "itself");
+}
+
+#[test]
+fn what_an_evaluation_gathers_is_not_judged_before_it_is_over() {
+    phased("final_predictions", 90 + 60, 60);
+}
+
+#[test]
+fn what_evaluations_leave_behind_is_a_leak_though_training_follows() {
+    phased("evaluation_keeps", 5 * 24 + 4 * 20, 4 * 20);
+}
+
+#[test]
+fn what_training_left_behind_is_a_leak_though_an_evaluation_follows() {
+    phased("losses_then_evaluation", 90 + 120, 120);
+}
+
+#[test]
+fn what_an_encoder_made_first_is_a_cache() {
+    phased("encoder_first", 30 + 90, 30);
+}
+
 /// `leaktrace report FILE --suppressions RULES`, as JSON or as what it says of a fault.
 fn suppressed(recording: &Path, rules: &str, by_environment: bool) -> Result<Value, String> {
     let folder = tempfile::TempDir::new().unwrap();

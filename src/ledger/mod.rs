@@ -13,6 +13,7 @@ mod keys;
 mod levels;
 mod marks;
 mod oom;
+mod phases;
 mod releases;
 mod segments;
 mod sites;
@@ -31,6 +32,7 @@ pub use keys::Map;
 pub use levels::By;
 pub use marks::Mark;
 pub use oom::OutOfMemory;
+pub use phases::Phases;
 #[allow(unused_imports, reason = "the program's")]
 pub use segments::{Extent, Segment};
 pub use sites::{Layer, Site};
@@ -39,7 +41,7 @@ pub use steps::StepRecord;
 pub use view::Living;
 pub use view::{Retained, retained};
 
-use crate::trace::record::{Event, Kind, MarkKind};
+use crate::trace::record::{Event, Kind, MarkKind, Source};
 use releases::Departed;
 use steps::Delta;
 
@@ -94,6 +96,7 @@ pub struct Ledger {
     /// Boundaries by source code.
     sources: [u32; 8],
     levels: levels::Levels,
+    phases: phases::Phases,
     mark: u32,
     marks: marks::Marks,
     last_ns: u64,
@@ -369,6 +372,7 @@ impl Ledger {
             self.relabel();
         } else {
             self.completed = self.completed.saturating_add(1);
+            self.phases.ended(self.completed, e.class == Source::Loop as u8);
         }
         self.newborn.clear();
         self.settle_departed();

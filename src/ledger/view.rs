@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{Map, pair};
 use super::{CLASSES, Device, DeviceAt, Ledger, Marker, OutOfMemory, Site, StepRecord};
-use crate::trace::record::{MarkKind, Source};
+use crate::trace::record::{Event, Kind, MarkKind, Source};
 
 /// What a site holds at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,15 +81,32 @@ impl Ledger {
         self.last_seq.saturating_add(1)
     }
 
+    /// True for an event that frees a block of an earlier step.
+    pub fn lets_go(&self, e: &Event) -> bool {
+        e.kind == Kind::BlockFree as u8
+            && self.blocks.get(&e.address).is_some_and(|b| b.birth <= self.completed)
+    }
+
     /// Steps that ended.
     pub fn step_count(&self) -> u32 {
         self.completed
     }
 
-    /// What most of the boundaries came from.
+    /// What most of the boundaries came from; where loops are steps only between others, what these came from.
     pub fn source(&self) -> Option<Source> {
-        let most = (0..self.sources.len()).rev().max_by_key(|&i| self.sources[i])?;
+        let counts = |&i: &usize| i != Source::Loop as usize || !self.phases.are_mixed();
+        let most = (0..self.sources.len()).rev().filter(counts).max_by_key(|&i| self.sources[i])?;
         Source::from_code(most as u8).filter(|_| self.sources[most] > 0)
+    }
+
+    /// Which steps were ended by loops between others.
+    pub fn phases(&self) -> &super::Phases {
+        &self.phases
+    }
+
+    /// The number of those.
+    pub fn steps_between(&self) -> u32 {
+        if self.phases.are_mixed() { self.phases.count(true, self.completed) } else { 0 }
     }
 
     /// Everything that ended, or would have ended, steps, and how many.

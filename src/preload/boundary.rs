@@ -111,7 +111,7 @@ pub fn allocator_says(device: u8, allocated: u64, reserved: u64) {
 
 /// An optimizer stepped.
 pub fn optimizer(id: Option<usize>) {
-    if life::is_live() && life::settings().step == Setting::Loop {
+    if life::is_live() && looped::is_looking() {
         guard::fenced(looped::optimizer);
     }
     tell(|steps| steps.optimizer(id), None);
@@ -171,10 +171,9 @@ fn end_loop(host: &mut Host) {
     if looped::is_open() {
         looped::stop();
     }
-    let at = capture::interpreter_ended_at().unwrap_or_else(recording::sequence);
-    host.placed.extend(looped::finish(at.max(host.ledger.next_seq())));
-    // As the reader has them.
-    host.placed.make_contiguous().sort_by_key(|p| p.seq);
+    if looped::goes_on() {
+        host.end_iterations();
+    }
 }
 
 /// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
@@ -455,7 +454,7 @@ impl Host {
 
     /// Chooses the program's loop now, from what was seen up to now, if it shows. `over`: there will not be more.
     fn choose_loop(&mut self, over: bool) {
-        if !looped::is_open() || !STEPS.lock().wants_loop() {
+        if !looped::may_settle() || !STEPS.lock().wants_loop() {
             return;
         }
         if let Some(placed) = looped::settle(self.ledger.next_seq(), over) {
@@ -467,6 +466,11 @@ impl Host {
     fn take_in(&mut self) -> bool {
         // What is taken in has no place for a boundary any more.
         self.choose_loop(false);
+        self.apply_all(|_, _| {})
+    }
+
+    /// Takes in what waits; `first` sees each event before that. `false`: there is no memory for it.
+    fn apply_all(&mut self, mut first: impl FnMut(&mut Ledger, &Event)) -> bool {
         // What waits is copied and sorted, most of it may be new blocks, and tables that grow exist twice for a moment.
         let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
         if !memory::enough_for(waiting * 8 * RECORD + 4 * self.checkpoint as usize * RECORD) {
@@ -478,9 +482,27 @@ impl Host {
                 ledger.apply(&boundary.event());
                 placed.pop_front();
             }
+            first(ledger, event);
             ledger.apply(event);
         });
         true
+    }
+
+    /// The iterations under way are over: at the latest when the interpreter is, or the program lets go of what it had at the
+    /// boundary before, which is what the last step kept.
+    fn end_iterations(&mut self) {
+        let over = capture::interpreter_ended_at().unwrap_or(u64::MAX);
+        let first = looped::after_last();
+        let mut ended = false;
+        self.apply_all(|ledger, event| {
+            if !ended && event.seq >= first && (event.seq >= over || ledger.lets_go(event)) {
+                ended = true;
+                looped::finish(event.seq).iter().for_each(|end| ledger.apply(&end.event()));
+            }
+        });
+        if !ended {
+            self.placed.extend(looped::finish(self.ledger.next_seq()));
+        }
     }
 
     fn write_checkpoint(&mut self) {

@@ -4,7 +4,7 @@
 //! which that thread alone takes once a loop was chosen. Until then what would be chosen is written down now and then, for the
 //! reader of a process that is killed.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 use super::{boundary, life, memory};
@@ -30,6 +30,10 @@ static WATCH: Mutex<Option<Box<Loops>>> = Mutex::new(None);
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// The thread whose loop was chosen; 0 before.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// Optimizers end the steps, on that thread, and its loops do so only in between.
+static PHASED: AtomicBool = AtomicBool::new(false);
+/// The number of the last event of the chosen thread that was looked at.
+static LAST: AtomicU64 = AtomicU64::new(0);
 /// What was written of the loop up to now.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
@@ -45,6 +49,7 @@ pub fn stop() {
     if !LOOKING.swap(false, AcqRel) {
         return;
     }
+    PHASED.store(false, Release);
     let watch = WATCH.try_lock_for(PATIENCE).and_then(|mut watch| {
         if THREAD.load(Acquire) == 0 && ROUND.load(Acquire) != 0 {
             write(&Settled::default());
@@ -63,6 +68,11 @@ pub fn is_open() -> bool {
     is_looking() && THREAD.load(Acquire) == 0
 }
 
+/// True while there may be loops to choose that were not.
+pub fn may_settle() -> bool {
+    is_looking() && (THREAD.load(Acquire) == 0 || PHASED.load(Acquire))
+}
+
 /// An event is about to be noted; it gives memory back if it is `freed`.
 #[inline(always)]
 pub fn event(freed: bool) {
@@ -76,10 +86,16 @@ fn look_at_frames(freed: bool) {
     let me = thread::thread().addr();
     let chosen = THREAD.load(Relaxed);
     // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
-    if chosen != 0 && (chosen != me || freed) {
+    if chosen != 0 && (chosen != me || (freed && !PHASED.load(Relaxed))) {
         return;
     }
     let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return };
+    if freed
+        && PHASED.load(Relaxed)
+        && let Some(loops) = watch.as_deref_mut()
+    {
+        return loops.freed(me);
+    }
     if watch.is_none() {
         // Another thread may have ended it meanwhile.
         if !is_looking() || !memory::enough_for(ROOM) {
@@ -89,6 +105,9 @@ fn look_at_frames(freed: bool) {
         *watch = Some(Box::new(Loops::new(!capture::knows_entries(), unasked)));
     }
     let Some(loops) = watch.as_deref_mut() else { return };
+    if chosen != 0 {
+        LAST.store(recording::sequence(), Relaxed);
+    }
     // SAFETY: this thread's own block; nothing else refers to it meanwhile.
     let block = unsafe { &mut *thread::thread() };
     let mut list = loops.frames(me);
@@ -122,17 +141,24 @@ fn look_at_frames(freed: bool) {
     }
 }
 
-/// An optimizer stepped on this thread: one more thing to know a loop by.
+/// An optimizer stepped on this thread: one more thing to know a loop by, or what ends the steps from now on.
 pub fn optimizer() {
     if !is_looking() {
         return;
     }
     event(false);
     let me = thread::thread().addr();
-    if let Some(mut watch) = WATCH.try_lock_for(PATIENCE)
-        && let Some(loops) = watch.as_deref_mut()
-    {
-        loops.optimizer(me);
+    let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return };
+    let Some(loops) = watch.as_deref_mut() else { return };
+    if !loops.optimizer(me) {
+        drop(watch);
+        return stop();
+    }
+    if loops.is_phased() && !PHASED.swap(true, AcqRel) && THREAD.swap(me, AcqRel) == 0 {
+        // What was drafted is none.
+        if ROUND.load(Acquire) != 0 {
+            write(&Settled::default());
+        }
     }
 }
 
@@ -155,20 +181,29 @@ impl Surroundings for Here {
 /// as there is a place for them: before event `first` there is none. `over`: so is the program.
 #[cold]
 pub fn settle(first: u64, over: bool) -> Option<Vec<Placed>> {
-    if !is_open() {
+    if !may_settle() {
         return None;
     }
     let asked = life::settings().step == Setting::Loop;
     let mut watch = WATCH.try_lock_for(PATIENCE)?;
     let loops = watch.as_deref_mut()?;
-    let mut settled = loops.settle(if asked && over { LEAST_ASKED } else { LEAST })?;
+    let phased = loops.is_phased();
+    let mut settled = match phased {
+        true => Some(loops.phases()).filter(|s| !s.places.is_empty())?,
+        false => loops.settle(if asked && over { LEAST_ASKED } else { LEAST })?,
+    };
     THREAD.store(loops.thread().unwrap_or(0), Release);
     let missed = settled.past.iter().filter(|p| p.main && p.seq < first).count();
     settled.past.retain(|p| p.seq >= first);
     if missed > 0 {
         recording::append_entry(&Entry::Meta { key: "loop_missed", value: &missed.to_string() });
     }
-    write(&settled);
+    if phased {
+        write_places(&settled.places);
+        add(&settled.past);
+    } else {
+        write(&settled);
+    }
     Some(settled.past)
 }
 
@@ -213,9 +248,19 @@ pub fn unreadable() -> usize {
     watch.as_deref_mut().map_or(0, |loops| loops.opaque())
 }
 
+/// True while iterations may be under way that end with the program.
+pub fn goes_on() -> bool {
+    is_looking() && THREAD.load(Acquire) != 0
+}
+
+/// The first event that may be behind the last iteration.
+pub fn after_last() -> u64 {
+    LAST.load(Relaxed) + 1
+}
+
 /// The program is ending, and so are the iterations under way. They end before event `seq`.
 pub fn finish(seq: u64) -> Vec<Placed> {
-    if !is_looking() || THREAD.load(Acquire) == 0 {
+    if !goes_on() {
         return Vec::new();
     }
     let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return Vec::new() };
@@ -246,6 +291,7 @@ pub fn after_fork_child() {
     // SAFETY: a child begins with one thread, and this function holds no reference into the lock.
     unsafe { lock::renew(&WATCH) };
     THREAD.store(0, Release);
+    PHASED.store(false, Release);
     // Freeing it would copy its pages.
     std::mem::forget(WATCH.lock().take());
 }

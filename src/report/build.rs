@@ -92,6 +92,7 @@ impl Report {
             steps: Steps {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
+                between: ledger.steps_between(),
                 loops: b.loops("loop"),
                 levels: b.levels(),
                 missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),

@@ -127,6 +127,8 @@ pub struct Steps {
     pub count: u32,
     /// What told of most of them; `null` if there were none.
     pub source: Option<&'static str>,
+    /// Steps that are iterations of loops between those that the source tells of: evaluations, encoders that run first.
+    pub between: u32,
     /// Where the loops are whose iterations are steps.
     pub loops: Vec<String>,
     /// All that is recorded that could end steps, this among it: what `--steps-by` takes.

@@ -15,8 +15,8 @@ use crate::trace::record::Source;
 /// What is to be taken for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `leaktrace_step` once it was called, else optimizers; for programs without any, their loop; where none is found,
-    /// backward passes.
+    /// `leaktrace_step` once it was called, else optimizers, and between them the loops of phases that have none; for programs
+    /// without any, their loop; where none is found, backward passes.
     Auto,
     Optimizer,
     Loop,
@@ -149,12 +149,12 @@ impl Steps {
             && self.backwards == WITHOUT_OPTIMIZER
     }
 
-    /// Whether the program's loop may be what ends its steps.
+    /// Whether the program's loop may be what ends its steps, or some of them.
     pub fn wants_loop(&self) -> bool {
         match self.setting {
             Setting::Loop => true,
             Setting::Auto => {
-                !self.called && !self.optimizer_seen && (self.looped || self.backwards <= WITHOUT_OPTIMIZER)
+                !self.called && (self.optimizer_seen || self.looped || self.backwards <= WITHOUT_OPTIMIZER)
             }
             _ => false,
         }

@@ -304,6 +304,36 @@ def stepping_ranges():
                 step()
 
 
+def phases():
+    """An encoder first, then training on twelve micro-batches a step, with an evaluation now and then. All are steps, but for the
+    micro-batches and a glance of three batches after every step."""
+    net = network()
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    @torch.no_grad()
+    def look(batches):
+        for _ in range(batches):
+            y = net(batch())
+            y = y.softmax(-1)
+            step()
+
+    @torch.no_grad()
+    def glance():
+        for _ in range(3):
+            net(batch()).softmax(-1)
+
+    look(15)
+    for n in range(40):
+        for _ in range(12):
+            net(batch()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step()
+        glance()
+        if n % 10 == 9:
+            look(11)
+
+
 def announced():
     """Says its steps, at the end of each iteration; the next begins with an allocation."""
     import ctypes

@@ -3,6 +3,7 @@
 
 mod benign;
 mod carry;
+mod clock;
 mod fragments;
 mod holders;
 mod pending;

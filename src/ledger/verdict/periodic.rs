@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::clock::Clock;
 use super::*;
 use crate::ledger::releases::Release;
 
@@ -33,7 +34,8 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
 fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, 'a>> {
     let releases = site.releases();
     let last = releases.last()?.step;
-    let between = gaps(&releases.iter().map(|r| r.step).collect::<Vec<u32>>());
+    let steps: Vec<u32> = releases.iter().map(|r| r.step).collect();
+    let between = gaps(&steps);
     if !regular(&between) {
         return None;
     }
@@ -43,7 +45,9 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     let (low, high) = (floor.clone().min()?, floor.max()?);
     let same = (high - low) as f64 <= SAME_FLOOR * freed + releases.last()?.cohort_bytes as f64;
     let collected = releases.iter().any(|r| r.collected * 2 >= r.blocks);
-    let over = f64::from(view.steps.saturating_sub(last)) > OVER * period;
+    // What is let go in training is not over because an evaluation has its turn.
+    let own = Clock::of(view, &steps).unwrap_or(Clock::all(view));
+    let over = f64::from(own.at(view.steps).saturating_sub(own.at(last))) > OVER * period;
     // Nearly every step of a period is still there when it ends: it is a list, and not a few blocks that die in pairs.
     let gathers = releases.iter().all(|r| u64::from(r.newest.saturating_sub(r.oldest)) * 2 >= period as u64);
     (period >= MIN_PERIOD && same && !collected && !over && gathers).then_some(Tooth {

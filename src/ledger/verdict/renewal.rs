@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::clock::Clock;
 use super::*;
 use crate::ledger::keys::Map;
 
@@ -42,21 +43,24 @@ impl Stock {
 }
 
 pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
-    let from = (f64::from(view.steps) * SKIPPED) as u32;
-    let length = view.steps.saturating_sub(from) as usize / WINDOWS;
-    if view.steps < SHORTEST || length == 0 {
+    // An evaluation that is longer than a window would look like a pause.
+    let clock = Clock::trained(view);
+    let steps = clock.at(view.steps);
+    let from = (f64::from(steps) * SKIPPED) as u32;
+    let length = steps.saturating_sub(from) as usize / WINDOWS;
+    if steps < SHORTEST || length == 0 {
         return Vec::new();
     }
-    let from = view.steps - (length * WINDOWS) as u32;
+    let from = steps - (length * WINDOWS) as u32;
     let mut stocks: Map<Stock> = Map::default();
     // It takes a birth in every window.
     let recent =
-        |s: &Site| s.births as usize >= WINDOWS && view.steps - s.last_birth.min(view.steps) <= length as u32;
+        |s: &Site| s.births as usize >= WINDOWS && steps - clock.at(s.last_birth).min(steps) <= length as u32;
     let worth = |number: u32| view.ledger.site(number).is_some_and(recent);
     for record in view.ledger.steps() {
         for d in record.deltas.iter().filter(|d| worth(d.site) && !claimed.contains(&d.site)) {
             let stock = stocks.entry(u64::from(d.site)).or_default();
-            let judged = record.step.checked_sub(from.saturating_add(1));
+            let judged = clock.at(record.step).checked_sub(from.saturating_add(1));
             if let Some(at) = judged {
                 stock.pass((at as usize / length).min(WINDOWS - 1));
             }
@@ -87,7 +91,8 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
             return None;
         }
         let alive = view.suspects.iter().find(|s| s.number == number)?;
-        let aged = |c: &&Cohort| c.birth > view.burn_in && view.steps.saturating_sub(c.birth) > length as u32;
+        let age = |birth: u32| steps.saturating_sub(clock.at(birth));
+        let aged = |c: &&Cohort| c.birth > view.burn_in && age(c.birth) > length as u32;
         let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
         if old as f64 >= OLD * rate * (WINDOWS - 1) as f64 {
             return None;

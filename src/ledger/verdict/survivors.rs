@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::clock::Clock;
 use super::*;
 
 /// Still recruiting: the newest survivor came within this many mean gaps (and a little) of the latest it could.
@@ -41,7 +42,8 @@ struct Survivors<'a, 'b> {
     /// All that belong to the cause.
     held: Vec<Cohort>,
     age: u32,
-    rhythm: Rhythm,
+    /// The steps from one birth, or stair, to the next, where they are regular.
+    period: Option<f64>,
     sure: bool,
 }
 
@@ -109,6 +111,10 @@ fn rhythm(births: &[u32]) -> Rhythm {
     Rhythm { events, stairs, spacing: median(between.iter().copied()), regular: true }
 }
 
+fn period(rhythm: &Rhythm) -> Option<f64> {
+    (rhythm.regular && rhythm.spacing >= 2.0).then_some(rhythm.spacing)
+}
+
 fn over_age<'a, 'b>(view: &View<'_>, suspect: &'b Suspect<'a>) -> Outcome<'a, 'b> {
     let steps = view.steps;
     if suspect.cohorts.len() < MIN_REGULAR {
@@ -118,28 +124,32 @@ fn over_age<'a, 'b>(view: &View<'_>, suspect: &'b Suspect<'a>) -> Outcome<'a, 'b
     let old = |c: &&Cohort| steps.saturating_sub(c.birth) > age;
     let proof: Vec<Cohort> =
         suspect.cohorts.iter().filter(old).filter(|c| c.birth > view.burn_in).copied().collect();
-    let (Some(first), Some(last)) = (proof.first().map(|c| c.birth), proof.last().map(|c| c.birth)) else {
-        return Outcome::Nothing;
-    };
-    let births: Vec<u32> = proof.iter().map(|c| c.birth).collect();
+    let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
+    let Some(own) = Clock::of(view, &among_all) else { return Outcome::Nothing };
+    let mut births: Vec<u32> = among_all.iter().map(|&birth| own.at(birth)).collect();
+    births.dedup();
+    let (Some(&first), Some(&last)) = (births.first(), births.last()) else { return Outcome::Nothing };
     let rhythm = rhythm(&births);
     let clock = rhythm.regular && !rhythm.stairs && rhythm.spacing >= CLOCK as f64;
     if proof.len() < if clock { MIN_REGULAR } else { MIN_COHORTS } {
         return Outcome::Nothing;
     }
-    let gap = f64::from(last - first) / (proof.len() - 1) as f64;
-    let newest = f64::from(steps - last);
+    let now = own.at(steps);
+    let gap = f64::from(last - first) / (births.len().max(2) - 1) as f64;
+    let newest = f64::from(now - last);
     let by_gaps = f64::from(age) + RECRUIT_GAPS * gap + RECRUIT_SLACK;
     let by_stairs = f64::from(age) + STAIR_WAIT * rhythm.spacing;
     let recruiting = newest <= by_gaps || (rhythm.stairs && newest <= by_stairs);
-    let later = births.iter().filter(|&&birth| birth > steps / 2).count();
-    if !recruiting || (later as f64) < LATER_SHARE * proof.len() as f64 {
+    let later = births.iter().filter(|&&birth| birth > now / 2).count();
+    if !recruiting || (later as f64) < LATER_SHARE * births.len() as f64 {
         return Outcome::Nothing;
     }
     let latest = steps.saturating_sub(age.saturating_add(1));
     // The warm-up counts here: a cache takes most of what it will ever hold in it. The first step alone sets up other
     // things.
     let all = suspect.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
+    let all = all.map(|birth| own.at(birth));
+    let latest = own.at(latest);
     if !rhythm.stairs && !clock && slows(&all.collect::<Vec<u32>>(), latest) {
         return Outcome::Slows;
     }
@@ -148,7 +158,7 @@ fn over_age<'a, 'b>(view: &View<'_>, suspect: &'b Suspect<'a>) -> Outcome<'a, 'b
         || (rhythm.regular && !rhythm.stairs && proof.len() >= SURE_COHORTS)
         || (rhythm.stairs && rhythm.events.len() >= SURE_STAIRS);
     let enough = proof.len() >= SURE_COHORTS && (!rhythm.stairs || rhythm.events.len() >= SURE_STAIRS);
-    let sure = suspect.late == 0 && enough && (suspect.site.frees > 0 || steady);
+    let sure = suspect.late == 0 && enough && !own.under_way && (suspect.site.frees > 0 || steady);
     // The cause also holds what came in the burn-in and in the newest steps, but not where that is larger than all it
     // took in between: then there is warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
@@ -156,7 +166,8 @@ fn over_age<'a, 'b>(view: &View<'_>, suspect: &'b Suspect<'a>) -> Outcome<'a, 'b
     let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
     let held = suspect.cohorts.iter().filter(belongs).copied().collect();
     let owners = holders::owners(view, suspect.number);
-    Outcome::Grows(Survivors { suspect, owners, proof, held, age, rhythm, sure })
+    let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
+    Outcome::Grows(Survivors { suspect, owners, proof, held, age, period, sure })
 }
 
 /// True if the births come ever more rarely. Of evenly spread ones the mean lies in the middle.
@@ -208,13 +219,12 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let oldest_step = held.first()?.birth;
     // The span that `held` can fill: up to the newest birth that counts.
     let newest = held.last()?.birth.max(latest);
-    let spacing = leader.rhythm.spacing;
     let mut f = Finding {
         bytes_per_step: median(proof.iter().map(|c| c.bytes)),
         bytes_interval: interval(proof.iter().map(|c| c.bytes)),
         blocks_per_step: median(proof.iter().map(|c| c.blocks)),
         adding_share: (proof.len() as f64 / f64::from(span)).min(1.0),
-        period_steps: (leader.rhythm.regular && spacing >= 2.0).then_some(spacing),
+        period_steps: leader.period,
         growth_bytes_per_step: bytes(&proof) as f64 / f64::from(span),
         cohorts: held.len() as u32,
         oldest_step,

@@ -30,6 +30,12 @@ const LEAST_ROUNDS: f64 = 1.5;
 /// A loop of which less than this share of the events gives something back is building something.
 const GIVEN_BACK: f64 = 0.125;
 
+/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones the optimizer's
+/// steps tell enough.
+pub(super) const LEAST_OF_A_PHASE: u64 = 8;
+/// One that is entered more often than every so many optimizer steps is a part of the step.
+const STEPS_BETWEEN: u64 = 4;
+
 struct Chooser<'a> {
     tree: &'a Tree,
     totals: Vec<u64>,
@@ -40,21 +46,93 @@ struct Chooser<'a> {
 /// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any, so that a loop
 /// that only builds something (a model, layer by layer) is none, nor one that does next to nothing each time.
 pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
-    let chooser = Chooser {
-        tree,
-        totals: tree.totals(|n| n.events),
-        frees: tree.totals(|n| n.frees),
-        optimizers: tree.totals(|n| n.optimizers),
-    };
+    let chooser = Chooser::new(tree);
     let roots = tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
     let Some(root) = roots.max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
     let mut level = chooser.below_root(root);
-    let gives_back = |id: Id| chooser.frees[usize::from(id)] as f64 >= GIVEN_BACK * chooser.total(id);
-    level.retain(|&id| !unasked || (gives_back(id) && chooser.per_iteration(id) >= LEAST_EVENTS));
+    level.retain(|&id| !unasked || (chooser.gives_back(id) && chooser.per_iteration(id) >= LEAST_EVENTS));
     level
 }
 
-impl Chooser<'_> {
+/// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps, that work like a
+/// training step and do so now and then, as evaluations do. What comes round within every step or two is a part of it.
+pub(super) fn phases(tree: &Tree, root: Id) -> Vec<Id> {
+    let chooser = Chooser::new(tree);
+    let Some(main) = chooser.training() else { return Vec::new() };
+    let users = tree.get(main).is_some_and(|n| !n.library);
+    let step = chooser.total(main) / chooser.optimizers[usize::from(main)].max(1) as f64;
+    let mut tops = Vec::new();
+    chooser.without_optimizers(root, users, &mut tops);
+    tops.retain(|&top| chooser.comes_seldom(top));
+    let mut level: Vec<Id> = tops.into_iter().flat_map(|top| chooser.down_from(top)).collect();
+    level.retain(|&id| {
+        let rounds = chooser.iterations(id);
+        let entered = tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
+        let works = chooser.per_iteration(id) >= LEAST_EVENTS.max(LEAST_SHARE * step);
+        rounds >= LEAST_OF_A_PHASE as f64 * entered && works && chooser.gives_back(id)
+    });
+    level
+}
+
+/// The loop whose rounds are training steps.
+pub(super) fn training(tree: &Tree) -> Option<Id> {
+    Chooser::new(tree).training()
+}
+
+impl<'a> Chooser<'a> {
+    fn new(tree: &'a Tree) -> Chooser<'a> {
+        Chooser {
+            tree,
+            totals: tree.totals(|n| n.events),
+            frees: tree.totals(|n| n.frees),
+            optimizers: tree.totals(|n| n.optimizers),
+        }
+    }
+
+    fn gives_back(&self, id: Id) -> bool {
+        self.frees[usize::from(id)] as f64 >= GIVEN_BACK * self.total(id)
+    }
+
+    /// The outermost loops below one in which no optimizer steps.
+    fn without_optimizers(&self, id: Id, users: bool, out: &mut Vec<Id>) {
+        for (child, _) in self.nearest(id, users) {
+            if self.optimizers[usize::from(child)] > 0 {
+                self.without_optimizers(child, users, out);
+            } else {
+                out.push(child);
+            }
+        }
+    }
+
+    /// Of the loops around most optimizer steps the innermost that is not entered anew for each of them, as the optimizer's
+    /// own are; after the first step, when that does not show yet, the user's.
+    fn training(&self) -> Option<Id> {
+        let steps = |id: Id| self.tree.get(id).map_or(0, |n| n.optimizers);
+        let innermost = self.tree.ids().filter(|&id| steps(id) > 0).max_by_key(|&id| steps(id))?;
+        let around: Vec<Id> =
+            std::iter::successors(Some(innermost), |&id| self.tree.get(id).map(|n| n.parent))
+                .take_while(|&id| self.tree.get(id).is_some_and(|n| !n.is_root))
+                .collect();
+        let entered_seldom = |&&id: &&Id| {
+            self.tree.get(id).is_some_and(|n| u64::from(n.instances) < self.optimizers[usize::from(id)])
+        };
+        let users = |&&id: &&Id| self.tree.get(id).is_some_and(|n| !n.library);
+        around.iter().find(entered_seldom).or(around.iter().find(users)).or(around.last()).copied()
+    }
+
+    /// Whether many steps of an optimizer in the loop around it lie between two times that it is entered.
+    fn comes_seldom(&self, id: Id) -> bool {
+        let entered = self.tree.get(id).map_or(0, |n| u64::from(n.instances));
+        let mut at = self.tree.get(id).map(|n| n.parent);
+        while let Some((id, n)) = at.and_then(|at| Some((at, self.tree.get(at)?))) {
+            if n.trains && !n.is_root {
+                return entered * STEPS_BETWEEN <= self.optimizers[usize::from(id)];
+            }
+            at = Some(n.parent);
+        }
+        true
+    }
+
     fn total(&self, id: Id) -> f64 {
         self.totals[usize::from(id)] as f64
     }

@@ -11,6 +11,9 @@
 //! (see [`Loops::settle`]). The steps that lie behind are told then, in order, each with its place among the events. What
 //! would be chosen can be asked before ([`Loops::draft`]). Once told, no step is ever renumbered: a loop that turns up later
 //! joins the level (a first evaluation), or stays out of it.
+//!
+//! Where optimizers end the steps, the level is that of the loops *between* them in which none steps: evaluations, encoders
+//! that run first, rollouts ([`Loops::phases`]). Each is told with the next optimizer step once it has shown itself.
 
 mod choice;
 mod code;
@@ -159,7 +162,12 @@ impl Loops {
 
     /// The thread whose loop was chosen.
     pub fn thread(&self) -> Option<usize> {
-        self.tree.chosen.then_some(self.thread)
+        (self.tree.chosen || self.tree.phased).then_some(self.thread)
+    }
+
+    /// True if optimizers end the steps.
+    pub fn is_phased(&self) -> bool {
+        self.tree.phased
     }
 
     /// The frames of `thread` at its last event: to be brought up to the next one, and [kept](Loops::keep).
@@ -186,7 +194,7 @@ impl Loops {
         freed: bool,
         around: &mut dyn Surroundings,
     ) -> Heard {
-        if self.tree.chosen && thread != self.thread {
+        if self.thread().is_some_and(|of| thread != of) {
             return Heard::Nothing;
         }
         let Some(at) = self.shadow(thread) else { return Heard::Nothing };
@@ -201,7 +209,8 @@ impl Loops {
         if self.events >= self.next_look {
             return self.look();
         }
-        if self.tree.is_full() && !self.tree.chosen { Heard::Ripe } else { Heard::Nothing }
+        let waits = !self.tree.chosen || self.tree.phased;
+        if waits && self.tree.is_full() { Heard::Ripe } else { Heard::Nothing }
     }
 
     /// The iterations that ended before the event at hand: depth of the loop, and whether it was a step.
@@ -209,13 +218,73 @@ impl Loops {
         &self.tree.ended
     }
 
-    /// An optimizer stepped where this thread's last event was.
-    pub fn optimizer(&mut self, thread: usize) {
+    /// Memory was given back where this thread's last event was: for where only the events that take some are looked at.
+    pub fn freed(&mut self, thread: usize) {
         if let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread)
             && let Some(node) = self.tree.get_mut(shadow.node())
         {
-            node.optimizers += 1;
+            node.events += 1;
+            node.frees += 1;
         }
+    }
+
+    /// An optimizer stepped where this thread's last event was. False: not on the thread whose loop ends the steps by now.
+    pub fn optimizer(&mut self, thread: usize) -> bool {
+        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return true };
+        let first = self.tree.optimizer(shadow.node());
+        if self.unasked && !self.tree.phased {
+            if self.tree.chosen && thread != self.thread {
+                return false;
+            }
+            self.thread = thread;
+            self.depth = usize::MAX;
+            self.tree.phase();
+        }
+        if first && self.tree.phased {
+            self.without_training();
+        }
+        true
+    }
+
+    /// A loop of the level in which an optimizer stepped after all is none.
+    #[cold]
+    fn without_training(&mut self) {
+        let before = self.level.len();
+        self.level.retain(|&id| self.tree.get(id).is_some_and(|n| !n.trains));
+        if self.level.len() < before {
+            self.join(&[]);
+        }
+    }
+
+    /// The phases without an optimizer that show by now: what lies behind of those that did not before, since this was asked
+    /// for the last time, and where all of them are.
+    pub fn phases(&mut self) -> Settled {
+        let shows = |end: &tree::End| {
+            self.tree.get(end.node).is_some_and(|n| n.iterations() >= choice::LEAST_OF_A_PHASE && !n.trains)
+        };
+        let mut settled = Settled::default();
+        if self.tree.log.iter().any(shows)
+            && let Some(shadow) = self.shadows.iter().find(|s| s.thread == self.thread)
+        {
+            let level = choice::phases(&self.tree, shadow.root);
+            if self.join(&level) {
+                self.tree.chosen = true;
+                let place = |end: &tree::End| {
+                    let mark = self.tree.get(end.node)?.mark;
+                    let counts = mark.counts(end.sign);
+                    counts.then_some(Placed {
+                        seq: end.at.seq,
+                        ns: end.at.ns,
+                        level: mark.level,
+                        main: mark.main,
+                    })
+                };
+                settled.past = self.tree.log.iter().filter_map(place).collect();
+                settled.places = self.whereabouts();
+            }
+        }
+        self.tree.log.clear();
+        settled
     }
 
     fn shadow(&mut self, thread: usize) -> Option<usize> {
@@ -233,6 +302,10 @@ impl Loops {
     /// Looks at the level again.
     #[cold]
     fn look(&mut self) -> Heard {
+        if self.tree.phased {
+            self.next_look = u64::MAX;
+            return Heard::Nothing;
+        }
         let often = self.events < SELDOM && !self.tree.chosen;
         self.next_look = self.events + if often { self.events / 4 } else { self.events };
         let level = choice::choose(&self.tree, self.unasked);
@@ -319,7 +392,9 @@ impl Loops {
             }
         }
         let deepest = all.iter().filter_map(|&id| self.tree.get(id)).map(|n| n.depth);
-        self.depth = usize::from(deepest.max().unwrap_or(u16::MAX)) + DEEPER;
+        if !self.tree.phased {
+            self.depth = usize::from(deepest.max().unwrap_or(u16::MAX)) + DEEPER;
+        }
         self.level = all;
         self.level.len() > before
     }
@@ -327,7 +402,12 @@ impl Loops {
     /// What each loop is to the level. Around a loop of the user's own code those of libraries are not counted.
     fn marks(&self, level: &[Id]) -> Vec<Mark> {
         let mut marks = vec![Mark::default(); self.tree.ids().len()];
-        for &id in level {
+        // Beside phases the training's own loop is recorded as a level, for a reader who wants to count by these.
+        let phased = self.tree.phased && !level.is_empty();
+        let training = phased.then(|| choice::training(&self.tree)).flatten();
+        for (id, of_level) in
+            training.map(|id| (id, false)).into_iter().chain(level.iter().map(|&id| (id, true)))
+        {
             let Some(inner) = self.tree.get(id) else { continue };
             let mut path = vec![id];
             let mut at = inner.parent;
@@ -339,7 +419,7 @@ impl Loops {
             }
             for (level, &at) in (1..=MOST_LEVELS).zip(path.iter().rev()) {
                 let Some(n) = self.tree.get(at) else { continue };
-                marks[usize::from(at)] = Mark { signs: n.mask(), level, main: at == id };
+                marks[usize::from(at)] = Mark { signs: n.mask(), level, main: of_level && at == id };
             }
         }
         marks

@@ -6,6 +6,9 @@ const MOST_NODES: usize = 2048;
 /// Ends of iterations that are remembered until a level is chosen.
 const MOST_ENDS: usize = 1 << 18;
 
+/// The same between two optimizer steps, where there are optimizers.
+const MOST_PHASE_ENDS: usize = 1 << 14;
+
 /// The number of a node; [`NONE`] is none.
 pub(super) type Id = u16;
 pub(super) const NONE: Id = Id::MAX;
@@ -54,6 +57,8 @@ pub(super) struct Node {
     pub frees: u64,
     /// Optimizer steps seen with this as the innermost loop.
     pub optimizers: u64,
+    /// An optimizer stepped in it, or in a loop inside.
+    pub trains: bool,
     /// Ends of iterations, by sign.
     pub ends: [u32; 5],
     /// Depth of the deepest frame that showed an end, from 1.
@@ -97,6 +102,7 @@ impl Node {
             events: 0,
             frees: 0,
             optimizers: 0,
+            trains: false,
             ends: [0; 5],
             depth: 0,
             mark: Mark::default(),
@@ -136,6 +142,8 @@ pub(super) struct Tree {
     pub unlogged: u64,
     /// A level was chosen.
     pub chosen: bool,
+    /// Optimizers end the steps, and loops without any are steps only in between: these may turn up at any time.
+    pub phased: bool,
     /// What ended with the event at hand: depth of the loop, and whether it was a step.
     pub ended: Vec<(u8, bool)>,
 }
@@ -183,7 +191,31 @@ impl Tree {
     }
 
     pub fn is_full(&self) -> bool {
-        self.log.len() >= MOST_ENDS
+        self.log.len() >= self.room()
+    }
+
+    /// The log never grows in a hook.
+    fn room(&self) -> usize {
+        self.log.capacity().min(MOST_ENDS)
+    }
+
+    /// From now on optimizers end the steps.
+    pub fn phase(&mut self) {
+        self.phased = true;
+        self.log.reserve(MOST_PHASE_ENDS.saturating_sub(self.log.len()));
+    }
+
+    /// An optimizer stepped in a loop. True if none ever did.
+    pub fn optimizer(&mut self, id: Id) -> bool {
+        let Some(n) = self.get_mut(id) else { return false };
+        n.optimizers += 1;
+        let first = !n.trains;
+        let mut at = id;
+        while let Some(n) = self.get_mut(at).filter(|n| !n.trains) {
+            n.trains = true;
+            at = n.parent;
+        }
+        first
     }
 
     /// The node of a loop below `parent`. A loop that runs inside itself is one further node, however deep it goes.
@@ -231,11 +263,13 @@ impl Tree {
         let count = &mut n.ends[sign as usize];
         *count = count.saturating_add(1);
         n.depth = n.depth.max(depth.min(usize::from(u16::MAX)) as u16);
-        if self.chosen {
+        if self.chosen && (n.mark.signs != 0 || !self.phased) {
             if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
                 self.ended.push((n.mark.level, n.mark.main));
             }
-        } else if self.log.len() < MOST_ENDS {
+        } else if self.phased && (n.trains || n.comprehension) {
+            // No phase.
+        } else if self.log.len() < self.log.capacity().min(MOST_ENDS) {
             self.log.push(End { node: id, sign, at: around.moment() });
         } else {
             self.unlogged += 1;
