@@ -359,6 +359,7 @@ fn a_browser_shows_it() {
     let finding = saw["findings"][0].as_str().unwrap();
     assert!(finding.contains(&format!("train.py:{line} Net.forward")), "{finding}");
     assert!(finding.contains(report.findings()[0]["explanation"].as_str().unwrap()), "{finding}");
+    assert!(finding.contains("To change: ") && finding.contains("without its graph there"), "{finding}");
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];
     assert_eq!(saw["sections"], Value::from(sections.to_vec()));
 

@@ -11,6 +11,8 @@ mod stacks;
 use serde::Serialize;
 
 use crate::ledger::Ledger;
+use crate::report::advice::advice;
+use crate::report::phrases::found;
 use crate::report::{Finding, Report};
 use crate::symbol::Names;
 use crate::trace::tables::Tables;
@@ -51,6 +53,10 @@ impl Room {
 pub struct Page {
     /// The recording's file name.
     file: String,
+    /// `1 leak`, as the terminal says it; empty: nothing was found.
+    found: String,
+    /// What to change, of each finding.
+    advice: Vec<Option<String>>,
     /// As the JSON report has it, without the stacks and the series: `history` has them.
     report: Report,
     /// Places in `history.sites`: of each finding's sites, each benign one's, and of what is retained.
@@ -91,6 +97,8 @@ impl Page {
         let segments = Map::new(ledger, &history, room.segments);
         Page {
             file: file.to_owned(),
+            found: if report.findings.is_empty() { String::new() } else { found(&report.findings) },
+            advice: report.findings.iter().map(advice).collect(),
             report,
             finding_sites,
             benign_sites,
