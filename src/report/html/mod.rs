@@ -110,12 +110,39 @@ impl Page {
     }
 }
 
+/// What the data of a file may take.
+const FILE: usize = 18 << 20;
+
+/// The pages of one file, written down as they come. Where they grow too many, those without a finding are left out first,
+/// then the later ones.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// With whether something was found.
+    pages: Vec<(bool, String)>,
+    bytes: usize,
+    left_out: usize,
+}
+
+impl Pages {
+    pub fn add(&mut self, page: &Page) {
+        // Only maps with keys that are no strings can fail to be written; there are none.
+        let data = serde_json::to_string(page).unwrap_or_default();
+        // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
+        let data = data.replace('<', "\\u003c");
+        self.bytes += data.len();
+        self.pages.push((!page.found.is_empty(), data));
+        while self.bytes > FILE && self.pages.len() > 1 {
+            let clean = self.pages.iter().rposition(|(found, _)| !found);
+            self.bytes -= self.pages.remove(clean.unwrap_or(self.pages.len() - 1)).1.len();
+            self.left_out += 1;
+        }
+    }
+}
+
 /// The file: one page, or one for each recording to choose from.
-pub fn render(pages: &[Page]) -> String {
-    // Only maps with keys that are no strings can fail to be written; there are none.
-    let data = serde_json::to_string(pages).unwrap_or_default();
-    // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
-    let data = data.replace('<', "\\u003c");
+pub fn render(pages: &Pages) -> String {
+    let data: Vec<&str> = pages.pages.iter().map(|(_, data)| data.as_str()).collect();
+    let data = format!("[{}]", data.join(","));
     const PARTS: [(&str, &str); 11] = [
         ("/*uplot.css*/", include_str!("vendor/uPlot.min.css")),
         ("/*style*/", include_str!("style.css")),
@@ -129,7 +156,8 @@ pub fn render(pages: &[Page]) -> String {
         ("/*segments*/", include_str!("segments.js")),
         ("/*page*/", include_str!("page.js")),
     ];
-    let mut page = include_str!("page.html").to_owned();
+    let left_out = format!("data-left-out=\"{}\"", pages.left_out);
+    let mut page = include_str!("page.html").replace("data-left-out=\"\"", &left_out);
     for (mark, part) in PARTS {
         page = page.replace(mark, part);
     }

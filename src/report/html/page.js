@@ -141,6 +141,8 @@ if (PAGES.length > 1) {
   $("runs").append(h("label", {}, "run ", h("select", { id: "run", "aria-label": "Recording", change: e => { delete document.body.dataset.ready; show(PAGES[+e.target.value]); } },
     PAGES.map((p, i) => h("option", { value: i }, `${p.file}${p.report.program.rank === null ? "" : " · rank " + p.report.program.rank} · ${count(p.report.findings.length, "finding")}`)))));
 } else if (PAGES.length) $("runs").append(h("span", { class: "mono soft" }, PAGES[0].file));
+const leftOut = +document.body.dataset.leftOut;
+if (leftOut) $("runs").append(h("span", { class: "soft", title: "to keep the file small" }, `  ${whole(leftOut)} left out`));
 
 const links = [...document.querySelectorAll("nav a")];
 const seen = new IntersectionObserver(all => all.forEach(e => {
