@@ -191,6 +191,50 @@ fn run_and_gate_in_one() {
 }
 
 #[test]
+fn run_says_it_to_the_same_tools_as_check() {
+    let folder = TempDir::new().unwrap();
+    let (sarif, known) = (folder.path().join("out.sarif"), folder.path().join("known.json"));
+    let results = || {
+        let log: Value = serde_json::from_slice(&fs::read(&sarif).unwrap()).expect("is JSON");
+        log["runs"][0]["results"].as_array().unwrap().clone()
+    };
+    let fails = ["--fail-on", "leak", "--github", "--sarif", "out.sarif"];
+    let out = run(&folder, &fails, &["40", "--first", "1024"]);
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!((out.status.code(), &out.stdout[..]), (Some(1), &b"ready\n"[..]), "{err}");
+    let line = line_of("first line that keeps");
+    let annotation = err.lines().find(|l| l.starts_with("::error file=")).unwrap_or_else(|| panic!("{err}"));
+    assert!(annotation.contains(&format!("grows.py,line={line},title=GPU memory%3A leak::")), "{annotation}");
+    assert_eq!(results()[0]["ruleId"], "leaktrace/leak");
+    // What check wrote, run accepts, until it grows.
+    let recording = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path());
+    let recording = recording.into_iter().find(|p| p.extension().is_some_and(|e| e == "ltrace")).unwrap();
+    let names = [recording.to_str().unwrap(), known.to_str().unwrap()];
+    text(&said(folder.path(), &["check", names[0], "--baseline", names[1], "--write-baseline"]), 0);
+    let accepts = ["--fail-on", "leak", "--baseline", "known.json", "--github", "--sarif", "out.sarif"];
+    let out = run(&folder, &accepts, &["40", "--first", "1024"]);
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(0) && err.contains("accepted: leak"), "{err}");
+    assert!(err.contains("::notice file=") && !err.contains("::error"), "{err}");
+    assert_eq!(results()[0]["suppressions"][0]["kind"], "external");
+    let out = run(&folder, &accepts, &["40", "--first", "2048"]);
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(1) && flat(&err).contains("known, but grows faster"), "{err}");
+    // A wrong baseline is told before anything runs; without a gate nothing asks for one.
+    for wrong in
+        [&["--fail-on", "leak", "--baseline", "missing.json"][..], &["--github"], &["--sarif", "out.sarif"]]
+    {
+        let out = run(&folder, wrong, &["40"]);
+        assert_eq!((out.status.code(), &out.stdout[..]), (Some(2), &b""[..]), "{wrong:?}");
+    }
+    // Nothing recorded is an empty log, not the one of the run before.
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library());
+    let out = command.arg("run").args(fails).args(["--", "true"]).output().unwrap();
+    assert_eq!((out.status.code(), results().len()), (Some(0), 0));
+}
+
+#[test]
 fn each_process_is_judged() {
     let folder = TempDir::new().unwrap();
     let program = format!(

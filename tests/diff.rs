@@ -7,7 +7,7 @@ use std::fs;
 
 use common::Run;
 use common::grows::{flat, grown, grows_at, line_of, python, said, text};
-use common::programs::{bare_cudart, script};
+use common::programs::{bare_cudart, script, torch};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -42,6 +42,28 @@ fn the_same_line_leaking_more_is_seen() {
     assert!(flat.contains("more: 2.0 KiB (2,048 B) per step, 1.0 KiB (1,024 B) before at"), "{told}");
     assert!(flat.contains("same: 512 B per step at"), "{told}");
     assert!(flat.contains("+40.0 KiB 40.0 KiB 80.0 KiB grew"), "{told}");
+}
+
+#[test]
+fn what_is_no_leak_comes_and_goes_too() {
+    let carries = torch("holders/carried.py").traced().env("LEAKTRACE_QUIET", "1").run().success();
+    let fixed = grown(40, &[]);
+    let (a, b) = (carries.recording(), fixed.recording());
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let told = text(&said(&carries.folder(), &["diff", a, b]), 0);
+    assert!(told.starts_with("Neither leaks; 1 other finding of A gone; "), "{told}");
+    assert!(told.contains("gone: carry-over at ") && told.contains("carried.py:9 Keep.forward\n"), "{told}");
+    assert!(flat(&told).contains("after 40 steps, peak 4.0 KiB"), "{told}");
+    let told = text(&said(&carries.folder(), &["diff", b, a]), 0);
+    assert!(told.starts_with("Neither leaks; 1 other finding new in B; "), "{told}");
+    let told = text(&said(&carries.folder(), &["diff", a, a]), 0);
+    assert!(!told.contains("gone") && !told.contains("new"), "{told}");
+    let json = text(&said(&carries.folder(), &["diff", a, b, "--format", "json"]), 0);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["others"][0]["kind"], &json["others"][0]["after"]),
+        (&"carry-over".into(), &Value::Null)
+    );
 }
 
 #[test]

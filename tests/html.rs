@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::grows::grown;
 use common::programs::{compile, driver_calls, linked, script, torch};
 use common::report::{Report, call, leaktrace};
 use common::{Chance, Ran, Run, library, root};
@@ -266,6 +267,24 @@ fn a_run_without_steps_and_several_runs() {
     assert_eq!(pages[0]["history"]["points"].as_array().unwrap().len(), 1);
 }
 
+/// However many recordings, the file stays below 20 MB: what has no finding is left out first, and the page says so.
+#[test]
+fn a_thousand_runs_are_one_file_of_a_bounded_size() {
+    let (clean, leaks) = (grown(400, &[]), grown(40, &["--first", "512"]));
+    let folder = tempfile::TempDir::new().unwrap();
+    let copy = |of: &Ran, name: String| fs::hard_link(of.recording(), folder.path().join(name)).unwrap();
+    (0..2000).for_each(|n| copy(&clean, format!("a{n}.ltrace")));
+    (0..20).for_each(|n| copy(&leaks, format!("z{n}.ltrace")));
+    let (file, pages) = page(folder.path(), &[folder.path().to_owned()], &[]);
+    let pages = pages.as_array().unwrap();
+    let found = |p: &&Value| p["found"] == "1 leak";
+    assert_eq!(pages.iter().filter(found).count(), 20);
+    assert!(fs::metadata(&file).unwrap().len() < 20_000_000);
+    let text = fs::read_to_string(&file).unwrap();
+    let left_out = 2020 - pages.len();
+    assert!(left_out > 0 && text.contains(&format!("data-left-out=\"{left_out}\"")), "{left_out}");
+}
+
 /// A program's own words, however chosen, stay words.
 #[test]
 fn words_of_a_recording_are_no_markup() {
@@ -359,6 +378,7 @@ fn a_browser_shows_it() {
     let finding = saw["findings"][0].as_str().unwrap();
     assert!(finding.contains(&format!("train.py:{line} Net.forward")), "{finding}");
     assert!(finding.contains(report.findings()[0]["explanation"].as_str().unwrap()), "{finding}");
+    assert!(finding.contains("To change: ") && finding.contains("without its graph there"), "{finding}");
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];
     assert_eq!(saw["sections"], Value::from(sections.to_vec()));
 

@@ -126,3 +126,27 @@ fn on_a_terminal_it_is_coloured_and_as_wide() {
     let fits = |l: &str| l.chars().count() <= 60 || l.split_whitespace().any(|w| w.len() > 60 - 28);
     assert!(narrow.lines().all(fits), "{narrow}");
 }
+
+#[test]
+fn a_long_read_shows_how_far_it_is_on_a_terminal_only() {
+    let ran = grown(20, &["--first", "512"]);
+    let (one, folder) = (ran.recording(), tempfile::TempDir::new().unwrap());
+    let many = folder.path().join("many");
+    fs::create_dir(&many).unwrap();
+    for n in 0..20 {
+        fs::copy(&one, many.join(format!("{n}.ltrace"))).unwrap();
+    }
+    // As long as a recording of millions of events; most of it is room that was never used.
+    let long = folder.path().join("long.ltrace");
+    fs::copy(&one, &long).unwrap();
+    fs::File::options().write(true).open(&long).unwrap().set_len(80 << 20).unwrap();
+    fs::copy(&one, folder.path().join("short.ltrace")).unwrap();
+    for (name, bar) in [("many", " of 20 recordings"), ("long.ltrace", " %"), ("short.ltrace", "")] {
+        let told = text(&on_terminal(folder.path(), 100, "", "", &["report", name], true), 0);
+        assert_eq!(told.contains("reading "), !bar.is_empty(), "{name}: {told:?}");
+        assert!(told.contains(bar) && told.contains("1 leak found"), "{name}: {told:?}");
+        let piped = said(folder.path(), &["report", name]);
+        let (report, bars) = (text(&piped, 0), String::from_utf8_lossy(&piped.stderr).into_owned());
+        assert!(report.contains("1 leak found") && bars.is_empty(), "{name}: {bars}");
+    }
+}

@@ -1,6 +1,5 @@
 //! `leaktrace check`: the gate for CI.
 
-use std::fs;
 use std::process::ExitCode;
 
 use super::gate::{self, Asks};
@@ -11,15 +10,8 @@ use crate::terminal::Page;
 
 pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;
-    let known = match &arguments.baseline {
-        Some(path) if !arguments.write_baseline => {
-            let failure = |why: String| Failure(format!("{}: {why}", path.display()));
-            let text =
-                fs::read_to_string(path).map_err(|e| failure(format!("{e}; --write-baseline writes one")))?;
-            Some(Baseline::read(&text).map_err(failure)?)
-        }
-        _ => None,
-    };
+    let known = arguments.baseline.as_deref().filter(|_| !arguments.write_baseline).map(gate::known);
+    let known = known.transpose()?;
     let files = input::files(&arguments.files)?;
     let asks = Asks {
         fail_on: &arguments.fail_on,
@@ -45,14 +37,9 @@ pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
         page.wrap("", 2, &[(crate::terminal::PLAIN, &said)]);
     }
     judged.text(&mut page);
-    let mut text = page.into_text();
-    let root = std::env::current_dir().unwrap_or_default();
-    if arguments.github {
-        text += &judged.github(&root);
-    }
-    output::write(None, text.as_bytes())?;
-    if let Some(path) = &arguments.sarif {
-        judged.sarif(&root, path)?;
-    }
+    // First what people read: SARIF that cannot be written must not keep it back.
+    output::write(None, page.into_text().as_bytes())?;
+    let annotations = judged.tools(arguments.github, arguments.sarif.as_deref())?;
+    output::write(None, annotations.as_bytes())?;
     Ok(ExitCode::from(if judged.failed { GATE } else { 0 }))
 }

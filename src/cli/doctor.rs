@@ -364,7 +364,7 @@ fn writable(out: &Path) -> Found {
 }
 
 fn first_line(bytes: &[u8]) -> String {
-    crate::report::text::clean(String::from_utf8_lossy(bytes).lines().next().unwrap_or_default())
+    crate::report::phrases::clean(String::from_utf8_lossy(bytes).lines().next().unwrap_or_default())
 }
 
 /// Runs it to its end; one that hangs is ended.

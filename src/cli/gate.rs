@@ -1,6 +1,7 @@
 //! What `check` and `run --fail-on` share: recordings in, a judgement printed, an exit status out.
 
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use super::{FailOn, Failure, input, output};
 use crate::gate::{Gate, Passage, baseline::Baseline, github, headline, sarif};
@@ -9,8 +10,8 @@ use crate::ranks::{Gathered, One};
 use crate::report::Asked;
 use crate::report::advice::advice;
 use crate::report::explain::count;
+use crate::report::phrases::clean;
 use crate::report::suppress::Suppressions;
-use crate::report::text::clean;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 
 /// What a gate is asked.
@@ -48,6 +49,14 @@ pub fn bytes(text: &str) -> Result<f64, String> {
     let number: f64 =
         number.parse().map_err(|_| "a number of bytes is needed, such as 4096 or 64KiB".to_owned())?;
     Ok(number * factor)
+}
+
+/// What is known and lived with.
+pub fn known(path: &Path) -> Result<Baseline, Failure> {
+    let failure = |why: String| Failure(format!("{}: {why}", path.display()));
+    let text = fs::read_to_string(path)
+        .map_err(|e| failure(format!("{e}; `leaktrace check --write-baseline` writes one")))?;
+    Baseline::read(&text).map_err(failure)
 }
 
 /// Reads and judges.
@@ -136,14 +145,23 @@ impl Judged {
         }
     }
 
+    /// What it says to other tools: the annotations that were asked for, and the file; paths are told from where we are.
+    pub fn tools(&self, github: bool, sarif: Option<&Path>) -> Result<String, Failure> {
+        let root = env::current_dir().unwrap_or_default();
+        if let Some(path) = sarif {
+            self.sarif(&root, path)?;
+        }
+        Ok(if github { self.github(&root) } else { String::new() })
+    }
+
     /// Annotations for GitHub.
-    pub fn github(&self, root: &Path) -> String {
+    fn github(&self, root: &Path) -> String {
         let doubts: String = self.doubts.iter().map(|d| github::warning(d)).collect();
         github::annotations(&self.found, &self.passages, root) + &doubts
     }
 
     /// Writes SARIF there.
-    pub fn sarif(&self, root: &Path, path: &Path) -> Result<(), Failure> {
+    fn sarif(&self, root: &Path, path: &Path) -> Result<(), Failure> {
         output::write(Some(path), sarif::render(&self.found, &self.passages, root).as_bytes())
     }
 }

@@ -94,10 +94,21 @@ pub fn read<T>(
     symbols: &Symbols,
     make: impl FnOnce(Report, &Ledger, &Tables, &Names<'_>) -> T,
 ) -> Result<T, String> {
-    let Reading { asked, steps_by, all_frames } = reading.into();
+    read_beside(file, reading.into(), symbols, true, make)
+}
+
+/// The same. `alone`: how far it is can be shown, as nothing else is read beside it.
+fn read_beside<T>(
+    file: &Path,
+    reading: Reading,
+    symbols: &Symbols,
+    alone: bool,
+    make: impl FnOnce(Report, &Ledger, &Tables, &Names<'_>) -> T,
+) -> Result<T, String> {
+    let Reading { asked, steps_by, all_frames } = reading;
     let recording = reader::read(file).map_err(|e| e.to_string())?;
     let length = fs::metadata(file).map_or(0, |m| m.len());
-    let bar = bar(length / RECORD as u64, length >= LONG, "reading {wide_bar} {percent} %");
+    let bar = bar(length / RECORD as u64, alone && length >= LONG, "reading {wide_bar} {percent} %");
     let events = recording.events().enumerate().map(|(i, e)| {
         if i.is_multiple_of(1 << 16) {
             bar.set_position(i as u64);
@@ -146,7 +157,10 @@ pub fn each<T: Send>(
     mut take: impl FnMut(&Path, Result<T, String>),
 ) {
     let reading = reading.into();
-    let bar = bar(files.len() as u64, files.len() >= MANY, "reading {wide_bar} {pos} of {len} recordings");
+    let alone = files.len() == 1;
+    let length: u64 = files.iter().map(|f| fs::metadata(f).map_or(0, |m| m.len())).sum();
+    let long = !alone && (files.len() >= MANY || length >= LONG);
+    let bar = bar(files.len() as u64, long, "reading {wide_bar} {pos} of {len} recordings");
     let next = AtomicUsize::new(0);
     let (made, results) = mpsc::channel();
     thread::scope(|scope| {
@@ -158,7 +172,8 @@ pub fn each<T: Send>(
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     files.get(i).map(|file| (i, file))
                 } {
-                    let result = read(file, reading, &symbols, |report, _, _, _| make(file, report));
+                    let result =
+                        read_beside(file, reading, &symbols, alone, |report, _, _, _| make(file, report));
                     if made.send((i, result)).is_err() {
                         return;
                     }

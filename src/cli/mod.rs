@@ -69,6 +69,7 @@ enum Command {
   leaktrace run -- python train.py --epochs 1
   leaktrace run --out 'runs/%e.%r.ltrace' -- torchrun --nproc-per-node 8 train.py
   leaktrace run --fail-on leak -- pytest tests/test_training.py
+  leaktrace run --fail-on leak --baseline leaks.json --github -- python train.py
 
 Exit status: the program's own; with --fail-on, 1 if it was 0 and the gate failed.")]
 struct Run {
@@ -87,6 +88,15 @@ struct Run {
     /// Leave out findings somebody lives with (with --fail-on); the file is described under `report --help`
     #[arg(long, value_name = "FILE", requires = "fail_on")]
     suppressions: Option<PathBuf>,
+    /// Accept the leaks in this file, as long as they do not grow faster (with --fail-on); `check --write-baseline` writes it
+    #[arg(long, value_name = "FILE", requires = "fail_on")]
+    baseline: Option<PathBuf>,
+    /// Print annotations for GitHub on the standard error (with --fail-on)
+    #[arg(long, requires = "fail_on")]
+    github: bool,
+    /// Write SARIF 2.1.0 for code scanning (with --fail-on)
+    #[arg(long, value_name = "OUT", requires = "fail_on")]
+    sarif: Option<PathBuf>,
     /// Run it on a simulated GPU with so much memory (80G if none is given, or SIMGPU_MEM): the real PyTorch, no device
     /// needed
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::input::{self, Reading, Symbols};
 use super::{By, Failure, Format, Report as Arguments, output};
-use crate::html::{self, Page};
+use crate::html::{self, Page, Pages};
 use crate::ranks::{self, Gathered};
 use crate::report::suppress::Suppressions;
 use crate::report::{self, Asked};
@@ -67,15 +67,16 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
 fn page(files: &[PathBuf], reading: Reading, suppressions: Option<&Suppressions>) -> Result<String, Failure> {
     let room = html::Room::of(files.len());
     let symbols = Symbols::default();
-    let page = |file: &PathBuf| {
+    let mut pages = Pages::default();
+    for file in files {
         let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-        input::read(file, reading, &symbols, |mut report, ledger, tables, names| {
+        let page = input::read(file, reading, &symbols, |mut report, ledger, tables, names| {
             suppressions.iter().for_each(|s| s.apply(&mut report));
             Page::new(&name, report, ledger, tables, names, &room)
-        })
-        .map_err(|why| input::failure(file, &why))
-    };
-    Ok(html::render(&files.iter().map(page).collect::<Result<Vec<_>, _>>()?))
+        });
+        pages.add(&page.map_err(|why| input::failure(file, &why))?);
+    }
+    Ok(html::render(&pages))
 }
 
 /// One report over several recordings. One that is named and cannot be read is an error; one that lay in a folder is told of.

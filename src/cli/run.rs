@@ -26,6 +26,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let library = library()?;
     // Before the program runs: nobody wants to hear of a mistyped file afterwards.
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;
+    let known = arguments.baseline.as_deref().map(gate::known).transpose()?;
     let words = with_interpreter(&arguments.command);
     let [program, rest @ ..] = words.as_slice() else {
         return Err(Failure("no program to run".into()));
@@ -54,15 +55,14 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let asks = Asks {
         fail_on: &arguments.fail_on,
         max_bytes_per_step: arguments.max_bytes_per_step,
-        baseline: None,
+        baseline: known.as_ref(),
         suppressions: suppressions.as_ref(),
         strict: false,
     };
-    let mut failed = false;
+    let judged = gate::judge(&files, &asks)?;
     if files.is_empty() {
         eprintln!("leaktrace: nothing to judge: no process of it used the GPU");
     } else {
-        let judged = gate::judge(&files, &asks)?;
         let mut page = Page::new(output::width(None), false);
         judged.text(&mut page);
         for file in &files {
@@ -70,11 +70,13 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         }
         // The program's own output may be somebody's input.
         eprint!("{}", page.into_text());
-        failed = judged.failed;
     }
+    // Without a recording too: whoever takes the file on finds it.
+    let annotations = judged.tools(arguments.github && !files.is_empty(), arguments.sarif.as_deref())?;
+    eprint!("{annotations}");
     Ok(ExitCode::from(match (status.code(), status.signal()) {
         (Some(0), _) => {
-            if failed {
+            if judged.failed {
                 GATE
             } else {
                 0

@@ -1,7 +1,7 @@
 //! What to change: one sentence about a finding, for somebody who is at that line. Knows a finding, no format.
 
 use super::Finding;
-use super::text::is_named;
+use super::phrases::is_named;
 use crate::ledger::verdict::Kind;
 
 /// What would mend it; `None` where nothing can be said, or nothing needs to be mended.

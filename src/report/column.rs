@@ -52,8 +52,39 @@ pub fn lines(frames: &[Frame], all: bool) -> Vec<Line<'_>> {
     lines
 }
 
-/// The named functions of native frames, innermost first.
-pub fn names(frames: &[Frame]) -> Vec<String> {
-    let named = frames.iter().filter(|f| f.frame.has_symbol());
-    named.map(|f| symbol::plain(&f.frame.function)).collect()
+/// Other native ways to the allocator, each by its named functions, innermost first; what reads the same is told once.
+pub fn ways(also_through: &[Vec<Frame>]) -> Vec<String> {
+    let mut ways: Vec<String> = Vec::new();
+    for frames in also_through {
+        let named = frames.iter().filter(|f| f.frame.has_symbol());
+        let way = named.map(|f| symbol::plain(&f.frame.function)).collect::<Vec<_>>().join(", for ");
+        if !way.is_empty() && !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_that_read_the_same_are_told_once() {
+        let frame = |function: &str, line| Frame {
+            frame: NamedFrame {
+                kind: FrameKind::Native,
+                file: "/lib/a.so".into(),
+                line,
+                function: function.into(),
+                module: Some("/lib/a.so".into()),
+            },
+            own: false,
+            folded: 0,
+        };
+        // Two lines of one function, and frames that have no names.
+        let way = |line| vec![frame("empty_cuda", Some(line)), frame("sum", None)];
+        let nameless = vec![frame("a.so+0x12", None)];
+        assert_eq!(ways(&[way(1), nameless, way(2)]), ["empty_cuda, for sum"]);
+    }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::ledger::verdict::Kind;
 use crate::report::explain::short;
-use crate::report::{Place, Report};
+use crate::report::{Finding, Place, Report};
 
 /// What became of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -52,7 +52,20 @@ pub struct Side {
     pub step: Option<u32>,
     pub steps: u32,
     pub retained_bytes: u64,
+    /// Of the device with the highest one.
+    pub peak_bytes: u64,
     pub growth_bytes_per_step: f64,
+}
+
+/// A finding of another kind than those that grow, which are told by line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Other {
+    pub kind: Kind,
+    /// As in [`Row`].
+    pub allocated_at: Option<Place>,
+    /// What it explains itself with, on each side; `null`: it is not there.
+    pub before: Option<String>,
+    pub after: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -62,6 +75,7 @@ pub struct Diff {
     pub b: Side,
     /// The largest change first.
     pub rows: Vec<Row>,
+    pub others: Vec<Other>,
     /// Two moments of one recording: what leaks is told of the whole of it, and cannot differ.
     #[serde(skip)]
     pub same_recording: bool,
@@ -127,12 +141,40 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     all
 }
 
+/// The findings that do not grow; two of one kind in one function are the same cause, wherever its lines are.
+fn others(a: &Report, b: &Report) -> Vec<Other> {
+    let folders = [a.program.cwd.as_str(), b.program.cwd.as_str()];
+    let mut all: BTreeMap<(&'static str, Key), Other> = BTreeMap::new();
+    for (report, is_after) in [(a, false), (b, true)] {
+        let stays = |f: &&Finding| !matches!(f.kind, Kind::Leak | Kind::Growing);
+        for f in report.findings.iter().filter(stays) {
+            let place = f.sites.first().and_then(|s| s.allocated_at.as_ref());
+            let key = Key::of(place, f.layer, f.device, &None, folders);
+            let at = (place.is_some()).then(|| Place {
+                file: key.file.clone(),
+                line: key.line,
+                function: key.function.clone(),
+            });
+            let other = all.entry((f.kind.name(), key.lineless())).or_insert(Other {
+                kind: f.kind,
+                allocated_at: None,
+                before: None,
+                after: None,
+            });
+            other.allocated_at = at;
+            *(if is_after { &mut other.after } else { &mut other.before }) = Some(f.explanation.clone());
+        }
+    }
+    all.into_values().collect()
+}
+
 fn side(file: &str, report: &Report, amounts: &BTreeMap<Key, Amount>) -> Side {
     Side {
         file: file.to_owned(),
         step: report.step,
         steps: report.steps.count,
         retained_bytes: amounts.values().fold(0, |sum: u64, a| sum.saturating_add(a.bytes)),
+        peak_bytes: report.devices.iter().map(|d| d.peak_bytes).max().unwrap_or(0),
         growth_bytes_per_step: amounts.values().map(|a| a.growth_bytes_per_step).sum(),
     }
 }
@@ -185,7 +227,14 @@ pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
     rows.extend(before.iter().map(|(key, amount)| row(key, None, *amount, Amount::default())));
     rows.extend(after.iter().map(|(key, amount)| row(key, None, Amount::default(), *amount)));
     rows.sort_by_key(|r| std::cmp::Reverse(r.after.bytes.abs_diff(r.before.bytes)));
-    Diff { schema: "leaktrace.diff/1", a: sides.0, b: sides.1, rows, same_recording }
+    Diff {
+        schema: "leaktrace.diff/1",
+        a: sides.0,
+        b: sides.1,
+        rows,
+        others: others(a.1, b.1),
+        same_recording,
+    }
 }
 
 /// As JSON.

@@ -7,6 +7,7 @@ pub mod column;
 pub mod explain;
 pub mod json;
 mod marks;
+pub mod phrases;
 pub mod summary;
 pub mod suppress;
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::Report;
 use super::explain::{count, size};
-use super::text::{clean, found, wrap};
+use super::phrases::{clean, found};
+use super::text::wrap;
 use crate::ledger::verdict::MIN_STEPS;
 
 const LINES: usize = 8;

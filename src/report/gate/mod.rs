@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::ledger::verdict::Kind;
 use crate::ranks::{Cause, Gathered};
 use crate::report::explain::{exact, short};
-use crate::report::text::{held_by, is_named};
+use crate::report::phrases::{held_by, is_named};
 use crate::report::{Place, Program};
 use baseline::Baseline;
 
@@ -97,7 +97,7 @@ pub fn in_repository<'p>(file: &'p str, root: &Path, program: &Program) -> &'p s
 /// A finding in a line: `leak: 12.0 KiB (12,288 B) per step at train.py:26 loss, held by …`.
 pub fn headline(cause: &Cause) -> String {
     let f = &cause.finding;
-    let much = match crate::report::text::pace(f) {
+    let much = match crate::report::phrases::pace(f) {
         Some(pace) => pace,
         None => exact(f.live_bytes as f64),
     };
@@ -113,5 +113,5 @@ pub fn headline(cause: &Cause) -> String {
         1 => String::new(),
         n => format!(", in {n} processes"),
     };
-    crate::report::text::clean(&format!("{}: {much}{at}{held}{alone}", f.kind.name()))
+    crate::report::phrases::clean(&format!("{}: {much}{at}{held}{alone}", f.kind.name()))
 }

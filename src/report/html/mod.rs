@@ -11,6 +11,8 @@ mod stacks;
 use serde::Serialize;
 
 use crate::ledger::Ledger;
+use crate::report::advice::advice;
+use crate::report::phrases::found;
 use crate::report::{Finding, Report};
 use crate::symbol::Names;
 use crate::trace::tables::Tables;
@@ -51,6 +53,10 @@ impl Room {
 pub struct Page {
     /// The recording's file name.
     file: String,
+    /// `1 leak`, as the terminal says it; empty: nothing was found.
+    found: String,
+    /// What to change, of each finding.
+    advice: Vec<Option<String>>,
     /// As the JSON report has it, without the stacks and the series: `history` has them.
     report: Report,
     /// Places in `history.sites`: of each finding's sites, each benign one's, and of what is retained.
@@ -91,6 +97,8 @@ impl Page {
         let segments = Map::new(ledger, &history, room.segments);
         Page {
             file: file.to_owned(),
+            found: if report.findings.is_empty() { String::new() } else { found(&report.findings) },
+            advice: report.findings.iter().map(advice).collect(),
             report,
             finding_sites,
             benign_sites,
@@ -102,12 +110,39 @@ impl Page {
     }
 }
 
+/// What the data of a file may take.
+const FILE: usize = 18 << 20;
+
+/// The pages of one file, written down as they come. Where they grow too many, those without a finding are left out first,
+/// then the later ones.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// With whether something was found.
+    pages: Vec<(bool, String)>,
+    bytes: usize,
+    left_out: usize,
+}
+
+impl Pages {
+    pub fn add(&mut self, page: &Page) {
+        // Only maps with keys that are no strings can fail to be written; there are none.
+        let data = serde_json::to_string(page).unwrap_or_default();
+        // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
+        let data = data.replace('<', "\\u003c");
+        self.bytes += data.len();
+        self.pages.push((!page.found.is_empty(), data));
+        while self.bytes > FILE && self.pages.len() > 1 {
+            let clean = self.pages.iter().rposition(|(found, _)| !found);
+            self.bytes -= self.pages.remove(clean.unwrap_or(self.pages.len() - 1)).1.len();
+            self.left_out += 1;
+        }
+    }
+}
+
 /// The file: one page, or one for each recording to choose from.
-pub fn render(pages: &[Page]) -> String {
-    // Only maps with keys that are no strings can fail to be written; there are none.
-    let data = serde_json::to_string(pages).unwrap_or_default();
-    // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
-    let data = data.replace('<', "\\u003c");
+pub fn render(pages: &Pages) -> String {
+    let data: Vec<&str> = pages.pages.iter().map(|(_, data)| data.as_str()).collect();
+    let data = format!("[{}]", data.join(","));
     const PARTS: [(&str, &str); 11] = [
         ("/*uplot.css*/", include_str!("vendor/uPlot.min.css")),
         ("/*style*/", include_str!("style.css")),
@@ -121,7 +156,8 @@ pub fn render(pages: &[Page]) -> String {
         ("/*segments*/", include_str!("segments.js")),
         ("/*page*/", include_str!("page.js")),
     ];
-    let mut page = include_str!("page.html").to_owned();
+    let left_out = format!("data-left-out=\"{}\"", pages.left_out);
+    let mut page = include_str!("page.html").replace("data-left-out=\"\"", &left_out);
     for (mark, part) in PARTS {
         page = page.replace(mark, part);
     }

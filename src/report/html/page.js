@@ -5,14 +5,14 @@ const KINDS = {
   leak: "Leak", growing: "Growing", "pending-gc": "Garbage that waits for the collector", residue: "Residue", fragmentation: "Fragmentation",
   "carry-over": "Carried over", periodic: "Periodic", "warm-up": "Warm-up", plateau: "Plateau", cache: "Cache", spike: "Spike", "reserved-growth": "Reserved growth",
 };
+// Beyond so many steps nobody waits for a device to be full.
+const FAR = 10_000_000;
 const ENDS = { clean: "ended cleanly", killed: "did not end by itself", running: "still running" };
 
 function summary(run) {
-  const { program: p, steps, findings, devices, step } = run.report;
-  const leaks = findings.filter(f => f.kind === "leak").length, others = findings.length - leaks;
-  const parts = [leaks ? count(leaks, "leak") : "", others ? count(others, leaks ? "other finding" : "finding") : ""].filter(Boolean);
+  const { program: p, steps, devices, step } = run.report;
   const over = steps.count ? ` over ${count(steps.count, "step")}` : "";
-  const verdict = parts.length ? parts.join(" and ") + over : steps.count ? `No leak found${over}` : "No step was seen: nothing can be judged";
+  const verdict = run.found ? run.found + over : steps.count ? `No leak found${over}` : "No step was seen: nothing can be judged";
   const fact = (name, value) => value !== null && value !== "" && value !== undefined ? h("span", {}, name + " ", h("b", {}, value)) : null;
   const rows = devices.map(d => h("tr", {}, h("td", {}, String(d.index)), h("td", {}, d.name || "–"), bytesCell(d.live_bytes), bytesCell(d.peak_bytes),
     bytesCell(d.reserved_bytes), d.unattributed_bytes === null ? h("td", { class: "n soft" }, "not known") : bytesCell(d.unattributed_bytes),
@@ -43,7 +43,7 @@ function spark(run, slots) {
     svg("path", { class: "area", d: `M0 30 L${at.join(" L")} L100 30 Z` }), svg("path", { class: "line", d: `M${at.join(" L")}` }));
 }
 
-function finding(run, f, slots, look) {
+function finding(run, f, slots, advice, look) {
   const place = s => s.allocated_at ? `${run.path(s.allocated_at.file)}${s.allocated_at.line ? ":" + s.allocated_at.line : ""}` : s.entry_point || "no stack";
   const row = (name, value, title) => value === null ? [] : [h("dt", {}, name), h("dd", { title: title || null }, value)];
   const figures = [
@@ -56,7 +56,7 @@ function finding(run, f, slots, look) {
     f.oldest_step ? row("oldest from step", whole(f.oldest_step)) : [],
     f.peak_reduction_bytes ? row("peak would be less by", size(f.peak_reduction_bytes), exact(f.peak_reduction_bytes)) : [],
     f.reserved_growth_bytes ? row("reserved growth", size(f.reserved_growth_bytes), exact(f.reserved_growth_bytes)) : [],
-    f.steps_to_oom !== null ? row("full in", count(f.steps_to_oom, "step")) : [],
+    f.steps_to_oom !== null && f.steps_to_oom < FAR ? row("full in", count(f.steps_to_oom, "step")) : [],
   ];
   const sites = f.sites.map((s, i) => {
     const list = h("div", { hidden: true });
@@ -76,6 +76,7 @@ function finding(run, f, slots, look) {
       h("span", { class: "soft" }, [f.confidence, f.layer, f.device === null ? "" : "device " + f.device].filter(Boolean).join(" · "))),
     h("div", { class: "side" }, spark(run, slots), h("dl", {}, figures)),
     h("div", {}, h("p", {}, f.explanation),
+    advice ? h("p", { class: "advice" }, h("b", {}, "To change: "), advice) : "",
     holders.length ? h("div", {}, h("h4", {}, "Held by"), holders, f.holders.length > 6 ? h("a", { href: "#holders" }, `and ${f.holders.length - 6} more`) : "") : "",
     h("div", {}, h("h4", {}, "Allocated at"), h("ul", { class: "sites" }, sites.slice(0, 6)),
       sites.length > 6 ? h("details", {}, h("summary", { class: "soft" }, `and ${count(sites.length - 6, "more line")}`), h("ul", { class: "sites" }, sites.slice(6))) : "",
@@ -85,9 +86,9 @@ function finding(run, f, slots, look) {
 function listFindings(run, look, most = 50) {
   const { findings, benign } = run.report;
   $("findings").replaceChildren(h("h2", { id: "findings-title" }, "Findings"),
-    ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], look)) : [h("p", { class: "empty" }, "None.")]),
+    ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], run.advice[i], look)) : [h("p", { class: "empty" }, "None.")]),
     findings.length > most ? h("p", {}, h("button", { type: "button", click: () => listFindings(run, look, findings.length) }, `show all ${whole(findings.length)}`)) : "",
-    benign.length ? h("details", {}, h("summary", {}, `${count(benign.length, "thing")} that looked like one and is none`),
+    benign.length ? h("details", {}, h("summary", {}, benign.length === 1 ? "1 thing that looked like one and is none" : `${count(benign.length, "thing")} that looked like one and are none`),
       h("ul", { class: "benign" }, benign.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
 }
 
@@ -140,6 +141,8 @@ if (PAGES.length > 1) {
   $("runs").append(h("label", {}, "run ", h("select", { id: "run", "aria-label": "Recording", change: e => { delete document.body.dataset.ready; show(PAGES[+e.target.value]); } },
     PAGES.map((p, i) => h("option", { value: i }, `${p.file}${p.report.program.rank === null ? "" : " · rank " + p.report.program.rank} · ${count(p.report.findings.length, "finding")}`)))));
 } else if (PAGES.length) $("runs").append(h("span", { class: "mono soft" }, PAGES[0].file));
+const leftOut = +document.body.dataset.leftOut;
+if (leftOut) $("runs").append(h("span", { class: "soft", title: "to keep the file small" }, `  ${whole(leftOut)} left out`));
 
 const links = [...document.querySelectorAll("nav a")];
 const seen = new IntersectionObserver(all => all.forEach(e => {

@@ -111,12 +111,15 @@ function timeline(run, into) {
     ctx.save();
     ctx.font = `${11 * ratio}px ${css("--sans")}`;
     ctx.fillStyle = css("--soft");
+    // As the axes left them.
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     let free = -Infinity;
     for (const [i, text] of marks) {
-      const at = line(i, css("--soft"), [2, 3]);
-      if (at === null || at < free) continue;
+      const at = line(i, css("--soft"), [2, 3]), width = ctx.measureText(text).width;
+      if (at === null || at < free || at + 4 * ratio + width > bbox.left + bbox.width) continue;
       ctx.fillText(text, at + 4 * ratio, bbox.top + 11 * ratio);
-      free = at + ctx.measureText(text).width + 12 * ratio;
+      free = at + width + 12 * ratio;
     }
     if (base !== null) line(base, css("--accent"), [4, 3]);
     line(chosen, css("--accent"), []);

@@ -4,17 +4,17 @@ use anstyle::Style;
 
 use super::source::Sources;
 use super::{BOLD, DIM, OTHER, PLAIN, Page, fitted, style_of};
-use crate::ledger::verdict::{Confidence, Kind};
+use crate::ledger::verdict::Kind;
 use crate::report::advice::advice;
 use crate::report::explain::{count, exact, grouped, place, short, size};
-use crate::report::text::{clean, held_by, is_named, pace, reserved};
+use crate::report::phrases::{
+    alive, amount, blocks, clean, full, held_by, is_named, pace, reserved_meanwhile, sure,
+};
 use crate::report::{Finding, Frame, Point, Program, column};
 use crate::symbol::FrameKind;
 
 /// Frames, places and holders shown of each, if not all are wanted.
 const SHOWN: usize = 8;
-/// Steps beyond which nobody waits for a device to be full.
-const FAR: u64 = 10_000_000;
 /// Columns of a curve.
 const CURVE: usize = 48;
 /// What the lines of a block begin with.
@@ -40,17 +40,13 @@ pub fn finding(
     for (i, site) in f.sites.iter().enumerate().take(most) {
         if f.sites.len() > 1 {
             let at = clean(&place(site.allocated_at.as_ref(), cwd));
-            let amount = match site.bytes_per_step {
-                bytes if bytes > 0.0 => format!("{} per step at", exact(bytes)),
-                _ => format!("{} at", exact(site.live_bytes as f64)),
-            };
+            let amount = format!("{} at", amount(site));
             page.wrap("   - ", 5, &[(PLAIN, &amount), (BOLD, &at)]);
         }
         if i == 0 || all {
             stack(page, &site.stack, cwd, sources, most);
-            for way in &site.also_through {
-                let names = column::names(way).join(", for ");
-                page.wrap("      also through ", 12, &[(PLAIN, &clean(&names))]);
+            for way in column::ways(&site.also_through) {
+                page.wrap("      also through ", 12, &[(PLAIN, &clean(&way))]);
             }
         }
     }
@@ -74,11 +70,7 @@ pub fn finding(
 
 /// `1. leak (confirmed): 12.0 KiB (12,288 B) per step, train.py:26 loss, held by …`
 fn headline(page: &mut Page, number: usize, f: &Finding, cwd: &str) {
-    let sure = match f.confidence {
-        Confidence::Confirmed => "confirmed",
-        Confidence::Likely => "likely",
-    };
-    let what = format!("{} ({sure}):", f.kind.name());
+    let what = format!("{} ({}):", f.kind.name(), sure(f));
     let much = match pace(f) {
         Some(pace) => format!("{pace},"),
         None => format!("{},", exact(f.live_bytes as f64)),
@@ -163,31 +155,23 @@ fn curve(page: &mut Page, points: &[Point]) {
 }
 
 fn facts(page: &mut Page, f: &Finding, most: usize) {
-    let noun = if f.layer == "block" { "block" } else { "allocation" };
     if !f.sites.is_empty() {
         let on = f.device.map_or_else(String::new, |d| format!(" on device {d}"));
-        let alive = format!(
-            "{} in {} from {}, since step {}{on}",
-            exact(f.live_bytes as f64),
-            count(f.live_blocks as f64, noun),
-            count(f64::from(f.cohorts), "step"),
-            grouped(u64::from(f.oldest_step)),
-        );
-        fact(page, "alive", &alive, PLAIN);
+        fact(page, "alive", &format!("{}{on}", alive(f)), PLAIN);
     }
     for h in f.holders.iter().take(most) {
-        let what = count(h.blocks as f64, noun);
+        let what = blocks(f, h.blocks);
         let when = grouped(u64::from(h.step));
         let path = held_by(&h.path);
         let path = clean(path.strip_prefix("held by ").unwrap_or(&path));
         let text = format!("{path} ({what}, {}, at step {when})", size(h.bytes as f64));
         fact(page, "held by", &text, PLAIN);
     }
-    if let Some(bytes) = f.reserved_growth_bytes.filter(|_| matches!(f.kind, Kind::Leak | Kind::Growing)) {
-        fact(page, "reserved", &reserved(f, bytes), PLAIN);
+    if let Some(text) = reserved_meanwhile(f) {
+        fact(page, "reserved", &text, PLAIN);
     }
-    if let Some(steps) = f.steps_to_oom.filter(|&steps| steps < FAR) {
-        fact(page, "full", &format!("the device is full in about {} more steps", grouped(steps)), PLAIN);
+    if let Some(text) = full(f) {
+        fact(page, "full", &text, PLAIN);
     }
 }
 

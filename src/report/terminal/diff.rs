@@ -5,7 +5,7 @@ use anstyle::Style;
 use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE};
 use crate::diff::{Change, Diff, Row, Side};
 use crate::report::explain::{count, exact, grouped, place, size};
-use crate::report::text::clean;
+use crate::report::phrases::clean;
 
 /// Rows shown if not all are wanted.
 const TOP: usize = 20;
@@ -19,6 +19,7 @@ pub fn render(diff: &Diff, look: &Look) -> String {
     page.gap();
     if !diff.same_recording {
         leaks(&mut page, diff);
+        others(&mut page, diff);
     }
     retained(&mut page, diff, look.all);
     page.into_text()
@@ -30,7 +31,14 @@ fn answer(page: &mut Page, diff: &Diff) {
     let (style, said) = match (was, is) {
         _ if diff.same_recording => (BOLD, format!("{change} retained between the two steps.")),
         (was, is) if was == 0.0 && is == 0.0 => {
-            (GOOD, format!("Neither leaks; {change} retained at the end of B."))
+            let (came, went) = turned(diff);
+            let style = if came == 0 { GOOD } else { BAD };
+            let told = |n: usize, what| match n {
+                0 => String::new(),
+                n => format!("{} {what}; ", count(n as f64, "other finding")),
+            };
+            let (went, came) = (told(went, "of A gone"), told(came, "new in B"));
+            (style, format!("Neither leaks; {went}{came}{change} retained at the end of B."))
         }
         (_, 0.0) => (GOOD, format!("B does not leak any more: A grew by {} per step.", exact(was))),
         (0.0, _) => (BAD, format!("B leaks and A does not: {} per step.", exact(is))),
@@ -46,7 +54,8 @@ fn side(page: &mut Page, name: &str, s: &Side) {
         Some(step) => format!("at step {} of {}", grouped(u64::from(step)), grouped(u64::from(s.steps))),
         None => format!("at the end, after {}", count(f64::from(s.steps), "step")),
     };
-    let text = format!("{}: {} retained {at}", clean(&s.file), size(s.retained_bytes as f64));
+    let peak = size(s.peak_bytes as f64);
+    let text = format!("{}: {} retained {at}, peak {peak}", clean(&s.file), size(s.retained_bytes as f64));
     page.wrap("  ", 6, &[(BOLD, name), (DIM, &text)]);
 }
 
@@ -89,6 +98,33 @@ fn leaks(page: &mut Page, diff: &Diff) {
             (_, is) => (UNSURE, "same:", format!("{} per step", exact(is))),
         };
         page.wrap("  ", 8, &[(style, mark), (PLAIN, &text), (PLAIN, "at"), (BOLD, &at(r))]);
+    }
+    page.gap();
+}
+
+/// How many of the findings that do not grow came, and how many went.
+fn turned(diff: &Diff) -> (usize, usize) {
+    let came = diff.others.iter().filter(|o| o.before.is_none()).count();
+    (came, diff.others.iter().filter(|o| o.after.is_none()).count())
+}
+
+fn others(page: &mut Page, diff: &Diff) {
+    if diff.others.is_empty() {
+        return;
+    }
+    page.line(&[(BOLD, "Other findings")]);
+    for o in &diff.others {
+        let (style, mark) = match (&o.before, &o.after) {
+            (None, _) => (BAD, "new:"),
+            (_, None) => (GOOD, "gone:"),
+            _ => (UNSURE, "same:"),
+        };
+        let kind = o.kind.name();
+        let at = clean(&place(o.allocated_at.as_ref(), ""));
+        page.wrap("  ", 8, &[(style, mark), (PLAIN, kind), (PLAIN, "at"), (BOLD, &at)]);
+        if let Some(why) = o.after.as_ref().or(o.before.as_ref()) {
+            page.wrap("        ", 8, &[(DIM, &clean(why))]);
+        }
     }
     page.gap();
 }

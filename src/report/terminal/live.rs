@@ -10,7 +10,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 use super::{fitted, sparkline};
 use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::explain::{count, grouped, place, size};
-use crate::report::text::{clean, held_by, is_named, pace};
+use crate::report::phrases::{clean, held_by, is_named, pace};
 use crate::report::{Device, End, Place, Report, Retained};
 
 /// Steps over which it is told how fast they are.

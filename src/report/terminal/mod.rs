@@ -13,7 +13,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::explain::{count, grouped};
-use crate::report::text::{clean, found, said_of_steps, suppressed_by, told_by};
+use crate::report::phrases::{clean, found, said_of_steps, suppressed_by, told_by};
 use crate::report::{End, Report};
 
 pub use blocks::sparkline;

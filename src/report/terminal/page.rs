@@ -1,12 +1,11 @@
-//! Lines that fit a width: styled words, broken at spaces. Knows nothing of reports.
+//! Lines that fit a width: styled words, broken at spaces. Knows no report.
 
 use std::fmt::Write;
 
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
-const UNIT_ENDS: [char; 5] = [',', ';', '.', ':', ')'];
+use crate::report::phrases::words;
 
 /// A text that grows downwards.
 pub struct Page {
@@ -64,15 +63,9 @@ impl Page {
         self.put(mark.0, lead);
         let (mut column, mut fresh) = (lead.width(), true);
         for (style, text) in pieces {
-            let mut words = text.split_whitespace().peekable();
             // What is said in one style on one line is one piece of it.
             let mut run = String::new();
-            while let Some(first) = words.next() {
-                // A number stays with its unit.
-                let word = match words.next_if(|next| UNITS.contains(&next.trim_end_matches(UNIT_ENDS))) {
-                    Some(unit) => format!("{first} {unit}"),
-                    None => first.to_owned(),
-                };
+            for word in words(text) {
                 let space = usize::from(!fresh);
                 if !fresh && column + space + word.width() > self.width {
                     self.put(*style, &std::mem::take(&mut run));

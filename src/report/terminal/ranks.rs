@@ -4,7 +4,7 @@ use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE, blocks, source::Sou
 use crate::ranks::{Cause, Gathered};
 use crate::report::End;
 use crate::report::explain::{count, exact, grouped, size};
-use crate::report::text::{clean, found};
+use crate::report::phrases::{clean, found};
 
 /// Names in a row of them, and processes in the table, if not all are wanted.
 const NAMES: usize = 8;

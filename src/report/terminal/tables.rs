@@ -4,7 +4,8 @@ use anstyle::Style;
 
 use super::{BAD, BOLD, By, DIM, GOOD, Look, PLAIN, Page, UNSURE, when};
 use crate::report::explain::{count, exact, grouped, place, short, size};
-use crate::report::text::{clean, rows};
+use crate::report::phrases::clean;
+use crate::report::text::rows;
 use crate::report::{End, OutOfMemory, Report, Retained};
 
 const TOP: usize = 10;
