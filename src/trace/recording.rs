@@ -192,8 +192,9 @@ impl Space {
         if let Some(orphan) = self.orphans.pop() {
             return Some(orphan);
         }
-        let index = self.take(usage::EVENTS, SEQUENCE.0.load(Acquire))?;
-        self.events.push(EventSegment { index, drained: 0, sealed: None, last: 0 });
+        let first = SEQUENCE.0.load(Acquire);
+        let index = self.take(usage::EVENTS, first)?;
+        self.events.push(EventSegment { index, drained: 0, sealed: None, last: 0, ahead: first });
         Some((index, 0))
     }
 }
@@ -240,6 +241,9 @@ fn seal(space: &mut Space, cursor: &Cursor) {
     set(cursor.segment, segment::USED, used as u64);
     if let Some(s) = space.events.iter_mut().find(|s| s.index == cursor.segment) {
         s.sealed = Some(used / RECORD);
+    }
+    if space.is_crowded() {
+        file::let_go(cursor.segment);
     }
 }
 
@@ -361,12 +365,14 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
     let old = std::mem::replace(&mut space.checkpoint, taken);
     old.into_iter().for_each(|i| space.give_back(i));
     // Kept or not, what is drained to its end need not be looked at again.
-    let (gone, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut space.events)
-        .into_iter()
-        .partition(|s| s.sealed == Some(s.drained) && s.last < next);
+    let (gone, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut space.events).into_iter().partition(|s| s.is_done() && s.last < next);
     space.events = rest;
-    if !keep_events {
-        gone.into_iter().for_each(|s| space.give_back(s.index));
+    for s in gone {
+        match keep_events {
+            true => file::let_go(s.index),
+            false => space.give_back(s.index),
+        }
     }
     true
 }

@@ -15,6 +15,15 @@ pub(super) struct EventSegment {
     pub(super) sealed: Option<usize>,
     /// Sequence number of the last record handed to the drain.
     pub(super) last: u64,
+    /// The next one has no lower number than this.
+    pub(super) ahead: u64,
+}
+
+impl EventSegment {
+    /// Nothing is left to be drained, nor will be.
+    pub(super) fn is_done(&self) -> bool {
+        self.sealed == Some(self.drained)
+    }
 }
 
 pub(super) struct Space {
@@ -37,6 +46,9 @@ pub(super) struct Space {
 }
 
 const PATIENCE: u32 = 4096;
+/// Segments of events (32 MiB) that may stay in this process's memory. The pages of more are let go once nobody writes
+/// there: the file has them, and who reads them gets them back.
+const RESIDENT: usize = (32 << 20) / SEGMENT;
 /// Segments that only a checkpoint takes: when the file can grow no more, one gives the others back.
 const RESERVE: usize = 8;
 
@@ -86,6 +98,11 @@ impl Space {
         set(index, segment::USE, usage);
         set(0, header::SEGMENTS, u64::from(self.fresh));
         Some(index)
+    }
+
+    /// True while so many segments of events wait that their pages are not kept.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.events.len() > RESIDENT
     }
 
     fn grow(&mut self) -> bool {
