@@ -57,6 +57,7 @@ pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64, since_ns: u64) -> Re
     file::create(path, |head| may_go(head, pid, since_ns))?;
     *space = Space {
         free: Vec::new(),
+        empty: Vec::new(),
         orphans: Vec::new(),
         events: Vec::new(),
         checkpoint: Vec::new(),
