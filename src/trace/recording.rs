@@ -61,14 +61,15 @@ pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64, since_ns: u64) -> Re
         orphans: Vec::new(),
         events: Vec::new(),
         checkpoint: Vec::new(),
+        tables: Vec::new(),
+        tables_used: 0,
+        generation: 0,
         fresh: 1,
         refused: 0,
         patience: 0,
         helpless: 0,
-        ..*space
     };
     SAID_FULL.store(false, Relaxed);
-    (space.tables, space.tables_used, space.generation) = (0, 0, 0);
     SEQUENCE.0.store(1, Relaxed);
     set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
     set(0, header::PID, u64::from(pid));
@@ -282,22 +283,24 @@ pub fn append_entry(entry: &Entry<'_>) -> bool {
     }
     let mut space = SPACE.lock();
     for _ in 0..2 {
-        if space.tables != 0 && space.write_entry(entry) {
+        if space.write_entry(entry) {
             return true;
         }
         // Full (or none yet). A fresh segment that is still too small is no use.
-        if space.tables != 0 && space.tables_used == 0 {
+        if !space.tables.is_empty() && space.tables_used == 0 {
             return false;
         }
         let Some(index) = space.take(usage::TABLES, 0) else { return false };
-        (space.tables, space.tables_used) = (index, 0);
+        space.tables.push(index);
+        space.tables_used = 0;
     }
     false
 }
 
 impl Space {
     fn write_entry(&mut self, entry: &Entry<'_>) -> bool {
-        let Some(base) = file::base(self.tables) else { return false };
+        let Some(&table) = self.tables.last() else { return false };
+        let Some(base) = file::base(table) else { return false };
         let Some(room) = (ROOM - self.tables_used).checked_sub(ENTRY_HEAD) else { return false };
         // SAFETY: the rest of the payload of a segment that only the holder of this lock writes.
         let bytes = unsafe {
@@ -311,7 +314,7 @@ impl Space {
         self.tables_used += (ENTRY_HEAD + length).next_multiple_of(8);
         self.tables_used = self.tables_used.min(ROOM);
         // The commit word: what lies before it is whole.
-        set(self.tables, segment::USED, self.tables_used as u64);
+        set(table, segment::USED, self.tables_used as u64);
         true
     }
 }
@@ -320,11 +323,9 @@ impl Space {
 pub fn table_bytes() -> Vec<Vec<u8>> {
     let space = SPACE.lock();
     let mut all = Vec::new();
-    for index in 1..space.fresh {
-        let (Some(base), Some(kind)) = (file::base(index), file::word(index, segment::USE)) else { continue };
-        if kind.load(Acquire) != usage::TABLES {
-            continue;
-        }
+    // The others are not even looked at: that would bring their pages back.
+    for &index in &space.tables {
+        let Some(base) = file::base(index) else { continue };
         let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
         // SAFETY: committed table bytes never change.
         all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());

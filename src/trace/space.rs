@@ -33,7 +33,8 @@ pub(super) struct Space {
     /// Segments whose thread ended, with the next free record.
     pub(super) orphans: Vec<(u32, usize)>,
     pub(super) events: Vec<EventSegment>,
-    pub(super) tables: u32,
+    /// Segments of table entries; the last one is written to.
+    pub(super) tables: Vec<u32>,
     pub(super) tables_used: usize,
     pub(super) checkpoint: Vec<u32>,
     pub(super) generation: u64,
@@ -59,7 +60,7 @@ pub(super) static SPACE: Mutex<Space> = Mutex::new(Space {
     empty: Vec::new(),
     orphans: Vec::new(),
     events: Vec::new(),
-    tables: 0,
+    tables: Vec::new(),
     tables_used: 0,
     checkpoint: Vec::new(),
     generation: 0,
