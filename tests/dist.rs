@@ -43,11 +43,11 @@ const INSTALL: [&str; 2] = ["install", "--no-input"];
 
 /// pytest, downloaded once: the environment with PyTorch may be somebody's own, and is left alone.
 fn pytest() -> PathBuf {
-    const PINNED: &str = "pytest==9.2.0";
-    let place = root().join("target").join(PINNED);
+    const VERSION: &str = "9.2.0";
+    let place = root().join(format!("target/pytest-{VERSION}"));
     if !place.exists() {
         let draft = TempDir::new_in(root().join("target")).unwrap();
-        done(pip().args(INSTALL).arg("--target").arg(draft.path()).arg(PINNED));
+        done(pip().args(INSTALL).arg("--target").arg(draft.path()).arg(format!("pytest=={VERSION}")));
         // Whoever was faster made the same.
         let _ = fs::rename(draft.path(), &place);
     }

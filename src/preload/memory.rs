@@ -3,6 +3,9 @@
 //!
 //! Large work asks first ([`enough_for`]) and is left undone otherwise. What is asked for in spite of that comes from a
 //! small reserve, once; then tracing is switched off.
+//!
+//! What is large is mapped for itself and goes back when it is let go: the C library's allocator would keep it, in one
+//! arena after the other, since any thread may be the one that takes events in.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -23,7 +26,23 @@ unsafe impl Sync for Reserve {}
 static LAST: Reserve = Reserve { bytes: UnsafeCell::new([0; RESERVE]), used: AtomicUsize::new(0) };
 static SHORT: AtomicBool = AtomicBool::new(false);
 
+/// From here on a piece is mapped for itself.
+const LARGE: usize = 256 << 10;
+
 struct Ours;
+
+fn is_large(layout: &Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= 4096
+}
+
+/// Zeroed; null if there is no room.
+fn map(size: usize) -> *mut u8 {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let p = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
+    if p == libc::MAP_FAILED { std::ptr::null_mut() } else { p.cast() }
+}
 
 #[global_allocator]
 static OURS: Ours = Ours;
@@ -46,38 +65,57 @@ impl Reserve {
     }
 }
 
-// SAFETY: the system's allocator, and behind it a reserve that hands out every byte once and takes none back.
+// SAFETY: the system's allocator, mappings for what is large, and behind both a reserve that hands out every byte once and
+// takes none back. Where a piece came from shows in its address (the reserve) and its layout.
 unsafe impl GlobalAlloc for Ours {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
-        let p = unsafe { System.alloc(layout) };
+        let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc(layout) } };
         if p.is_null() { LAST.take(layout) } else { p }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise. The reserve was never written to.
-        let p = unsafe { System.alloc_zeroed(layout) };
+        // SAFETY: the caller's promise. Neither a fresh mapping nor the reserve was ever written to.
+        let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc_zeroed(layout) } };
         if p.is_null() { LAST.take(layout) } else { p }
     }
 
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        if !LAST.holds(p) {
-            // SAFETY: the caller's promise; it came from there.
-            unsafe { System.dealloc(p, layout) };
+        if LAST.holds(p) {
+            return;
+        }
+        // SAFETY: the caller's promise; it came from there, by its layout.
+        unsafe {
+            if is_large(&layout) {
+                libc::munmap(p.cast(), layout.size());
+            } else {
+                System.dealloc(p, layout);
+            }
         }
     }
 
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !LAST.holds(p) {
-            // SAFETY: the caller's promise; it came from there.
-            let new = unsafe { System.realloc(p, layout, size) };
+        // SAFETY: the caller's promise: that size is fit for a layout.
+        let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let large = (is_large(&layout), is_large(&wanted));
+        if !LAST.holds(p) && large.0 == large.1 {
+            // SAFETY: the caller's promise; it came from there, by its layout.
+            let new = unsafe {
+                match large.0 {
+                    true => match libc::mremap(p.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) {
+                        libc::MAP_FAILED => std::ptr::null_mut(),
+                        new => new.cast(),
+                    },
+                    false => System.realloc(p, layout, size),
+                }
+            };
             if !new.is_null() {
                 return new;
             }
         }
-        // SAFETY: the caller's promise: that size is fit for a layout, and both places are as long as is copied.
+        // SAFETY: the caller's promise: both places are as long as is copied.
         unsafe {
-            let new = LAST.take(Layout::from_size_align_unchecked(size, layout.align()));
+            let new = self.alloc(wanted);
             if !new.is_null() {
                 std::ptr::copy_nonoverlapping(p, new, layout.size().min(size));
                 self.dealloc(p, layout);

@@ -5,12 +5,12 @@
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
-
-use parking_lot::Mutex;
+use std::time::Duration;
 
 use super::elf::{self, LinkMap};
 use super::elf_format::{Header, Program, Relocation, tag};
 use super::{guard, holes, scope};
+use crate::trace::lock::Mutex;
 
 /// Objects at a time that can be kept apart.
 const MOST: usize = 256;
@@ -52,7 +52,7 @@ pub fn opened(root: &LinkMap, last: Option<&LinkMap>) {
     // One at a time: between making a page writable and back no other may do the same.
     static ONE: Mutex<()> = Mutex::new(());
     guard::fenced(|| {
-        let Some(_one) = ONE.try_lock_for(std::time::Duration::from_secs(1)) else {
+        let Some(_one) = ONE.try_lock_for(Duration::from_secs(1)) else {
             return holes::name(
                 "what was opened with RTLD_DEEPBIND while another such opening took its time",
             );
@@ -165,7 +165,8 @@ pub fn will_open(file: &CStr) {
     if let Some(place) = pending.name.get_mut(..name.len()) {
         place.copy_from_slice(name);
         for place in &PENDING {
-            if let Some(mut place) = place.try_lock()
+            // Held for moments only. Tried without waiting, it would be left to whoever waits to fork.
+            if let Some(mut place) = place.try_lock_for(Duration::from_millis(100))
                 && place.is_none()
             {
                 *place = Some(pending);

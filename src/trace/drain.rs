@@ -6,20 +6,27 @@ use std::time::{Duration, Instant};
 use super::file;
 use super::layout::PAYLOAD;
 use super::record::{Event, RECORD};
-use super::recording::PER_SEGMENT;
+use super::recording::{self, PER_SEGMENT};
 use super::space::SPACE;
 
-/// Events taken up at once: 4 MiB of them.
-const BITE: u64 = (4 << 20) / RECORD as u64;
+/// Events taken up at once: 1 MiB of them.
+const BITE: u64 = (1 << 20) / RECORD as u64;
 /// Events that may wait behind one that is being written, however long that takes.
-const MANY: usize = BITE as usize / 2;
+const MANY: u64 = 2 * BITE;
 /// How long more than that may wait.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Collects the events of all threads in sequence order. One per process, used under the ledger's lock.
 #[derive(Debug, Default)]
 pub struct Drain {
-    pending: Vec<[u64; 4]>,
+    /// What was taken up, by number: nothing has to be sorted. A place counts if the number in it is the one looked for.
+    window: Vec<[u64; 4]>,
+    /// The number that stands in the window's first place: moved on whenever nothing waits, so that small bites stay in
+    /// the processor's cache.
+    base: u64,
+    waiting: usize,
+    /// What was stepped over and came after all.
+    late: Vec<[u64; 4]>,
     /// Since when it stands still, much waiting behind one event.
     still: Option<Instant>,
 }
@@ -27,40 +34,52 @@ pub struct Drain {
 impl Drain {
     /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
     pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) {
+        if self.window.is_empty() {
+            self.window = vec![[0; 4]; BITE as usize];
+        }
         let mut step_over = self.still.is_some_and(|since| since.elapsed() > PATIENCE);
         let mut stood_still = true;
         loop {
-            self.collect(next.saturating_add(BITE));
-            if !self.pending.is_sorted_by_key(|r| r[0]) {
-                // Each segment's part is in order: the stable sort only merges them.
-                self.pending.sort_by_key(|r| r[0]);
+            if self.waiting == 0 {
+                self.base = next;
             }
-            let mut done = 0;
-            for record in &self.pending {
-                if record[0] > next && !step_over {
+            let limit = next.saturating_add(BITE);
+            self.collect(next, limit);
+            let mut moved = !self.late.is_empty();
+            self.late.sort_unstable_by_key(|r| r[0]);
+            self.late.drain(..).for_each(|record| apply(&Event::unpack(record)));
+            while self.waiting > 0 && next < limit {
+                let record = self.window[place(self.base, next)];
+                if record[0] == next {
+                    apply(&Event::unpack(record));
+                    self.waiting -= 1;
+                    moved = true;
+                } else if !step_over {
                     break;
                 }
-                apply(&Event::unpack(*record));
-                next = next.max(record[0] + 1);
-                done += 1;
+                next += 1;
             }
-            self.pending.drain(..done);
             step_over = false;
-            if done == 0 {
+            if !moved {
                 break;
             }
             stood_still = false;
         }
         // A thread that waits for its turn, or died, between taking its number and storing it leaves a hole that would
         // stop us: after a while of standing still with much waiting, it is stepped over. Its event is taken in late.
-        let still = stood_still && self.pending.len() > MANY;
+        let still = stood_still && self.waiting > 0 && recording::sequence() - next > MANY;
         self.still = still.then(|| self.still.unwrap_or_else(Instant::now));
     }
 
     /// Takes up what was written with a number below `limit`.
-    fn collect(&mut self, limit: u64) {
+    fn collect(&mut self, next: u64, limit: u64) {
         let mut space = SPACE.lock();
+        let crowded = space.is_crowded();
         for s in &mut space.events {
+            // Not even looked at: that would bring its pages back.
+            if s.ahead >= limit || s.is_done() {
+                continue;
+            }
             let Some(base) = file::base(s.index) else { continue };
             while s.drained < PER_SEGMENT {
                 // SAFETY: inside the segment's payload; word 0 with acquire, then the rest, as `append` stored them.
@@ -68,14 +87,27 @@ impl Drain {
                     let at = base.add(PAYLOAD + s.drained * RECORD).cast::<u64>();
                     let seq = (*at.cast::<AtomicU64>()).load(Acquire);
                     if seq <= s.last || seq >= limit {
+                        s.ahead = s.ahead.max(seq);
                         break;
                     }
                     [seq, at.add(1).read(), at.add(2).read(), at.add(3).read()]
                 };
                 s.last = record[0];
                 s.drained += 1;
-                self.pending.push(record);
+                if record[0] < next {
+                    self.late.push(record);
+                } else {
+                    self.window[place(self.base, record[0])] = record;
+                    self.waiting += 1;
+                }
+            }
+            if crowded && s.is_done() {
+                file::let_go(s.index);
             }
         }
     }
+}
+
+fn place(base: u64, seq: u64) -> usize {
+    (seq.wrapping_sub(base) % BITE) as usize
 }

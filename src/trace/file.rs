@@ -237,6 +237,14 @@ pub fn word(segment: u32, offset: usize) -> Option<&'static AtomicU64> {
     Some(unsafe { &*base.add(offset).cast::<AtomicU64>() })
 }
 
+/// Takes a segment's pages out of this process's memory. The file has them; whoever touches them gets them back.
+pub fn let_go(segment: u32) {
+    if let Some(base) = base(segment) {
+        // SAFETY: whole pages of a shared mapping of our own: nothing that was written there is lost.
+        unsafe { libc::madvise(base.cast(), SEGMENT, libc::MADV_DONTNEED) };
+    }
+}
+
 /// In a forked child: lets go of the parent's file, so that nothing here can write to it again.
 pub fn forget() {
     for chunk in &CHUNKS[..MAPPED.swap(0, AcqRel) as usize] {

@@ -57,17 +57,19 @@ pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64, since_ns: u64) -> Re
     file::create(path, |head| may_go(head, pid, since_ns))?;
     *space = Space {
         free: Vec::new(),
+        empty: Vec::new(),
         orphans: Vec::new(),
         events: Vec::new(),
         checkpoint: Vec::new(),
+        tables: Vec::new(),
+        tables_used: 0,
+        generation: 0,
         fresh: 1,
         refused: 0,
         patience: 0,
         helpless: 0,
-        ..*space
     };
     SAID_FULL.store(false, Relaxed);
-    (space.tables, space.tables_used, space.generation) = (0, 0, 0);
     SEQUENCE.0.store(1, Relaxed);
     set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
     set(0, header::PID, u64::from(pid));
@@ -192,8 +194,9 @@ impl Space {
         if let Some(orphan) = self.orphans.pop() {
             return Some(orphan);
         }
-        let index = self.take(usage::EVENTS, SEQUENCE.0.load(Acquire))?;
-        self.events.push(EventSegment { index, drained: 0, sealed: None, last: 0 });
+        let first = SEQUENCE.0.load(Acquire);
+        let index = self.take(usage::EVENTS, first)?;
+        self.events.push(EventSegment { index, drained: 0, sealed: None, last: 0, ahead: first });
         Some((index, 0))
     }
 }
@@ -241,6 +244,9 @@ fn seal(space: &mut Space, cursor: &Cursor) {
     if let Some(s) = space.events.iter_mut().find(|s| s.index == cursor.segment) {
         s.sealed = Some(used / RECORD);
     }
+    if space.is_crowded() {
+        file::let_go(cursor.segment);
+    }
 }
 
 /// At a thread's end: its segment goes to the next thread that needs one.
@@ -277,22 +283,24 @@ pub fn append_entry(entry: &Entry<'_>) -> bool {
     }
     let mut space = SPACE.lock();
     for _ in 0..2 {
-        if space.tables != 0 && space.write_entry(entry) {
+        if space.write_entry(entry) {
             return true;
         }
         // Full (or none yet). A fresh segment that is still too small is no use.
-        if space.tables != 0 && space.tables_used == 0 {
+        if !space.tables.is_empty() && space.tables_used == 0 {
             return false;
         }
         let Some(index) = space.take(usage::TABLES, 0) else { return false };
-        (space.tables, space.tables_used) = (index, 0);
+        space.tables.push(index);
+        space.tables_used = 0;
     }
     false
 }
 
 impl Space {
     fn write_entry(&mut self, entry: &Entry<'_>) -> bool {
-        let Some(base) = file::base(self.tables) else { return false };
+        let Some(&table) = self.tables.last() else { return false };
+        let Some(base) = file::base(table) else { return false };
         let Some(room) = (ROOM - self.tables_used).checked_sub(ENTRY_HEAD) else { return false };
         // SAFETY: the rest of the payload of a segment that only the holder of this lock writes.
         let bytes = unsafe {
@@ -306,7 +314,7 @@ impl Space {
         self.tables_used += (ENTRY_HEAD + length).next_multiple_of(8);
         self.tables_used = self.tables_used.min(ROOM);
         // The commit word: what lies before it is whole.
-        set(self.tables, segment::USED, self.tables_used as u64);
+        set(table, segment::USED, self.tables_used as u64);
         true
     }
 }
@@ -315,11 +323,9 @@ impl Space {
 pub fn table_bytes() -> Vec<Vec<u8>> {
     let space = SPACE.lock();
     let mut all = Vec::new();
-    for index in 1..space.fresh {
-        let (Some(base), Some(kind)) = (file::base(index), file::word(index, segment::USE)) else { continue };
-        if kind.load(Acquire) != usage::TABLES {
-            continue;
-        }
+    // The others are not even looked at: that would bring their pages back.
+    for &index in &space.tables {
+        let Some(base) = file::base(index) else { continue };
         let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
         // SAFETY: committed table bytes never change.
         all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());
@@ -361,12 +367,14 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
     let old = std::mem::replace(&mut space.checkpoint, taken);
     old.into_iter().for_each(|i| space.give_back(i));
     // Kept or not, what is drained to its end need not be looked at again.
-    let (gone, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut space.events)
-        .into_iter()
-        .partition(|s| s.sealed == Some(s.drained) && s.last < next);
+    let (gone, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut space.events).into_iter().partition(|s| s.is_done() && s.last < next);
     space.events = rest;
-    if !keep_events {
-        gone.into_iter().for_each(|s| space.give_back(s.index));
+    for s in gone {
+        match keep_events {
+            true => file::let_go(s.index),
+            false => space.give_back(s.index),
+        }
     }
     true
 }

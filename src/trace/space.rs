@@ -15,14 +15,26 @@ pub(super) struct EventSegment {
     pub(super) sealed: Option<usize>,
     /// Sequence number of the last record handed to the drain.
     pub(super) last: u64,
+    /// The next one has no lower number than this.
+    pub(super) ahead: u64,
+}
+
+impl EventSegment {
+    /// Nothing is left to be drained, nor will be.
+    pub(super) fn is_done(&self) -> bool {
+        self.sealed == Some(self.drained)
+    }
 }
 
 pub(super) struct Space {
     pub(super) free: Vec<u32>,
+    /// Free ones whose pages were let go.
+    pub(super) empty: Vec<u32>,
     /// Segments whose thread ended, with the next free record.
     pub(super) orphans: Vec<(u32, usize)>,
     pub(super) events: Vec<EventSegment>,
-    pub(super) tables: u32,
+    /// Segments of table entries; the last one is written to.
+    pub(super) tables: Vec<u32>,
     pub(super) tables_used: usize,
     pub(super) checkpoint: Vec<u32>,
     pub(super) generation: u64,
@@ -37,14 +49,18 @@ pub(super) struct Space {
 }
 
 const PATIENCE: u32 = 4096;
+/// Segments (24 MiB) that may stay in this process's memory, be they free or hold events. The pages of more are let go as
+/// soon as nobody writes there: the file has them, and who reads them gets them back.
+const RESIDENT: usize = (24 << 20) / SEGMENT;
 /// Segments that only a checkpoint takes: when the file can grow no more, one gives the others back.
 const RESERVE: usize = 8;
 
 pub(super) static SPACE: Mutex<Space> = Mutex::new(Space {
     free: Vec::new(),
+    empty: Vec::new(),
     orphans: Vec::new(),
     events: Vec::new(),
-    tables: 0,
+    tables: Vec::new(),
     tables_used: 0,
     checkpoint: Vec::new(),
     generation: 0,
@@ -64,12 +80,12 @@ pub(super) fn set(segment: u32, offset: usize, value: u64) {
 impl Space {
     /// A segment for `usage`, zeroed where old bytes could be taken for new ones; grows the file when it must.
     pub(super) fn take(&mut self, usage: u64, first: u64) -> Option<u32> {
-        let left = self.free.len() + (file::segments() - self.fresh) as usize;
+        let left = self.free.len() + self.empty.len() + (file::segments() - self.fresh) as usize;
         let reserve = if usage == usage::CHECKPOINT { 0 } else { RESERVE };
         if left <= reserve && !self.grow() {
             return None;
         }
-        let index = match self.free.pop() {
+        let index = match self.free.pop().or_else(|| self.empty.pop()) {
             Some(index) => {
                 let base = file::base(index)?;
                 // SAFETY: a free segment: mapped, and nobody else writes it.
@@ -86,6 +102,11 @@ impl Space {
         set(index, segment::USE, usage);
         set(0, header::SEGMENTS, u64::from(self.fresh));
         Some(index)
+    }
+
+    /// True while there are so many that their pages are not kept.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.events.len() + self.free.len() > RESIDENT
     }
 
     fn grow(&mut self) -> bool {
@@ -113,6 +134,11 @@ impl Space {
 
     pub(super) fn give_back(&mut self, index: u32) {
         set(index, segment::USE, usage::FREE);
-        self.free.push(index);
+        if self.is_crowded() {
+            file::let_go(index);
+            self.empty.push(index);
+        } else {
+            self.free.push(index);
+        }
     }
 }
