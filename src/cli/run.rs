@@ -7,9 +7,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
@@ -107,7 +108,7 @@ fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
     let target = Arc::clone(&alive);
     let forward = std::thread::spawn(move || {
         for signal in signals.forever() {
-            let pid = target.lock().unwrap_or_else(PoisonError::into_inner);
+            let pid = target.lock();
             let signal = rustix::process::Signal::from_named_raw(signal);
             if let (Some(pid), Some(signal)) = (*pid, signal)
                 && !matches!(signal, rustix::process::Signal::INT | rustix::process::Signal::QUIT)
@@ -117,7 +118,7 @@ fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
         }
     });
     let status = child.wait();
-    *alive.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *alive.lock() = None;
     handle.close();
     let _ = forward.join();
     status

@@ -38,7 +38,10 @@ pub fn told_by(report: &Report) -> String {
     let steps = count(f64::from(report.steps.count), "step");
     let loops: Vec<String> = report.steps.loops.iter().map(|place| clean(place)).collect();
     let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
-    format!("{steps}, told by: {source}{loops}")
+    match report.steps.between {
+        0 => format!("{steps}, told by: {source}{loops}"),
+        n => format!("{steps}, told by: {source}, and {n} of them between these by the loop{loops}"),
+    }
 }
 
 /// What more there is to say of the steps, a line each.
@@ -69,7 +72,8 @@ fn marks(report: &Report) -> Option<String> {
 /// What else the steps can be read by: not what they are read by, nor what would be the same.
 fn others(report: &Report) -> Option<String> {
     let source = report.steps.source?;
-    let differs = |l: &&Level| l.name != source && l.count > 0 && l.count != report.steps.count;
+    let another = |l: &Level| l.name != source || report.steps.between > 0;
+    let differs = |l: &&Level| another(l) && l.count > 0 && l.count != report.steps.count;
     let list: Vec<String> = (report.steps.levels.iter().filter(differs))
         .map(|l| {
             let at = l.loops.first().map_or_else(String::new, |at| format!(" at {}", clean(at)));
