@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::grows::grown;
 use common::programs::{compile, driver_calls, linked, script, torch};
 use common::report::{Report, call, leaktrace};
 use common::{Chance, Ran, Run, library, root};
@@ -265,24 +264,6 @@ fn a_run_without_steps_and_several_runs() {
     agrees(&pages[0], &one.recording());
     agrees(&pages[1], &two.recording());
     assert_eq!(pages[0]["history"]["points"].as_array().unwrap().len(), 1);
-}
-
-/// However many recordings, the file stays below 20 MB: what has no finding is left out first, and the page says so.
-#[test]
-fn a_thousand_runs_are_one_file_of_a_bounded_size() {
-    let (clean, leaks) = (grown(400, &[]), grown(40, &["--first", "512"]));
-    let folder = tempfile::TempDir::new().unwrap();
-    let copy = |of: &Ran, name: String| fs::hard_link(of.recording(), folder.path().join(name)).unwrap();
-    (0..2000).for_each(|n| copy(&clean, format!("a{n}.ltrace")));
-    (0..20).for_each(|n| copy(&leaks, format!("z{n}.ltrace")));
-    let (file, pages) = page(folder.path(), &[folder.path().to_owned()], &[]);
-    let pages = pages.as_array().unwrap();
-    let found = |p: &&Value| p["found"] == "1 leak";
-    assert_eq!(pages.iter().filter(found).count(), 20);
-    assert!(fs::metadata(&file).unwrap().len() < 20_000_000);
-    let text = fs::read_to_string(&file).unwrap();
-    let left_out = 2020 - pages.len();
-    assert!(left_out > 0 && text.contains(&format!("data-left-out=\"{left_out}\"")), "{left_out}");
 }
 
 /// A program's own words, however chosen, stay words.

@@ -2,7 +2,7 @@
 
 use super::explain::{count, exact, grouped, size};
 use super::suppress::Suppressed;
-use super::{Finding, Level, Report, Site};
+use super::{Coverage, Finding, Level, Report, Site};
 use crate::ledger::verdict::{Confidence, Kind};
 
 const HELD_BY: &str = "held by ";
@@ -198,4 +198,31 @@ pub fn reserved_meanwhile(f: &Finding) -> Option<String> {
 pub fn full(f: &Finding) -> Option<String> {
     let steps = f.steps_to_oom.filter(|&steps| steps < FAR)?;
     Some(format!("the device is full in about {} more steps", grouped(steps)))
+}
+
+/// How far the figures can be relied on.
+pub fn relied_on(c: &Coverage) -> String {
+    let mut text = match c.ledger_matches_allocator {
+        Some(true) => "blocks agree with the caching allocator's own total",
+        Some(false) => "blocks do not agree with the caching allocator's own total",
+        None => "no caching allocator's total to compare with",
+    }
+    .to_owned();
+    for (n, what) in [
+        (c.unknown_frees, "free of memory whose allocation was not seen"),
+        (c.missed_frees, "allocation where the free before it was not seen"),
+        (c.dropped_events, "events lost"),
+    ] {
+        if n > 0 {
+            text.push_str(&format!("; {} {what}", grouped(n)));
+        }
+    }
+    text
+}
+
+/// The calls that take memory unsaid, if there were any.
+pub fn unsaid(c: &Coverage) -> Option<String> {
+    let told = c.markers.iter().map(|m| format!("{} {}", grouped(m.calls), m.entry_point));
+    let told = told.collect::<Vec<_>>().join(", ");
+    (!told.is_empty()).then(|| clean(&told))
 }

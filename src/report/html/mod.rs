@@ -128,9 +128,12 @@ impl Pages {
         // Only maps with keys that are no strings can fail to be written; there are none.
         let data = serde_json::to_string(page).unwrap_or_default();
         // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
-        let data = data.replace('<', "\\u003c");
+        self.keep(!page.found.is_empty(), data.replace('<', "\\u003c"));
+    }
+
+    fn keep(&mut self, found: bool, data: String) {
         self.bytes += data.len();
-        self.pages.push((!page.found.is_empty(), data));
+        self.pages.push((found, data));
         while self.bytes > FILE && self.pages.len() > 1 {
             let clean = self.pages.iter().rposition(|(found, _)| !found);
             self.bytes -= self.pages.remove(clean.unwrap_or(self.pages.len() - 1)).1.len();
@@ -163,4 +166,25 @@ pub fn render(pages: &Pages) -> String {
     }
     // Last: what a recording says is never looked through for marks.
     page.replacen("/*data*/", &data, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_finding_is_left_out_first() {
+        let mut pages = Pages::default();
+        let data = |n: usize| "0".repeat(FILE / 4 - 8) + &n.to_string();
+        // The third and the fifth have none.
+        (0..7).for_each(|n| pages.keep(n != 2 && n != 4, data(n)));
+        let kept: Vec<usize> = pages.pages.iter().map(|(_, data)| data.parse().unwrap()).collect();
+        assert_eq!((kept, pages.left_out), (vec![0, 1, 3, 5], 3));
+        assert!(render(&pages).len() < 20_000_000);
+        assert!(render(&pages).contains("data-left-out=\"3\""));
+        // One alone is told of whatever it takes.
+        let mut one = Pages::default();
+        one.keep(false, "0".repeat(FILE + 1));
+        assert_eq!((one.pages.len(), one.left_out), (1, 0));
+    }
 }

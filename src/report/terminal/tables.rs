@@ -1,10 +1,8 @@
 //! What was alive, by place, file, function or birth step; the devices; what could not be seen.
 
-use anstyle::Style;
-
 use super::{BAD, BOLD, By, DIM, GOOD, Look, PLAIN, Page, UNSURE, when};
 use crate::report::explain::{count, exact, grouped, place, short, size};
-use crate::report::phrases::clean;
+use crate::report::phrases::{clean, relied_on, unsaid};
 use crate::report::text::rows;
 use crate::report::{End, OutOfMemory, Report, Retained};
 
@@ -133,31 +131,15 @@ pub fn devices(page: &mut Page, report: &Report) {
 /// What could not be seen.
 pub fn coverage(page: &mut Page, report: &Report) {
     let c = &report.coverage;
-    let (mut style, agrees) = match c.ledger_matches_allocator {
-        Some(true) => (GOOD, "blocks agree with the caching allocator's own total"),
-        Some(false) => (UNSURE, "blocks do not agree with the caching allocator's own total"),
-        None => (PLAIN, "no caching allocator's total to compare with"),
+    let missed = c.unknown_frees > 0 || c.missed_frees > 0 || c.dropped_events > 0;
+    let style = match c.ledger_matches_allocator {
+        _ if missed => UNSURE,
+        Some(true) => GOOD,
+        Some(false) => UNSURE,
+        None => PLAIN,
     };
-    let mut text = agrees.to_owned();
-    for (n, what) in [
-        (c.unknown_frees, "free of memory whose allocation was not seen"),
-        (c.missed_frees, "allocation where the free before it was not seen"),
-    ] {
-        if n > 0 {
-            text.push_str(&format!("; {} {what}", grouped(n)));
-            style = UNSURE;
-        }
-    }
-    if c.dropped_events > 0 {
-        text.push_str(&format!("; {} events lost", grouped(c.dropped_events)));
-        style = UNSURE;
-    }
-    let style: Style = style;
-    page.wrap("", 2, &[(BOLD, "Coverage:"), (style, &text)]);
-    if !c.markers.is_empty() {
-        let told = c.markers.iter().map(|m| format!("{} {}", grouped(m.calls), m.entry_point));
-        let told: Vec<String> = told.collect();
-        let told = clean(&told.join(", "));
+    page.wrap("", 2, &[(BOLD, "Coverage:"), (style, &relied_on(c))]);
+    if let Some(told) = unsaid(c) {
         page.wrap("  ", 4, &[(DIM, "calls that take memory unsaid:"), (PLAIN, &told)]);
     }
     for hole in &c.holes {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{STACK, line, wrap};
 use crate::report::explain::{count, exact, grouped, place, short, size};
-use crate::report::phrases::clean;
+use crate::report::phrases::{clean, relied_on, unsaid};
 use crate::report::{End, Frame, OutOfMemory, Place, Report, Retained};
 
 pub(super) fn ran_out(out: &mut String, report: &Report, oom: &OutOfMemory, top: usize) {
@@ -167,28 +167,9 @@ pub(super) fn devices(out: &mut String, report: &Report) {
 
 pub(super) fn coverage(out: &mut String, report: &Report) {
     let c = &report.coverage;
-    let agrees = match c.ledger_matches_allocator {
-        Some(true) => "blocks agree with the caching allocator's own total",
-        Some(false) => "blocks do not agree with the caching allocator's own total",
-        None => "no caching allocator's total to compare with",
-    };
-    let mut text = agrees.to_owned();
-    for (n, what) in [
-        (c.unknown_frees, "free of memory whose allocation was not seen"),
-        (c.missed_frees, "allocation where the free before it was not seen"),
-    ] {
-        if n > 0 {
-            text.push_str(&format!("; {} {what}", grouped(n)));
-        }
-    }
-    if c.dropped_events > 0 {
-        text.push_str(&format!("; {} events lost", grouped(c.dropped_events)));
-    }
-    wrap(out, "Coverage: ", 2, &text);
-    if !c.markers.is_empty() {
-        let told = c.markers.iter().map(|m| format!("{} {}", grouped(m.calls), m.entry_point));
-        let told: Vec<String> = told.collect();
-        wrap(out, "  calls that take memory unsaid: ", 4, &clean(&told.join(", ")));
+    wrap(out, "Coverage: ", 2, &relied_on(c));
+    if let Some(calls) = unsaid(c) {
+        wrap(out, "  calls that take memory unsaid: ", 4, &calls);
     }
     for hole in &c.holes {
         wrap(out, "  not seen: ", 4, &clean(hole));
