@@ -266,8 +266,9 @@ fn fragmentation(f: &Finding, sites: &[Site], cwd: &str) -> String {
 
 fn carry_over(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Who { subject, .. } = who(sites, cwd);
+    let (live, die) = if f.blocks_per_step == 1.0 { ("lives", "dies") } else { ("live", "die") };
     format!(
-        "{subject}: {}{} of one step live on into the next and die only there, after its peak. Nothing grows, but \
+        "{subject}: {}{} of one step {live} on into the next and {die} only there, after its peak. Nothing grows, but \
          without it the peak would be {} lower.",
         amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
         give_or_take(f),
