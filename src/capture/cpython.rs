@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::hash::Hash;
+use super::hash::{Hash, Quick};
 use super::layout::{self, Kind, Layout, OB_TYPE, SHIM_OWNER, TYPE_BASICSIZE, VAR_SIZE};
 use super::modules::Scope;
 use super::{PYTHON_LIMIT, finish, note};
@@ -177,66 +177,88 @@ fn attached() -> Option<(&'static Cpython, *const u8)> {
         .then_some((cpython, thread))
 }
 
-/// Hashes the calling thread's Python frames; `None` if it has none.
+/// A walk over the calling thread's frames: the innermost, and the sum of all.
+#[derive(Clone, Copy)]
+pub(super) struct Walk {
+    pub top: Top,
+    sum: Quick,
+}
+
+/// Hashes the calling thread's Python frames, or takes over a walk over them as they are at this moment; `None` if it has none.
 #[inline(always)]
-pub(super) fn walk_hash(hash: &mut Hash) -> Option<Top> {
-    let (cpython, thread) = attached()?;
-    if !cpython.verified.load(Ordering::Relaxed) && !verify(cpython, thread) {
-        return None;
-    }
-    let layout = &cpython.layout;
-    // SAFETY: the state is this thread's, the layout its version's and found right.
-    let frame = unsafe { innermost(layout, thread) };
-    let before = *hash;
-    let mut running = before;
-    // SAFETY: `frame` begins this thread's own chain of frames.
-    unsafe {
-        match layout.kind {
-            Kind::Object => each::<OBJECT>(layout, frame, |_, code, instr, _| {
-                running.add2(code as u64, instr);
-                true
-            }),
-            // The address of the instruction says which code it is in.
-            Kind::Flagged => each::<FLAGGED>(layout, frame, |_, _, instr, entry| {
-                running.add(instr | entry);
-                true
-            }),
-            Kind::Shimmed => each::<SHIMMED>(layout, frame, |_, _, instr, entry| {
-                running.add(instr | entry);
-                true
-            }),
+pub(super) fn walk_hash(hash: &mut Hash, walk: Option<Walk>) -> Option<Top> {
+    let walk = match walk {
+        // The interpreter may have ended meanwhile.
+        Some(walk) => cpython().map(|_| walk)?,
+        None => {
+            let top = top()?;
+            let mut sum = Quick::START;
+            // SAFETY: `top` begins this thread's own chain of frames.
+            unsafe {
+                match top.cpython.layout.kind {
+                    Kind::Object => sum_up::<OBJECT>(top, &mut sum),
+                    Kind::Flagged => sum_up::<FLAGGED>(top, &mut sum),
+                    Kind::Shimmed => sum_up::<SHIMMED>(top, &mut sum),
+                }
+            }
+            Walk { top, sum }
         }
     };
-    *hash = running;
-    (!frame.is_null()).then_some(Top { frame, cpython })
+    hash.add(walk.sum.sum());
+    Some(walk.top)
+}
+
+/// # Safety
+/// As for [`each`].
+#[inline(always)]
+unsafe fn sum_up<const KIND: u8>(top: Top, sum: &mut Quick) {
+    let mut running = *sum;
+    // SAFETY: the caller's word.
+    unsafe {
+        each::<KIND>(&top.cpython.layout, top.frame, |_, code, instr, entry| {
+            running.add_frame::<KIND>(code, instr, entry);
+            true
+        });
+    }
+    *sum = running;
+}
+
+impl Quick {
+    #[inline(always)]
+    fn add_frame<const KIND: u8>(&mut self, code: *const u8, instr: u64, entry: u64) {
+        if KIND == OBJECT {
+            self.add(code as u64);
+            self.add(instr);
+        } else {
+            // The address of the instruction says which code it is in.
+            self.add(instr | entry);
+        }
+    }
 }
 
 /// Visits the frames of a stack, innermost first, until `visit` says false.
 pub(super) fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
     let cpython = top.cpython;
-    walk_frames(top, |_, code, offset, entry| visit(Found { code, offset, entry, cpython }))
+    walk_frames(top, |_, code, offset, entry, _| visit(Found { code, offset, entry, cpython }))
 }
 
-/// Visits frame, code, offset, and whether it was entered from C.
+/// Visits frame, code, offset, whether it was entered from C, and what it is known by.
 #[inline(always)]
-fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool) -> bool) -> Walked {
+fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool, u64) -> bool) -> Walked {
     let Top { frame, cpython } = top;
     let layout = &cpython.layout;
-    let instructions = layout.code_size as u64;
-    let by_address = |frame: *const u8, code: *const u8, instr: u64, entry: u64| {
-        let offset = instr.wrapping_sub(code as u64 + instructions);
-        // Before the first instruction the pointer may lie in front of it.
-        let offset = if offset > u32::MAX as u64 { 0 } else { offset as u32 };
-        visit(frame, code, offset, entry != 0)
-    };
     // SAFETY: as in `walk_hash`, which returned `top`: since then this thread has not gone back to Python.
     unsafe {
         match layout.kind {
-            Kind::Object => each::<OBJECT>(layout, frame, |frame, code, instr, _| {
-                visit(frame, code, (instr as i32).max(0) as u32 * layout.unit, true)
+            Kind::Object => each::<OBJECT>(layout, frame, |frame, code, instr, entry| {
+                visit(frame, code, offset_in::<OBJECT>(layout, code, instr), entry != 0, instr | entry)
             }),
-            Kind::Flagged => each::<FLAGGED>(layout, frame, by_address),
-            Kind::Shimmed => each::<SHIMMED>(layout, frame, by_address),
+            Kind::Flagged => each::<FLAGGED>(layout, frame, |frame, code, instr, entry| {
+                visit(frame, code, offset_in::<FLAGGED>(layout, code, instr), entry != 0, instr | entry)
+            }),
+            Kind::Shimmed => each::<SHIMMED>(layout, frame, |frame, code, instr, entry| {
+                visit(frame, code, offset_in::<SHIMMED>(layout, code, instr), entry != 0, instr | entry)
+            }),
         }
     }
 }
@@ -257,52 +279,112 @@ pub(super) fn top() -> Option<Top> {
 const NEAR: usize = 4;
 
 /// Brings `list`, outermost first, up to the frames that there are now, as far as there is room. Returns how many of the
-/// outermost are certainly as they were. Mostly all but the innermost are: then one walk tells, and nothing is moved.
+/// outermost are certainly as they were, and the walk, if it is `wanted` and one was enough. Mostly all but the innermost are
+/// as they were: then nothing is moved.
 #[inline(always)]
-pub(super) fn follow(top: Top, list: &mut Vec<Seen>) -> usize {
+pub(super) fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Option<Walk>) {
+    // SAFETY: as in `walk_hash`: `top` begins this thread's own chain of frames.
+    let followed = unsafe {
+        match (top.cpython.layout.kind, wanted) {
+            (Kind::Object, _) => follow_on::<OBJECT, true>(top, list),
+            (Kind::Flagged, false) => follow_on::<FLAGGED, false>(top, list),
+            (Kind::Flagged, true) => follow_on::<FLAGGED, true>(top, list),
+            (Kind::Shimmed, _) => follow_on::<SHIMMED, true>(top, list),
+        }
+    };
+    match followed {
+        Some((same, sum)) => (same, wanted.then_some(Walk { top, sum })),
+        None => {
+            anew(top, list);
+            (0, None)
+        }
+    }
+}
+
+/// `None`: they are more, or less, than was thought.
+///
+/// # Safety
+/// As for [`each`].
+#[inline(always)]
+unsafe fn follow_on<const KIND: u8, const SUM: bool>(
+    top: Top,
+    list: &mut Vec<Seen>,
+) -> Option<(usize, Quick)> {
+    let layout = &top.cpython.layout;
+    if list.last().is_none_or(|innermost| innermost.frame != top.frame.addr()) {
+        let depth = depth_by(top, list).filter(|&depth| depth <= list.capacity())?;
+        list.resize(depth, Seen::default());
+    }
+    let (mut left, mut sum) = (list.len(), Quick::START);
+    let (mut same, mut fits) = (left, true);
+    // SAFETY: the caller's word; `at` is less than the length that `left` began with.
+    unsafe {
+        each::<KIND>(layout, top.frame, |frame, code, instr, entry| {
+            let Some(at) = left.checked_sub(1) else {
+                fits = false;
+                return false;
+            };
+            left = at;
+            if SUM {
+                sum.add_frame::<KIND>(code, instr, entry);
+            }
+            let (seen, key) = (list.get_unchecked_mut(at), instr | entry);
+            let is_same = seen.frame == frame.addr()
+                && seen.key == key
+                && (KIND != OBJECT || seen.code == code.expose_provenance());
+            if !is_same {
+                *seen = now::<KIND>(layout, frame, code, instr, entry);
+                same = at;
+            }
+            true
+        });
+    }
+    (fits && left == 0).then_some((same, sum))
+}
+
+/// A frame as it is told to others.
+#[inline(always)]
+fn now<const KIND: u8>(layout: &Layout, frame: *const u8, code: *const u8, instr: u64, entry: u64) -> Seen {
+    let offset = offset_in::<KIND>(layout, code, instr);
+    let key = instr | entry;
+    Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry: entry != 0, key }
+}
+
+#[inline(always)]
+fn offset_in<const KIND: u8>(layout: &Layout, code: *const u8, instr: u64) -> u32 {
+    if KIND == OBJECT {
+        return (instr as i32).max(0) as u32 * layout.unit;
+    }
+    // Before the first instruction the pointer may lie in front of it.
+    u32::try_from(instr.wrapping_sub(code as u64 + layout.code_size as u64)).unwrap_or(0)
+}
+
+/// How many frames there are, by the first that is known from before.
+#[inline(never)]
+fn depth_by(top: Top, list: &[Seen]) -> Option<usize> {
     let (mut i, mut depth) = (0, None);
-    walk_frames(top, |frame, _, _, _| {
+    walk_frames(top, |frame, _, _, _, _| {
         let near = list.iter().rev().take(NEAR).position(|seen| seen.frame == frame.addr());
         depth = near.map(|j| list.len() - j + i);
         i += 1;
         depth.is_none() && i < NEAR
     });
-    let seen = |frame: *const u8, code: *const u8, offset, entry| Seen {
-        frame: frame.addr(),
-        code: code.expose_provenance(),
-        offset,
-        entry,
-    };
-    if let Some(depth) = depth.filter(|&depth| depth <= list.capacity()) {
-        list.resize(depth, Seen::default());
-        let (mut left, mut same, mut fits) = (&mut list[..], depth, true);
-        walk_frames(top, |frame, code, offset, entry| {
-            let Some((last, rest)) = std::mem::take(&mut left).split_last_mut() else {
-                fits = false;
-                return false;
-            };
-            let now = seen(frame, code, offset, entry);
-            if *last != now {
-                *last = now;
-                same = rest.len();
-            }
-            left = rest;
-            true
-        });
-        if fits && left.is_empty() {
-            return same;
-        }
-    }
+    depth
+}
+
+/// Fills the list from the beginning.
+#[cold]
+#[inline(never)]
+fn anew(top: Top, list: &mut Vec<Seen>) {
     list.clear();
-    walk_frames(top, |frame, code, offset, entry| {
+    walk_frames(top, |frame, code, offset, entry, key| {
         let room = list.len() < list.capacity();
         if room {
-            list.push(seen(frame, code, offset, entry));
+            list.push(Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry, key });
         }
         room
     });
     list.reverse();
-    0
 }
 
 /// CPython 3.`minor`, if one was found.
@@ -369,34 +451,53 @@ unsafe fn each<const KIND: u8>(
     mut visit: impl FnMut(*const u8, *const u8, u64, u64) -> bool,
 ) -> Walked {
     let Layout { frame_code, frame_back, frame_instr, frame_flag, .. } = *layout;
+    // 3.14 marks references in the low bits.
+    // SAFETY: called with live frames of this thread only.
+    let code_of = |frame| unsafe { read::<*const u8>(frame, frame_code) }.map_addr(|code| code & !7);
+    if KIND != SHIMMED {
+        // The inner loop is unrolled: the limit is looked at once in so many frames.
+        const TOGETHER: usize = 4;
+        for _ in 0..PYTHON_LIMIT / TOGETHER {
+            for _ in 0..TOGETHER {
+                if frame.is_null() {
+                    return Walked::All;
+                }
+                // SAFETY: a live frame of this thread; every field read is within it, and `back` is null or another such frame.
+                // From 3.11 on the flag is a C `bool`: 0 or 1.
+                let (back, instr, entry) = unsafe {
+                    let (instr, entry) = match KIND {
+                        OBJECT => (read::<i32>(frame, frame_instr) as u32 as u64, 1),
+                        _ => (read(frame, frame_instr), read::<u8>(frame, frame_flag) as u64),
+                    };
+                    (read::<*const u8>(frame, frame_back), instr, entry)
+                };
+                if !visit(frame, code_of(frame), instr, entry) {
+                    return Walked::Stopped;
+                }
+                frame = back;
+            }
+        }
+        return if frame.is_null() { Walked::All } else { Walked::Limit };
+    }
     let mut left = PYTHON_LIMIT;
     while !frame.is_null() {
-        // SAFETY: a live frame of this thread; every field read is within it, and `back` is null or another such frame.
-        unsafe {
-            let back = read::<*const u8>(frame, frame_back);
-            if KIND == SHIMMED && read::<u8>(frame, frame_flag) >= SHIM_OWNER {
-                frame = back;
-                continue;
-            }
-            if left == 0 {
-                return Walked::Limit;
-            }
-            left -= 1;
-            // 3.14 marks references in the low bits.
-            let code = read::<*const u8>(frame, frame_code).map_addr(|code| code & !7);
-            let (instr, entry) = match KIND {
-                OBJECT => (read::<i32>(frame, frame_instr) as u32 as u64, 1),
-                FLAGGED => (read(frame, frame_instr), read::<u8>(frame, frame_flag) as u64 & 1),
-                _ => {
-                    let from_c = back.is_null() || read::<u8>(back, frame_flag) >= SHIM_OWNER;
-                    (read(frame, frame_instr), from_c as u64)
-                }
-            };
-            if !visit(frame, code, instr, entry) {
-                return Walked::Stopped;
-            }
+        // SAFETY: as above.
+        let (back, shim) =
+            unsafe { (read::<*const u8>(frame, frame_back), read::<u8>(frame, frame_flag) >= SHIM_OWNER) };
+        if shim {
             frame = back;
+            continue;
         }
+        let Some(fewer) = left.checked_sub(1) else { return Walked::Limit };
+        left = fewer;
+        // SAFETY: as above.
+        let (instr, from_c) = unsafe {
+            (read(frame, frame_instr), back.is_null() || read::<u8>(back, frame_flag) >= SHIM_OWNER)
+        };
+        if !visit(frame, code_of(frame), instr, from_c as u64) {
+            return Walked::Stopped;
+        }
+        frame = back;
     }
     Walked::All
 }

@@ -24,26 +24,36 @@ pub struct Frames<'a> {
     pub code: Reader,
 }
 
+/// A walk over the frames of this moment: as long as it lasts, no other has to be made to know the stack.
+#[derive(Clone, Copy)]
+pub struct Walk(pub(super) cpython::Walk);
+
 /// Reads code objects of the frames at hand.
 pub struct Reader {
     cpython: &'static Cpython,
 }
 
 /// Hands the calling thread's frames to `look`; `list` holds those of the moment before. `None`: it has none, or they cannot
-/// be read.
+/// be read. Also returns the walk, if it is `wanted` and there is one.
 #[inline]
-pub fn frames<R>(thread: &mut Thread, list: &mut Vec<Seen>, look: impl FnOnce(Frames<'_>) -> R) -> Option<R> {
-    if list.capacity() < PYTHON_LIMIT {
-        list.reserve_exact(PYTHON_LIMIT - list.len());
-    }
+pub fn frames<R>(
+    thread: &mut Thread,
+    list: &mut Vec<Seen>,
+    wanted: bool,
+    look: impl FnOnce(Frames<'_>) -> R,
+) -> Option<(R, Option<Walk>)> {
     if !thread.begin_reading() {
         return None;
     }
     let result = cpython::top().map(|top| {
+        // Not of a thread without Python: nothing is allocated for it.
+        if list.capacity() < PYTHON_LIMIT {
+            list.reserve_exact(PYTHON_LIMIT - list.len());
+        }
         // Acquire: as in `take`.
         let epoch = EPOCH.load(Ordering::Acquire);
-        let same = cpython::follow(top, list);
-        look(Frames { list, same, epoch, code: Reader { cpython: top.cpython } })
+        let (same, walk) = cpython::follow(top, list, wanted);
+        (look(Frames { list, same, epoch, code: Reader { cpython: top.cpython } }), walk.map(Walk))
     });
     thread.end_reading();
     result

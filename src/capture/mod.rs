@@ -37,7 +37,7 @@ use codes::Numbered;
 use cpython::Walked;
 use examples::Wanted;
 #[cfg_attr(test, allow(unused_imports, reason = "its callers are not there, see `preload`"))]
-pub use frames::{Reader, frames, interpreter_ended_at, knows_entries, runs};
+pub use frames::{Reader, Walk, frames, interpreter_ended_at, knows_entries, runs};
 use hash::Hash;
 pub use thread::{Thread, thread};
 
@@ -106,12 +106,18 @@ pub fn python() -> &'static str {
 /// The id of the calling thread's stack; 0 where there is none.
 #[inline]
 pub fn stack(thread: &mut Thread) -> u32 {
+    stack_by(thread, None)
+}
+
+/// The same, by a walk that was made at this very moment.
+#[inline(never)]
+pub fn stack_by(thread: &mut Thread, walk: Option<Walk>) -> u32 {
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted == 0 {
         return 0;
     }
     let python = wanted & PYTHON != 0 && thread.begin_reading();
-    let id = take(thread, wanted, python, 0);
+    let id = take(thread, wanted, python, walk, 0);
     if python {
         thread.end_reading();
     }
@@ -124,17 +130,17 @@ pub fn python_stack(thread: &mut Thread) -> u32 {
     if WANTED.load(Ordering::Relaxed) & PYTHON == 0 || !thread.begin_reading() {
         return 0;
     }
-    let id = take(thread, PYTHON, true, ELSEWHERE);
+    let id = take(thread, PYTHON, true, None, ELSEWHERE);
     thread.end_reading();
     id
 }
 
 #[inline(always)]
-fn take(thread: &mut Thread, wanted: u8, python: bool, seed: u64) -> u32 {
+fn take(thread: &mut Thread, wanted: u8, python: bool, walk: Option<Walk>, seed: u64) -> u32 {
     // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
     let epoch = EPOCH.load(Ordering::Acquire);
     let mut hash = Hash::new(epoch ^ seed);
-    let python = if python { cpython::walk_hash(&mut hash) } else { None };
+    let python = if python { cpython::walk_hash(&mut hash, walk.map(|w| w.0)) } else { None };
     let under = backward::current(thread);
     if let Some(under) = under {
         hash.add2(under.name as u64, u64::from(under.forward));

@@ -20,6 +20,8 @@ pub struct Thread {
     pub runtime_entry_point: u16,
     /// An optimizer's post hook ran since its step began.
     pub optimizer_hooked: bool,
+    /// What PyTorch calls this thread; 0: not asked yet.
+    pub torch_id: u32,
     /// The address that the runtime call under way was noted to free.
     pub freeing: u64,
     /// The node of the autograd graph that this thread evaluates; 0: none.
@@ -261,6 +263,7 @@ pub fn thread() -> *mut Thread {
                 driver_events: 0,
                 runtime_entry_point: 0,
                 optimizer_hooked: false,
+                torch_id: 0,
                 freeing: 0,
                 node: 0,
                 cursor: Cursor::NONE,

@@ -154,9 +154,18 @@ impl Ledger {
             }
             self.last_seq = e.seq;
         }
+        if e.kind == Kind::BlockAlloc as u8 {
+            return self.block_alloc(e);
+        }
+        if e.kind == Kind::BlockFree as u8 {
+            return self.block_free(e);
+        }
+        self.other(e);
+    }
+
+    #[inline(never)]
+    fn other(&mut self, e: &Event) {
         match Kind::from_code(e.kind) {
-            Some(Kind::BlockAlloc) => self.block_alloc(e),
-            Some(Kind::BlockFree) => self.block_free(e),
             Some(Kind::AllocatorTotals) => {
                 // One that is late may be a block's: only where none is awaited can the two be compared.
                 let awaited = self.missing.last().is_some_and(|&(_, last)| e.seq.saturating_sub(last) < LATE);
@@ -248,7 +257,7 @@ impl Ledger {
         }
         let site = self.site_of(e.stack, Layer::Block, e.device, e.entry_point);
         let block = Block { bytes: e.size, site, birth: self.birth() };
-        let slot = self.born(site, e.size);
+        let slot = self.born_in(Layer::Block, site, e.size);
         if let Some(d) = self.devices.get_mut(slot) {
             d.block_event(e.seq);
         }
@@ -267,7 +276,8 @@ impl Ledger {
                 if collected && self.exit.is_none() {
                     self.marks.collected(self.completed.saturating_add(1), self.last_ns);
                 }
-                let slot = self.died(b.site, b.birth, b.bytes, Some((collected, e.address)));
+                let freed = Some((collected, e.address));
+                let slot = self.died_in(Layer::Block, b.site, b.birth, b.bytes, freed);
                 if let Some(d) = self.devices.get_mut(slot) {
                     d.block_event(e.seq);
                 }
@@ -289,13 +299,19 @@ impl Ledger {
         if self.exit.is_some() { AFTER_EXIT } else { self.completed.saturating_add(1) }
     }
 
-    /// Books a birth; returns the device's slot.
-    #[inline]
-    fn born(&mut self, site: u32, bytes: u64) -> usize {
+    /// Books a birth.
+    fn born(&mut self, site: u32, bytes: u64) {
+        let layer = self.sites.get(site).map_or(Layer::Block, |s| s.layer);
+        self.born_in(layer, site, bytes);
+    }
+
+    /// The same where the site's layer is known; returns the device's slot.
+    #[inline(always)]
+    fn born_in(&mut self, layer: Layer, site: u32, bytes: u64) -> usize {
         let step = self.completed.saturating_add(1);
         let Some(s) = self.sites.touch(site) else { return usize::MAX };
         s.born(bytes, step);
-        let (slot, layer) = (usize::from(s.slot), s.layer);
+        let slot = usize::from(s.slot);
         if let Some(d) = self.devices.get_mut(slot) {
             d.add(layer, bytes);
         }
@@ -303,12 +319,26 @@ impl Ledger {
     }
 
     /// Books a death; `freed`: by the program, so that the age counts, whether by its garbage collector, and where it lay
-    /// (0: not a block). Returns the device's slot.
-    #[inline]
-    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: Option<(bool, u64)>) -> usize {
+    /// (0: not a block).
+    fn died(&mut self, site: u32, birth: u32, bytes: u64, freed: Option<(bool, u64)>) {
+        let layer = self.sites.get(site).map_or(Layer::Block, |s| s.layer);
+        self.died_in(layer, site, birth, bytes, freed);
+    }
+
+    /// The same where the site's layer is known; returns the device's slot.
+    #[inline(always)]
+    fn died_in(
+        &mut self,
+        layer: Layer,
+        site: u32,
+        birth: u32,
+        bytes: u64,
+        freed: Option<(bool, u64)>,
+    ) -> usize {
         let step = self.completed.saturating_add(1);
         let Some(s) = self.sites.touch(site) else { return usize::MAX };
         s.removed(bytes);
+        let slot = usize::from(s.slot);
         let mut carried = false;
         if let Some((collected, address)) = freed
             && birth != AFTER_EXIT
@@ -321,7 +351,6 @@ impl Ledger {
                 s.freed(step, 1);
             }
         }
-        let (slot, layer) = (usize::from(s.slot), s.layer);
         if let Some(d) = self.devices.get_mut(slot) {
             if carried && matches!(layer, Layer::Block | Layer::Driver) {
                 d.carried_over(site, bytes);

@@ -195,6 +195,9 @@ pub struct Sites {
     list: Vec<Site>,
     #[serde(with = "super::keys::listed")]
     index: Map<u32>,
+    /// The latest site of each stack, found without a hash.
+    #[serde(skip)]
+    of_stack: ByStack,
     /// Sites with a net change to look at, since the last boundary.
     pub(super) touched: Vec<u32>,
     /// Allocations whose site found no room.
@@ -229,8 +232,21 @@ impl Sites {
 
     /// The number of a site, if it has one already.
     #[inline]
-    pub(super) fn find(&self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> Option<u32> {
-        self.index.get(&key(stack, layer, device, entry_point)).copied()
+    pub(super) fn find(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> Option<u32> {
+        let likely = self.of_stack.get(stack);
+        if let Some(s) = self.list.get(likely as usize)
+            && (s.stack, s.layer, s.device, s.entry_point) == (stack, layer, device, entry_point)
+        {
+            return Some(likely);
+        }
+        self.look_up(stack, layer, device, entry_point)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> Option<u32> {
+        let site = self.index.get(&key(stack, layer, device, entry_point)).copied()?;
+        self.of_stack.set(stack, site);
+        Some(site)
     }
 
     /// Numbers a new site.
@@ -274,6 +290,38 @@ impl Sites {
             });
         }
         site
+    }
+}
+
+/// Stacks are numbered from 1 without gaps; of what a damaged recording may say of them, so many.
+const MAX_STACKS: usize = 1 << 20;
+const NO_SITE: u32 = u32::MAX;
+
+/// What was found last for each stack. No part of the state: it is found again.
+#[derive(Clone, Debug, Default)]
+struct ByStack(Vec<u32>);
+
+impl PartialEq for ByStack {
+    fn eq(&self, _: &ByStack) -> bool {
+        true
+    }
+}
+
+impl ByStack {
+    #[inline(always)]
+    fn get(&self, stack: u32) -> u32 {
+        self.0.get(stack as usize).copied().unwrap_or(NO_SITE)
+    }
+
+    fn set(&mut self, stack: u32, site: u32) {
+        let stack = stack as usize;
+        if stack >= MAX_STACKS {
+            return;
+        }
+        if stack >= self.0.len() {
+            self.0.resize((stack + 1).next_power_of_two(), NO_SITE);
+        }
+        self.0[stack] = site;
     }
 }
 

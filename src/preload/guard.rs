@@ -15,15 +15,22 @@ pub fn fenced(ours: impl FnOnce()) {
     // SAFETY: valid for the thread's life.
     let kept = unsafe { *errno };
     if catch_unwind(AssertUnwindSafe(ours)).is_err() {
-        life::off("a fault inside leaktrace; tracing is switched off, the program goes on");
+        off(FAULT);
     }
     if memory::is_short() {
-        life::off(SHORT);
+        off(SHORT);
     }
     // SAFETY: as above.
     unsafe { *errno = kept };
 }
 
+#[cold]
+#[inline(never)]
+fn off(why: &str) {
+    life::off(why);
+}
+
+const FAULT: &str = "a fault inside leaktrace; tracing is switched off, the program goes on";
 const SHORT: &str = "no memory left for leaktrace; tracing is switched off, the program goes on";
 
 /// Whether the program was started without a stderr. What it opens later may get that number.

@@ -162,6 +162,9 @@ pub fn enter() -> bool {
 #[cold]
 #[inline(never)]
 fn open() -> bool {
+    if STATE.load(Acquire) == OFF {
+        return false;
+    }
     // A block may be the first thing ever seen (the allocator was reached without the driver's doors).
     arm();
     wait_until_armed();

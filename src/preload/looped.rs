@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::time::Duration;
 
 use super::{boundary, life, memory};
-use crate::capture::{self, thread};
+use crate::capture::{self, Walk, thread};
 use crate::steps::Setting;
 use crate::steps::loops::{CodeText, Heard, Loops, Moment, Place, Seen, Settled, Surroundings};
 use crate::trace::entry::Entry;
@@ -26,6 +26,7 @@ const ROOM: usize = 12 << 20;
 const PATIENCE: Duration = Duration::from_millis(2);
 
 static WATCH: Mutex<Option<Box<Loops>>> = Mutex::new(None);
+type Guard = lock::MutexGuard<'static, Option<Box<Loops>>>;
 /// True while the program's loop is looked for, or ends its steps.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// The thread whose loop was chosen; 0 before.
@@ -34,6 +35,8 @@ static THREAD: AtomicUsize = AtomicUsize::new(0);
 static PHASED: AtomicBool = AtomicBool::new(false);
 /// The number of the last event of the chosen thread that was looked at.
 static LAST: AtomicU64 = AtomicU64::new(0);
+/// Events by which that thread gave memory back since. It alone counts.
+static FREED: AtomicU64 = AtomicU64::new(0);
 /// What was written of the loop up to now.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
@@ -73,71 +76,87 @@ pub fn may_settle() -> bool {
     is_looking() && (THREAD.load(Acquire) == 0 || PHASED.load(Acquire))
 }
 
-/// An event is about to be noted; it gives memory back if it is `freed`.
+/// An event is about to be noted; it gives memory back if it is `freed`. Returns the walk over the frames of one that does not, if
+/// there was one.
 #[inline(always)]
-pub fn event(freed: bool) {
-    if LOOKING.load(Relaxed) {
-        look_at_frames(freed);
+pub fn event(freed: bool) -> Option<Walk> {
+    if !LOOKING.load(Relaxed) {
+        return None;
     }
-}
-
-#[inline(never)]
-fn look_at_frames(freed: bool) {
     let me = thread::thread().addr();
     let chosen = THREAD.load(Relaxed);
     // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
-    if chosen != 0 && (chosen != me || (freed && !PHASED.load(Relaxed))) {
-        return;
+    if chosen != 0 && (chosen != me || freed) {
+        if chosen == me && PHASED.load(Relaxed) {
+            FREED.store(FREED.load(Relaxed) + 1, Relaxed);
+        }
+        return None;
     }
-    let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return };
-    if freed
-        && PHASED.load(Relaxed)
-        && let Some(loops) = watch.as_deref_mut()
-    {
-        return loops.freed(me);
-    }
+    look_at_frames(me, freed)
+}
+
+#[inline(never)]
+fn look_at_frames(me: usize, freed: bool) -> Option<Walk> {
+    let mut watch = WATCH.try_lock_for(PATIENCE)?;
     if watch.is_none() {
         // Another thread may have ended it meanwhile.
         if !is_looking() || !memory::enough_for(ROOM) {
-            return;
+            return None;
         }
         let unasked = life::settings().step != Setting::Loop;
         *watch = Some(Box::new(Loops::new(!capture::knows_entries(), unasked)));
     }
-    let Some(loops) = watch.as_deref_mut() else { return };
-    if chosen != 0 {
+    let loops = watch.as_deref_mut()?;
+    let seat = loops.seat(me)?;
+    if THREAD.load(Relaxed) != 0 {
         LAST.store(recording::sequence(), Relaxed);
+        let freed = FREED.load(Relaxed);
+        if freed > 0 {
+            FREED.store(0, Relaxed);
+            loops.freed(seat, freed);
+        }
     }
     // SAFETY: this thread's own block; nothing else refers to it meanwhile.
     let block = unsafe { &mut *thread::thread() };
-    let mut list = loops.frames(me);
-    let heard = capture::frames(block, &mut list, |now| {
-        loops.event(me, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
+    let mut list = loops.frames(seat);
+    let heard = capture::frames(block, &mut list, !freed, |now| {
+        loops.event(seat, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
     });
-    loops.keep(me, list);
+    loops.keep(seat, list);
+    let (heard, walk) = heard?;
+    if heard != Heard::Nothing {
+        tell(heard, watch);
+    }
+    walk
+}
+
+/// Hands on what came of an event.
+#[inline(never)]
+fn tell(heard: Heard, mut watch: Guard) {
+    let Some(loops) = watch.as_deref_mut() else { return };
     match heard {
-        Some(Heard::Ended) => {
+        Heard::Ended => {
             let ended = loops.ended();
             let (mut copy, count) = ([(0, false); 32], ended.len().min(32));
             copy[..count].copy_from_slice(&ended[..count]);
             drop(watch);
             copy[..count].iter().for_each(|&(level, main)| boundary::looped(level, main));
         }
-        Some(Heard::Ripe) => {
+        Heard::Ripe => {
             drop(watch);
             boundary::loop_is_ripe();
         }
-        Some(Heard::Looked) => {
+        Heard::Looked => {
             if let Some(draft) = loops.draft(LEAST) {
                 write(&draft);
             }
         }
-        Some(Heard::InVain) => {
+        Heard::InVain => {
             drop(watch);
             stop();
         }
-        Some(Heard::Joined) => write_places(&loops.whereabouts()),
-        Some(Heard::Nothing) | None => {}
+        Heard::Joined => write_places(&loops.whereabouts()),
+        Heard::Nothing => {}
     }
 }
 

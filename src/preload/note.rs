@@ -28,11 +28,24 @@ fn outermost() -> bool {
 }
 
 /// Appends an event to this thread's segment.
+#[inline(never)]
 fn append(event: &Event) {
+    append_here(event);
+}
+
+/// The same where every instruction counts.
+#[inline(always)]
+fn append_here(event: &Event) {
     if recording::append(&mut mine().cursor, event) == Appended::Rolled {
-        thread::watch();
-        boundary::relieve();
+        rolled();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn rolled() {
+    thread::watch();
+    boundary::relieve();
 }
 
 /// Appends an event from outside a hook (boundaries and the like).
@@ -296,9 +309,8 @@ pub fn before(
 pub fn block_alloc(device: u8, address: u64, size: u64) {
     if life::enter() {
         boundary::tick();
-        looped::event(false);
-        let stack = capture::stack(mine());
-        append(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
+        let stack = capture::stack_by(mine(), looped::event(false));
+        append_here(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
     }
 }
 
@@ -308,7 +320,7 @@ pub fn block_free(device: u8, address: u64, size: u64) {
     if life::is_live() {
         looped::event(true);
         let context = u8::from(super::python::collecting());
-        append(&Event { address, size, device, context, ..Event::new(Kind::BlockFree) });
+        append_here(&Event { address, size, device, context, ..Event::new(Kind::BlockFree) });
     }
 }
 

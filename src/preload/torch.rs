@@ -35,11 +35,15 @@ impl Original {
     }
 
     /// Found once, without the loader.
+    #[inline(always)]
     fn get(&self) -> *mut c_void {
         let known = self.address.load(Acquire);
-        if !known.is_null() {
-            return known;
-        }
+        if known.is_null() { self.find() } else { known }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find(&self) -> *mut c_void {
         let found = elf::anywhere(self.symbol).unwrap_or(std::ptr::null_mut());
         self.address.store(found, Release);
         found
@@ -103,17 +107,7 @@ unsafe fn block_event(
     device: Device,
 ) {
     if device.kind == CUDA {
-        guard::fenced(|| {
-            let index = device.index as u8;
-            if size >= 0 {
-                note::block_alloc(index, block as u64, size as u64);
-                watch_steps();
-                python::poke();
-            } else {
-                note::block_free(index, block as u64, size.unsigned_abs());
-            }
-            boundary::allocator_says(index, allocated, reserved);
-        });
+        note_block(device.index as u8, block as u64, size, allocated, reserved);
     }
     let original = original.get();
     if !original.is_null() {
@@ -122,6 +116,21 @@ unsafe fn block_event(
             std::mem::transmute::<*mut c_void, Report>(original)(block, size, allocated, reserved, device)
         };
     }
+}
+
+/// Apart from the call that follows it, which then is a jump; and its arguments stay in registers.
+#[inline(never)]
+fn note_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
+    guard::fenced(move || {
+        if size >= 0 {
+            note::block_alloc(device, block, size as u64);
+            watch_steps();
+            python::poke();
+        } else {
+            note::block_free(device, block, size.unsigned_abs());
+        }
+        boundary::allocator_says(device, allocated, reserved);
+    });
 }
 
 #[unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")]
@@ -199,15 +208,37 @@ unsafe extern "C-unwind" fn take_number() -> u64 {
     }
     // SAFETY: PyTorch's function of that name, which takes nothing.
     let number = unsafe { std::mem::transmute::<*mut c_void, Take>(original)() };
-    let id = if life::is_live() { THREAD_ID.get() } else { std::ptr::null_mut() };
-    if !id.is_null() {
+    if life::is_live() {
         guard::fenced(|| {
-            // SAFETY: as above; asks for the id of the calling thread.
-            let id = unsafe { std::mem::transmute::<*mut c_void, Take>(id)() };
-            note::forward_operation(id, number);
+            if let Some(id) = thread_id() {
+                note::forward_operation(id, number);
+            }
         });
     }
     number
+}
+
+/// What PyTorch calls the calling thread: a number that it gives out once.
+#[inline(always)]
+fn thread_id() -> Option<u64> {
+    // SAFETY: this thread's own block.
+    match unsafe { (*thread::thread()).torch_id } {
+        0 => ask_thread_id(),
+        id => Some(u64::from(id)),
+    }
+}
+
+#[cold]
+fn ask_thread_id() -> Option<u64> {
+    let ask = THREAD_ID.get();
+    if ask.is_null() {
+        return None;
+    }
+    // SAFETY: PyTorch's function of that name, which takes nothing.
+    let id = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn() -> u64>(ask)() };
+    // SAFETY: as above. One that does not fit is asked for again.
+    unsafe { (*thread::thread()).torch_id = u32::try_from(id).unwrap_or(0) };
+    Some(id)
 }
 
 // ── optimizer steps, natively ────────────────────────────────────────────────────────────────────────────────────────

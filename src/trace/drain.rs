@@ -7,7 +7,7 @@ use super::file;
 use super::layout::PAYLOAD;
 use super::record::{Event, RECORD};
 use super::recording::{self, PER_SEGMENT};
-use super::space::SPACE;
+use super::space::{EventSegment, SPACE};
 
 /// Events taken up at once: 1 MiB of them.
 const BITE: u64 = (1 << 20) / RECORD as u64;
@@ -34,6 +34,9 @@ pub struct Drain {
 impl Drain {
     /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
     pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) {
+        if self.waiting == 0 && self.still.is_none() {
+            next = in_turn(next, &mut apply);
+        }
         if self.window.is_empty() {
             self.window = vec![[0; 4]; BITE as usize];
         }
@@ -110,4 +113,73 @@ impl Drain {
 
 fn place(base: u64, seq: u64) -> usize {
     (seq.wrapping_sub(base) % BITE) as usize
+}
+
+/// A segment of which something is to be read.
+#[derive(Clone, Copy)]
+struct Source {
+    index: u32,
+    base: *const u8,
+    drained: usize,
+    last: u64,
+}
+
+/// So many segments may be written to at once for this: more than threads that allocate.
+const SOURCES: usize = 32;
+
+/// Hands events on where they lie, as long as the next one is there: no copy and no sorting. Returns the number of the one that
+/// was not there.
+fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
+    let mut sources = [const { None::<Source> }; SOURCES];
+    let mut count = 0;
+    // Not even looked at, where its next one comes later: that would bring its pages back.
+    let wanted = |s: &&EventSegment| s.drained < s.sealed.unwrap_or(PER_SEGMENT) && s.ahead <= next;
+    for s in SPACE.lock().events.iter().filter(wanted) {
+        let (Some(base), Some(place)) = (file::base(s.index), sources.get_mut(count)) else { continue };
+        *place = Some(Source { index: s.index, base, drained: s.drained, last: s.last });
+        count += 1;
+    }
+    // A segment that is new since then comes when its turn is missed.
+    let sources = &mut sources[..count];
+    let mut found = true;
+    while std::mem::take(&mut found) {
+        for source in sources.iter_mut().flatten() {
+            let before = next;
+            while source.drained < PER_SEGMENT
+                && let Some(record) = source.head(next)
+            {
+                apply(&Event::unpack(record));
+                (source.last, next) = (next, next + 1);
+                source.drained += 1;
+            }
+            found |= next != before;
+        }
+    }
+    let mut space = SPACE.lock();
+    let crowded = space.is_crowded();
+    for source in sources.iter().flatten() {
+        // Nobody else moves these on, nor gives a segment back that is not drained to its end.
+        if let Some(s) = space.events.iter_mut().find(|s| s.index == source.index) {
+            (s.drained, s.last) = (source.drained, source.last);
+            if crowded && s.is_done() {
+                file::let_go(s.index);
+            }
+        }
+    }
+    next
+}
+
+impl Source {
+    /// The next record, if it is the one of this number.
+    #[inline(always)]
+    fn head(&self, number: u64) -> Option<[u64; 4]> {
+        // SAFETY: inside the segment's payload: `drained` is less than what it has room for. Word 0 with acquire, then the rest, as
+        // `append` stored them.
+        unsafe {
+            let at = self.base.add(PAYLOAD + self.drained * RECORD).cast::<u64>();
+            let seq = (*at.cast::<AtomicU64>()).load(Acquire);
+            (seq == number && seq > self.last)
+                .then(|| [seq, at.add(1).read(), at.add(2).read(), at.add(3).read()])
+        }
+    }
 }

@@ -229,6 +229,15 @@ pub fn base(segment: u32) -> Option<*mut u8> {
     Some(unsafe { chunk.add((segment % PER_CHUNK) as usize * SEGMENT) })
 }
 
+/// Has the pages of a segment mapped at once: one by one, at the first event on each, they cost several times as much. Where the
+/// kernel (before 5.14) does not know how, that is what they do.
+pub fn populate(segment: u32) {
+    if let Some(base) = base(segment) {
+        // SAFETY: a segment is mapped; nothing in it changes.
+        unsafe { libc::madvise(base.cast(), SEGMENT, libc::MADV_POPULATE_WRITE) };
+    }
+}
+
 /// A word of a segment as an atomic; `None` if the segment is not mapped.
 pub fn word(segment: u32, offset: usize) -> Option<&'static AtomicU64> {
     let base = base(segment)?;

@@ -99,7 +99,7 @@ pub fn is_open() -> bool {
 }
 
 /// Appends an event; its `seq` is given here. The caller's own cursor, no lock, no allocation on the usual way.
-#[inline]
+#[inline(always)]
 pub fn append(cursor: &mut Cursor, event: &Event) -> Appended {
     let mut result = Appended::Yes;
     if cursor.next == cursor.end || cursor.recording != RECORDING.load(Relaxed) {

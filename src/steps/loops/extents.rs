@@ -90,6 +90,12 @@ impl Extents {
         &self.loops
     }
 
+    /// The innermost loop around an offset. Those around it follow from it.
+    #[inline(always)]
+    pub(super) fn innermost(&self, offset: u32) -> Option<u8> {
+        self.innermost.get(offset as usize / 2).copied().filter(|&number| number != NONE)
+    }
+
     /// The loops around an offset.
     #[inline]
     pub(super) fn around(&self, offset: u32) -> Chain {

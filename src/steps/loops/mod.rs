@@ -33,7 +33,7 @@ use shadow::{Shadow, View};
 use tree::{Id, Mark, Tree};
 
 /// A frame, as it is at an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Its address: a later call may get the same one.
     pub frame: usize,
@@ -43,6 +43,15 @@ pub struct Seen {
     pub offset: u32,
     /// Entered from C.
     pub entry: bool,
+    /// What its reader knows instruction and entry by. Says no more than these.
+    pub key: u64,
+}
+
+impl PartialEq for Seen {
+    fn eq(&self, other: &Seen) -> bool {
+        (self.frame, self.code, self.offset, self.entry)
+            == (other.frame, other.code, other.offset, other.entry)
+    }
 }
 
 /// A place among the events, and the time there.
@@ -125,6 +134,8 @@ pub enum Heard {
 pub struct Loops {
     tree: Tree,
     shadows: Vec<Shadow>,
+    /// The seat that was asked for last.
+    latest: usize,
     codes: Codes,
     blind: bool,
     unasked: bool,
@@ -147,6 +158,7 @@ impl Loops {
         Loops {
             tree: Tree::new(),
             shadows: Vec::with_capacity(MOST_THREADS),
+            latest: 0,
             codes: Codes::new(),
             blind,
             unasked,
@@ -170,39 +182,61 @@ impl Loops {
         self.tree.phased
     }
 
-    /// The frames of `thread` at its last event: to be brought up to the next one, and [kept](Loops::keep).
-    pub fn frames(&mut self, thread: usize) -> Vec<Seen> {
-        self.shadow(thread).map(|at| std::mem::take(&mut self.shadows[at].frames)).unwrap_or_default()
-    }
-
-    /// They were brought up to date.
-    pub fn keep(&mut self, thread: usize, frames: Vec<Seen>) {
-        if let Some(at) = self.shadow(thread) {
-            self.shadows[at].frames = frames;
+    /// Where what is known of `thread` stands; `None`: there is no place for it.
+    #[inline(always)]
+    pub fn seat(&mut self, thread: usize) -> Option<usize> {
+        match self.shadows.get(self.latest) {
+            Some(shadow) if shadow.thread == thread => Some(self.latest),
+            _ => self.find_seat(thread),
         }
     }
 
-    /// A memory event of `thread` is about to be noted, by which memory is given back if it is `freed`. `frames`: its stack,
+    #[inline(never)]
+    fn find_seat(&mut self, thread: usize) -> Option<usize> {
+        if let Some(at) = self.shadows.iter().position(|s| s.thread == thread) {
+            self.latest = at;
+            return Some(at);
+        }
+        if self.shadows.len() >= MOST_THREADS {
+            return None;
+        }
+        let root = self.tree.root();
+        self.shadows.push(Shadow::new(thread, root));
+        self.latest = self.shadows.len() - 1;
+        Some(self.latest)
+    }
+
+    /// The frames of the thread in this seat at its last event: to be brought up to the next one, and [kept](Loops::keep).
+    pub fn frames(&mut self, seat: usize) -> Vec<Seen> {
+        std::mem::take(&mut self.shadows[seat].frames)
+    }
+
+    /// They were brought up to date.
+    pub fn keep(&mut self, seat: usize, frames: Vec<Seen>) {
+        self.shadows[seat].frames = frames;
+    }
+
+    /// A memory event of the thread in this seat is about to be noted, by which memory is given back if it is `freed`. `frames`: its stack,
     /// outermost first, of which at least `same` are as they were. `epoch` moves on when an address may mean another code object
     /// than before.
+    #[inline(always)]
     pub fn event(
         &mut self,
-        thread: usize,
+        seat: usize,
         frames: &[Seen],
         same: usize,
         epoch: u64,
         freed: bool,
         around: &mut dyn Surroundings,
     ) -> Heard {
-        if self.thread().is_some_and(|of| thread != of) {
+        if self.thread().is_some_and(|of| self.shadows[seat].thread != of) {
             return Heard::Nothing;
         }
-        let Some(at) = self.shadow(thread) else { return Heard::Nothing };
         self.events += 1;
         self.codes.at(epoch);
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         tree.ended.clear();
-        shadows[at].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
+        shadows[seat].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
         if !self.tree.ended.is_empty() {
             return Heard::Ended;
         }
@@ -218,13 +252,12 @@ impl Loops {
         &self.tree.ended
     }
 
-    /// Memory was given back where this thread's last event was: for where only the events that take some are looked at.
-    pub fn freed(&mut self, thread: usize) {
-        if let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread)
-            && let Some(node) = self.tree.get_mut(shadow.node())
-        {
-            node.events += 1;
-            node.frees += 1;
+    /// So many events gave memory back where the last event of the thread in this seat was: for where only those that take some
+    /// are looked at.
+    pub fn freed(&mut self, seat: usize, count: u64) {
+        if let Some(node) = self.tree.get_mut(self.shadows[seat].node()) {
+            node.events += count;
+            node.frees += count;
         }
     }
 
@@ -285,18 +318,6 @@ impl Loops {
         }
         self.tree.log.clear();
         settled
-    }
-
-    fn shadow(&mut self, thread: usize) -> Option<usize> {
-        if let Some(at) = self.shadows.iter().position(|s| s.thread == thread) {
-            return Some(at);
-        }
-        if self.shadows.len() >= MOST_THREADS {
-            return None;
-        }
-        let root = self.tree.root();
-        self.shadows.push(Shadow::new(thread, root));
-        Some(self.shadows.len() - 1)
     }
 
     /// Looks at the level again.

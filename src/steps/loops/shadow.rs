@@ -242,8 +242,8 @@ impl Shadow {
     }
 
     /// The innermost frame is at another instruction now.
+    #[inline(always)]
     fn moved(&mut self, view: &mut View<'_>, at: usize, offset: u32) {
-        let around = at.checked_sub(1).map_or(self.root, |above| self.levels[above].node);
         let level = &mut self.levels[at];
         level.seen.offset = offset;
         level.called = Called::Nothing;
@@ -252,6 +252,25 @@ impl Shadow {
         if facts.extents.all().is_empty() {
             return;
         }
+        let own = self.insides.get_mut(first..).unwrap_or_default();
+        if own.last().map(|i| i.number) != facts.extents.innermost(offset) {
+            return self.moved_out_or_in(view, at, offset);
+        }
+        for i in own.iter_mut().filter(|i| !i.open && !is_fetching(facts, i.number, offset)) {
+            i.open = true;
+            view.tree.open(i.node);
+        }
+        let node = own.last().map(|i| i.node);
+        let around = || at.checked_sub(1).map_or(self.root, |above| self.levels[above].node);
+        self.levels[at].node = node.unwrap_or_else(around);
+    }
+
+    /// … and that is in other loops of its code.
+    #[inline(never)]
+    fn moved_out_or_in(&mut self, view: &mut View<'_>, at: usize, offset: u32) {
+        let around = at.checked_sub(1).map_or(self.root, |above| self.levels[above].node);
+        let (code, first) = (self.levels[at].code, self.levels[at].first);
+        let facts = view.codes.get(code);
         let chain = facts.extents.around(offset);
         let mut same = 0;
         while self.insides.get(first + same).map(|i| i.number) == chain.get().get(same).copied()
@@ -292,7 +311,15 @@ impl Shadow {
     }
 
     /// The loops from here on are left.
+    #[inline(always)]
     fn leave(&mut self, tree: &mut Tree, around: &mut dyn Surroundings, from: usize) {
+        if self.insides.len() > from {
+            self.leave_some(tree, around, from);
+        }
+    }
+
+    #[inline(never)]
+    fn leave_some(&mut self, tree: &mut Tree, around: &mut dyn Surroundings, from: usize) {
         let depth = self.levels.len();
         while self.insides.len() > from {
             if let Some(i) = self.insides.pop()
@@ -305,7 +332,15 @@ impl Shadow {
     }
 
     /// The frames from this depth on are gone.
+    #[inline(always)]
     fn pop(&mut self, view: &mut View<'_>, to: usize) {
+        if self.levels.len() > to {
+            self.pop_some(view, to);
+        }
+    }
+
+    #[inline(never)]
+    fn pop_some(&mut self, view: &mut View<'_>, to: usize) {
         while self.levels.len() > to {
             let Some(level) = self.levels.pop() else { return };
             if view.codes.get(level.code).generator {

@@ -132,12 +132,18 @@ impl Surroundings for Program {
 /// Runs events, each a stack of (frame, code, offset, entered from C) from the outermost in, and returns where steps ended.
 fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
+    let seat = loops.seat(1).unwrap();
     for stack in events {
         program.0 += 1;
-        let seen =
-            |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen { frame, code, offset, entry };
+        let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
+            frame,
+            code,
+            offset,
+            entry,
+            key: 0,
+        };
         let frames: Vec<Seen> = stack.iter().map(seen).collect();
-        assert_eq!(loops.event(1, &frames, 0, 1, false, &mut program), Heard::Nothing);
+        assert_eq!(loops.event(seat, &frames, 0, 1, false, &mut program), Heard::Nothing);
     }
     let mut past: Vec<u64> =
         loops.settle(1).map_or_else(Vec::new, |s| s.past.iter().filter(|p| p.main).map(|p| p.seq).collect());
