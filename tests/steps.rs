@@ -92,6 +92,18 @@ fn phases_between_optimizer_steps_have_steps_of_their_own() {
 }
 
 #[test]
+fn what_is_worked_out_for_every_parameter_is_no_phase() {
+    let run = torch("loops_found.py").arg("logging").env("LEAKTRACE_QUIET", "1");
+    let report = Report::of(&run.traced().run().success().recording());
+    assert_eq!(
+        (report.steps(), &report.0["steps"]["between"]),
+        (60, &0.into()),
+        "{:#}",
+        report.0["steps"]["loops"]
+    );
+}
+
+#[test]
 fn a_program_without_a_loop_has_none() {
     let ran = torch("loops_found.py").arg("none").traced().run().success();
     assert_eq!(Report::of(&ran.recording()).steps(), 0);

@@ -334,6 +334,20 @@ def phases():
             look(11)
 
 
+def logging():
+    """Every ten steps something is worked out for each parameter, which is no step."""
+    net = network(8)
+    optimizer = torch.optim.AdamW(net.parameters())
+    for n in range(60):
+        net(batch()).sum().backward()
+        if n % 10 == 9:
+            for p in net.parameters():
+                (p.detach() ** 2).mean().item()
+        optimizer.step()
+        optimizer.zero_grad()
+        step()
+
+
 def announced():
     """Says its steps, at the end of each iteration; the next begins with an allocation."""
     import ctypes

@@ -35,6 +35,12 @@ const GIVEN_BACK: f64 = 0.125;
 pub(super) const LEAST_OF_A_PHASE: u64 = 8;
 /// One that is entered more often than every so many optimizer steps is a part of the step.
 const STEPS_BETWEEN: u64 = 4;
+/// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of it, what is worked
+/// out for every parameter does not.
+const LEAST_SHARE_INSIDE: f64 = 0.1;
+
+/// Micro-batches do at least this share of the training's work.
+const MICRO: f64 = 0.5;
 
 struct Chooser<'a> {
     tree: &'a Tree,
@@ -60,17 +66,26 @@ pub(super) fn phases(tree: &Tree, root: Id) -> Vec<Id> {
     let chooser = Chooser::new(tree);
     let Some(main) = chooser.training() else { return Vec::new() };
     let users = tree.get(main).is_some_and(|n| !n.library);
-    let step = chooser.total(main) / chooser.optimizers[usize::from(main)].max(1) as f64;
+    let batch = chooser.work_of_a_batch(main);
     let mut tops = Vec::new();
     chooser.without_optimizers(root, users, &mut tops);
-    tops.retain(|&top| chooser.comes_seldom(top));
-    let mut level: Vec<Id> = tops.into_iter().flat_map(|top| chooser.down_from(top)).collect();
-    level.retain(|&id| {
-        let rounds = chooser.iterations(id);
-        let entered = tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
-        let works = chooser.per_iteration(id) >= LEAST_EVENTS.max(LEAST_SHARE * step);
-        rounds >= LEAST_OF_A_PHASE as f64 * entered && works && chooser.gives_back(id)
-    });
+    let mut level = Vec::new();
+    for top in tops {
+        let entered = tree.get(top).map_or(0, |n| u64::from(n.instances));
+        let inside = chooser.steps_around(top);
+        if inside.is_some_and(|steps| entered * STEPS_BETWEEN > steps) {
+            continue;
+        }
+        let share = if inside.is_some() { LEAST_SHARE_INSIDE } else { LEAST_SHARE };
+        let works = |id: Id| {
+            let rounds = chooser.iterations(id);
+            let entered = tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
+            rounds >= LEAST_OF_A_PHASE as f64 * entered
+                && chooser.per_iteration(id) >= LEAST_EVENTS.max(share * batch)
+                && chooser.gives_back(id)
+        };
+        level.extend(chooser.down_from(top).into_iter().filter(|&id| works(id)));
+    }
     level
 }
 
@@ -120,17 +135,23 @@ impl<'a> Chooser<'a> {
         around.iter().find(entered_seldom).or(around.iter().find(users)).or(around.last()).copied()
     }
 
-    /// Whether many steps of an optimizer in the loop around it lie between two times that it is entered.
-    fn comes_seldom(&self, id: Id) -> bool {
-        let entered = self.tree.get(id).map_or(0, |n| u64::from(n.instances));
-        let mut at = self.tree.get(id).map(|n| n.parent);
-        while let Some((id, n)) = at.and_then(|at| Some((at, self.tree.get(at)?))) {
-            if n.trains && !n.is_root {
-                return entered * STEPS_BETWEEN <= self.optimizers[usize::from(id)];
-            }
-            at = Some(n.parent);
-        }
-        true
+    /// Events of one round of the training, or of the loop over micro-batches that does most of the work in each.
+    fn work_of_a_batch(&self, main: Id) -> f64 {
+        let (all, rounds) = (self.total(main), self.iterations(main));
+        let inner = self.nearest(main, false).into_iter().map(|(id, _)| id);
+        let micro = self.largest(
+            inner.filter(|&id| self.total(id) >= MICRO * all && self.iterations(id) >= 2.0 * rounds),
+        );
+        self.per_iteration(micro.unwrap_or(main))
+    }
+
+    /// The optimizer steps in the nearest loop around this one in which there are any.
+    fn steps_around(&self, id: Id) -> Option<u64> {
+        let around = std::iter::successors(Some(id), |&at| self.tree.get(at).map(|n| n.parent)).skip(1);
+        let mut training = around
+            .take_while(|&at| self.tree.get(at).is_some_and(|n| !n.is_root))
+            .filter(|&at| self.tree.get(at).is_some_and(|n| n.trains));
+        training.next().map(|at| self.optimizers[usize::from(at)])
     }
 
     fn total(&self, id: Id) -> f64 {
