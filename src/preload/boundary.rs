@@ -27,6 +27,10 @@ use crate::trace::{reader, tables::Tables};
 /// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
 const WINDOW: u64 = (8 << 20) / RECORD as u64;
 
+/// So many events are taken in together, however many steps they are: each time it is done the books push the program's own
+/// data out of the processor's caches.
+const TOGETHER: u64 = 8192;
+
 /// Events not covered by a checkpoint at which a thread that fills a segment takes them in, and at which it waits until
 /// they are.
 const ENOUGH: u64 = 2 * WINDOW;
@@ -45,6 +49,8 @@ struct Host {
     drain: Drain,
     /// Boundaries that lie before an event that is still to be taken in.
     placed: VecDeque<Placed>,
+    /// Steps that ended since events were taken in.
+    waiting: u32,
     /// Size of the last checkpoint in records.
     checkpoint: u64,
     out_of_memory_dumps: u32,
@@ -92,6 +98,7 @@ pub fn begin() {
         ledger: Ledger::default(),
         drain: Drain::default(),
         placed: VecDeque::new(),
+        waiting: 0,
         checkpoint: 0,
         out_of_memory_dumps: 0,
         dumping: Duration::ZERO,
@@ -221,13 +228,14 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     note::mark(&event(boundary));
     let mut guard = HOST.lock();
     let Some(host) = guard.as_mut() else { return };
-    if !host.catch_up() {
+    let every = life::settings().dump_every;
+    let due = |step: u32| step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
+    host.waiting = host.waiting.saturating_add(u32::from(!boundary.replaces));
+    let few = recording::sequence() - host.ledger.next_seq() < TOGETHER;
+    if (few && !due(host.ledger.step_count().saturating_add(host.waiting))) || !host.catch_up() {
         return;
     }
-    let step = host.ledger.step_count();
-    let every = life::settings().dump_every;
-    let due = step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
-    if boundary.replaces || !due || (every.is_none() && host.dumps_too_much()) {
+    if boundary.replaces || !due(host.ledger.step_count()) || (every.is_none() && host.dumps_too_much()) {
         return;
     }
     let mut guard = if matches!(boundary.source, Source::Time | Source::Loop) {
@@ -466,6 +474,7 @@ impl Host {
     fn take_in(&mut self) -> bool {
         // What is taken in has no place for a boundary any more.
         self.choose_loop(false);
+        self.waiting = 0;
         self.apply_all(|_, _| {})
     }
 
