@@ -1,67 +1,26 @@
-//! Boundaries: where the ledger catches up with the events, old events make room, and reports are dumped.
+//! Boundaries: what ends a step, told by many sources, and what is done there: accounts asked for, reports dumped, holders
+//! searched for.
 //!
-//! Runs on the thread that ended a step, outside the allocator's lock. The one exception is [`relieve`], for programs
-//! without steps and for memory that ran out: those only touch our own tables.
+//! Runs on the thread that ended a step, outside the allocator's lock; where a loop's iteration is the step, in a hook.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
+use super::host::{COVERED, HOST, Host};
 use super::owners::Occasion;
-use super::{driver, guard, life, looped, marks, memory, note, owners, python};
+use super::{driver, guard, life, looped, marks, note, python};
 use crate::capture;
-use crate::ledger::Ledger;
-use crate::report::{self, Report, Run};
+use crate::report;
 use crate::steps::{Boundary, Setting, Steps};
-use crate::symbol::Names;
-use crate::trace::calm::calmly;
-use crate::trace::drain::Drain;
 use crate::trace::entry::Entry;
 use crate::trace::lock::{self, Mutex};
-use crate::trace::placed::Placed;
-use crate::trace::record::{Event, Kind, RECORD, Source};
+use crate::trace::record::{Event, Kind, Source};
 use crate::trace::recording;
-use crate::trace::{reader, tables::Tables};
 
-/// Events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
-const WINDOW: u64 = (8 << 20) / RECORD as u64;
-
-/// So many events are taken in together, however many steps they are: each time it is done the books push the program's own
-/// data out of the processor's caches.
-const TOGETHER: u64 = 8192;
-
-/// Events not covered by a checkpoint at which a thread that fills a segment takes them in, and at which it waits until
-/// they are.
-const ENOUGH: u64 = 2 * WINDOW;
-const TOO_MUCH: u64 = ENOUGH + WINDOW / 4;
-/// The longest such wait.
-const LONG: Duration = Duration::from_millis(100);
-
-/// Steps between reports, if nothing was said; the part of the run, 1 in so many, that these may take; and how long they may
-/// take at first.
+/// Steps between reports, if nothing was said.
 const DUMP_EVERY: u32 = 100;
-const DUMPS_SHARE: u32 = 100;
-const DUMPS_AT_ONCE: Duration = Duration::from_millis(100);
 
-struct Host {
-    ledger: Ledger,
-    drain: Drain,
-    /// Boundaries that lie before an event that is still to be taken in.
-    placed: VecDeque<Placed>,
-    /// Steps that ended since events were taken in.
-    waiting: u32,
-    /// Size of the last checkpoint in records.
-    checkpoint: u64,
-    out_of_memory_dumps: u32,
-    /// The time that judging and writing reports took.
-    dumping: Duration,
-    owners: owners::Owners,
-}
-
-static HOST: Mutex<Option<Box<Host>>> = Mutex::new(None);
-/// The first sequence number that the last checkpoint does not cover.
-static COVERED: AtomicU64 = AtomicU64::new(1);
 static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
 static EXITED: AtomicBool = AtomicBool::new(false);
 /// Memory ran out, and who held it is still to be asked. For the first few times only.
@@ -94,16 +53,7 @@ pub fn arm(setting: Setting) {
 pub fn begin() {
     EXITED.store(false, Release);
     COVERED.store(1, Release);
-    *HOST.lock() = Some(Box::new(Host {
-        ledger: Ledger::default(),
-        drain: Drain::default(),
-        placed: VecDeque::new(),
-        waiting: 0,
-        checkpoint: 0,
-        out_of_memory_dumps: 0,
-        dumping: Duration::ZERO,
-        owners: owners::Owners::default(),
-    }));
+    *HOST.lock() = Some(Box::default());
 }
 
 /// After a block event, under the allocator's lock of that device.
@@ -183,6 +133,16 @@ fn end_loop(host: &mut Host) {
     }
 }
 
+/// Whether the program's loop may end steps.
+pub(super) fn wants_loop() -> bool {
+    STEPS.lock().wants_loop()
+}
+
+/// It does.
+pub(super) fn loop_was_chosen() {
+    STEPS.lock().looped(0, true);
+}
+
 /// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
 #[inline(always)]
 pub fn tick() {
@@ -231,8 +191,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     let every = life::settings().dump_every;
     let due = |step: u32| step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
     host.waiting = host.waiting.saturating_add(u32::from(!boundary.replaces));
-    let few = recording::sequence() - host.ledger.next_seq() < TOGETHER;
-    if (few && !due(host.ledger.step_count().saturating_add(host.waiting))) || !host.catch_up() {
+    if (host.few_wait() && !due(host.ledger.step_count().saturating_add(host.waiting))) || !host.catch_up() {
         return;
     }
     if boundary.replaces || !due(host.ledger.step_count()) || (every.is_none() && host.dumps_too_much()) {
@@ -245,7 +204,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     } else {
         if capture::takes_suspicions() {
             let began = Instant::now();
-            capture::suspect(&owners::suspicious(&host.ledger));
+            capture::suspect(&super::owners::suspicious(&host.ledger));
             host.dumping += began.elapsed();
         }
         search(guard, Occasion::Step)
@@ -269,7 +228,7 @@ fn search(mut guard: Guard, occasion: Occasion) -> Guard {
         return guard;
     }
     drop(guard);
-    let answer = owners::look(&question);
+    let answer = super::owners::look(&question);
     let mut guard = HOST.lock();
     if let Some(host) = guard.as_mut() {
         host.owners.answered(&host.ledger, &question, &answer);
@@ -322,35 +281,6 @@ fn accounts() {
         if let Some((free, total)) = note::deeper(|| driver::memory_info(device)) {
             note::mark(&Event { address: free, size: total, device, ..Event::new(Kind::MemInfo) });
         }
-    }
-}
-
-/// A segment was filled: if none of the boundaries comes, somebody has to make room. Where many threads write faster than
-/// one takes in, they sleep until it has, and it gives its turn to whoever holds it up: else the file grows without bound.
-/// Never for long, since this thread may be a signal handler's, on top of the one that takes in.
-pub fn relieve() {
-    let behind = || recording::sequence() - COVERED.load(Relaxed);
-    let host = match behind() {
-        ..ENOUGH => return,
-        ENOUGH..TOO_MUCH => HOST.try_lock(),
-        _ => HOST.try_lock_for(LONG),
-    };
-    let Some(mut host) = host else { return };
-    let Some(host) = host.as_mut() else { return };
-    let began = Instant::now();
-    // Another may have done it meanwhile.
-    while behind() >= ENOUGH && host.catch_up() && behind() >= TOO_MUCH && began.elapsed() < LONG {
-        std::thread::yield_now();
-    }
-}
-
-/// The file cannot grow: a checkpoint now, however few events have gathered, gives back what holds older ones.
-pub fn make_room() {
-    if let Some(mut host) = HOST.try_lock()
-        && let Some(host) = host.as_mut()
-        && host.take_in()
-    {
-        host.write_checkpoint();
     }
 }
 
@@ -434,133 +364,6 @@ pub fn exit() {
 fn shown(path: &Path) -> String {
     let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
     below.as_deref().unwrap_or(path).display().to_string()
-}
-
-/// The name of another file beside a recording; never the recording's own, whatever that is called.
-fn beside(path: &Path, extension: &str) -> PathBuf {
-    if path.extension().is_some_and(|e| e == "ltrace") {
-        return path.with_extension(extension);
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
-}
-
-impl Host {
-    /// Takes in every event up to now; writes a checkpoint when enough have gathered.
-    /// `false`: there is no memory for that. The events stay where they are.
-    fn catch_up(&mut self) -> bool {
-        if !self.take_in() {
-            return false;
-        }
-        if self.ledger.next_seq() - COVERED.load(Relaxed) > WINDOW.max(2 * self.checkpoint) {
-            self.write_checkpoint();
-        }
-        true
-    }
-
-    /// Chooses the program's loop now, from what was seen up to now, if it shows. `over`: there will not be more.
-    fn choose_loop(&mut self, over: bool) {
-        if !looped::may_settle() || !STEPS.lock().wants_loop() {
-            return;
-        }
-        if let Some(placed) = looped::settle(self.ledger.next_seq(), over) {
-            STEPS.lock().looped(0, true);
-            self.placed.extend(placed);
-        }
-    }
-
-    fn take_in(&mut self) -> bool {
-        // What is taken in has no place for a boundary any more.
-        self.choose_loop(false);
-        self.waiting = 0;
-        self.apply_all(|_, _| {})
-    }
-
-    /// Takes in what waits; `first` sees each event before that. `false`: there is no memory for it.
-    fn apply_all(&mut self, mut first: impl FnMut(&mut Ledger, &Event)) -> bool {
-        // What waits is copied and sorted, most of it may be new blocks, and tables that grow exist twice for a moment.
-        let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
-        if !memory::enough_for(waiting * 8 * RECORD + 4 * self.checkpoint as usize * RECORD) {
-            return false;
-        }
-        let Host { ledger, drain, placed, .. } = self;
-        drain.run(ledger.next_seq(), |event| {
-            while let Some(boundary) = placed.front().filter(|p| p.seq <= event.seq) {
-                ledger.apply(&boundary.event());
-                placed.pop_front();
-            }
-            first(ledger, event);
-            ledger.apply(event);
-        });
-        true
-    }
-
-    /// The iterations under way are over: at the latest when the interpreter is, or the program lets go of what it had at the
-    /// boundary before, which is what the last step kept.
-    fn end_iterations(&mut self) {
-        let over = capture::interpreter_ended_at().unwrap_or(u64::MAX);
-        let first = looped::after_last();
-        let mut ended = false;
-        self.apply_all(|ledger, event| {
-            if !ended && event.seq >= first && (event.seq >= over || ledger.lets_go(event)) {
-                ended = true;
-                looped::finish(event.seq).iter().for_each(|end| ledger.apply(&end.event()));
-            }
-        });
-        if !ended {
-            self.placed.extend(looped::finish(self.ledger.next_seq()));
-        }
-    }
-
-    fn write_checkpoint(&mut self) {
-        let next = self.ledger.next_seq();
-        if let Ok(state) = postcard::to_stdvec(&self.ledger) {
-            // Without room for it the next try comes a window later, not at every boundary.
-            recording::checkpoint(&state, next, life::settings().all_events);
-            self.checkpoint = (state.len() / RECORD) as u64;
-            COVERED.store(next, Release);
-        }
-    }
-
-    fn report(&self) -> Option<Report> {
-        let mut tables = Tables::default();
-        for segment in recording::table_bytes() {
-            let _ = reader::entries(&segment, &mut tables);
-        }
-        let names = Names::new(&tables, None);
-        let run = Run {
-            pid: std::process::id(),
-            duration_ns: Some(life::elapsed()),
-            dropped_events: recording::dropped(),
-            ..Run::default()
-        };
-        Report::build(&self.ledger, &tables, &names, &run, None).ok()
-    }
-
-    fn dump(&mut self) {
-        let began = Instant::now();
-        self.write("txt", |report| Some(report::text::render(report)));
-        self.dumping += began.elapsed();
-    }
-
-    /// True if the reports so far took more of the run than they are worth: where a step takes microseconds, a hundred of
-    /// them are soon over.
-    fn dumps_too_much(&self) -> bool {
-        self.dumping > DUMPS_AT_ONCE + Duration::from_nanos(life::elapsed()) / DUMPS_SHARE
-    }
-
-    /// Writes beside the recording, replacing what stood there at once.
-    fn write(&self, extension: &str, render: impl FnOnce(&Report) -> Option<String>) {
-        let (Some(path), Some(text)) = (life::path(), self.report().and_then(|r| render(&r))) else { return };
-        let (target, draft) = (beside(&path, extension), beside(&path, "draft"));
-        calmly(|| {
-            if std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
-                let _ = std::fs::remove_file(&draft);
-            }
-        });
-    }
 }
 
 /// Before fork: nobody may hold these while the process is copied.

@@ -19,7 +19,7 @@ use once_cell::race::OnceBox;
 
 use super::guard::{self, say};
 use super::settings::{self, Settings};
-use super::{api, boundary, driver, elf, holes, opening, python};
+use super::{api, boundary, driver, elf, holes, host, opening, python};
 use crate::capture;
 use crate::trace::calm::calmly;
 use crate::trace::entry::Entry;
@@ -86,7 +86,7 @@ pub fn arm() {
                 return;
             }
             boundary::arm(settings().step);
-            recording::help(&recording::Help { relieve: boundary::make_room, full });
+            recording::help(&recording::Help { relieve: host::make_room, full });
             capture::arm(settings().stacks);
             python::arm();
             STATE.store(ARMED, Release);

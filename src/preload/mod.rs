@@ -13,6 +13,7 @@ pub mod entry_points;
 pub mod guard;
 pub mod holes;
 pub mod hooks;
+mod host;
 pub mod life;
 pub mod lookup;
 mod looped;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{api, boundary, driver, guard, life, looped};
+use super::{api, boundary, driver, guard, host, life, looped};
 use crate::capture;
 use crate::capture::thread::{self, Thread};
 use crate::preload::hooks::Status;
@@ -45,7 +45,7 @@ fn append_here(event: &Event) {
 #[inline(never)]
 fn rolled() {
     thread::watch();
-    boundary::relieve();
+    host::relieve();
 }
 
 /// Appends an event from outside a hook (boundaries and the like).

@@ -71,7 +71,9 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
     let room = html::Room::of(1);
     let page = html::Page::new("fuzzed.ltrace", report, &ledger, &recording.tables, &names, &room);
-    assert!(html::render(&[page]).ends_with("</html>\n"), "the page has no end");
+    let mut pages = html::Pages::default();
+    pages.add(&page);
+    assert!(html::render(&pages).ends_with("</html>\n"), "the page has no end");
     // The traced process writes the same ledger on: it must still be one.
     if let Ok(state) = postcard::to_stdvec(&ledger) {
         assert!(
