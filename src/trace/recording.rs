@@ -161,6 +161,7 @@ fn roll(cursor: &mut Cursor) -> bool {
         seal(&mut space, cursor);
     }
     *cursor = Cursor::NONE;
+    let fresh = space.fresh;
     let mut place = space.place();
     if place.is_none() && space.may_ask_for_relief() {
         drop(space);
@@ -178,6 +179,11 @@ fn roll(cursor: &mut Cursor) -> bool {
         say_full(refused);
         return false;
     };
+    drop(space);
+    // Nobody has to wait for it. A segment that was in use before has its pages, or had them taken for good reason.
+    if index >= fresh {
+        file::populate(index);
+    }
     let start = base as u64 + PAYLOAD as u64;
     *cursor = Cursor {
         next: start + (used * RECORD) as u64,

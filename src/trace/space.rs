@@ -95,9 +95,6 @@ impl Space {
             None => {
                 let index = self.fresh;
                 self.fresh += 1;
-                if usage == usage::EVENTS {
-                    file::populate(index);
-                }
                 index
             }
         };
