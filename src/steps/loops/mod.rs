@@ -13,7 +13,7 @@
 //! joins the level (a first evaluation), or stays out of it.
 //!
 //! Where optimizers end the steps, the level is that of the loops *between* them in which none steps: evaluations, encoders
-//! that run first, rollouts ([`Loops::phases`]). Each is told with the next optimizer step once it has shown itself.
+//! that run first, rollouts ([`Loops::phases`]). Each is told when events are taken in, once it has shown itself.
 
 mod choice;
 mod code;
