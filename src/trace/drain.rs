@@ -35,7 +35,14 @@ impl Drain {
     /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
     pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) {
         if self.waiting == 0 && self.still.is_none() {
-            next = in_turn(next, &mut apply);
+            // A segment whose first number lies further on is a source by the time that number is reached.
+            loop {
+                let before = next;
+                next = in_turn(next, &mut apply);
+                if next == before {
+                    break;
+                }
+            }
         }
         if self.window.is_empty() {
             self.window = vec![[0; 4]; BITE as usize];
