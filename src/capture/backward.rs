@@ -9,7 +9,7 @@
 //! Reads a node's memory; knows nothing else of PyTorch.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::hash::{Map, content, map};
@@ -21,9 +21,11 @@ use crate::trace::recording::append_entry;
 /// Forward operations remembered: those of as many nodes as may be alive before the oldest are written over. 2 MiB, of which
 /// only what is used is ever there.
 const PLACES: usize = 1 << 18;
-static FORWARD: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+static FORWARD: Forward = Forward([const { AtomicU64::new(0) }; PLACES]);
 
-static USED: AtomicBool = AtomicBool::new(false);
+/// Pages of its own, so that they can be let go of.
+#[repr(align(4096))]
+struct Forward([AtomicU64; PLACES]);
 
 /// Where a node keeps the number of its operation: behind the words of a `shared_ptr`'s target (PyTorch 1 and 2), or of an
 /// `intrusive_ptr`'s (from 2.15 on). Neither is assumed: the right one is where the numbers are those that were given.
@@ -34,6 +36,7 @@ const THREAD: usize = 3;
 const NONE: u64 = u64::MAX;
 
 /// The place that held the number the last time.
+#[unsafe(link_section = ".data.leaktrace")]
 static LIKELY: AtomicUsize = AtomicUsize::new(0);
 
 /// What an allocation in a backward pass belongs to.
@@ -48,14 +51,14 @@ pub(super) struct Under {
 /// A forward operation took this number on this thread, called from this stack.
 #[inline]
 pub fn forward(thread: u64, number: u64, stack: u32) {
-    FORWARD[place(thread, number)]
+    FORWARD.0[place(thread, number)]
         .store(u64::from(tag(thread, number)) << 32 | u64::from(stack), Ordering::Relaxed);
 }
 
 /// The stack that took a number; 0 if that is not known (any more).
 #[inline]
 fn stack_of(thread: u64, number: u64) -> u32 {
-    let known = FORWARD[place(thread, number)].load(Ordering::Relaxed);
+    let known = FORWARD.0[place(thread, number)].load(Ordering::Relaxed);
     if (known >> 32) as u32 == tag(thread, number) { known as u32 } else { 0 }
 }
 
@@ -95,22 +98,36 @@ fn under(node: usize) -> Under {
         if kind.is_null() { std::ptr::null() } else { *kind.add(1) as *const i8 }
     };
     let likely = LIKELY.load(Ordering::Relaxed);
-    for at in [likely, 1 - likely] {
-        // SAFETY: as above; a node is larger than the words looked at in either layout.
-        let (number, thread) =
-            unsafe { (*words.add(NUMBER[at]) as u64, *words.add(NUMBER[at] + THREAD) as u64) };
-        if number == NONE {
-            continue;
-        }
-        let forward = stack_of(thread, number);
-        if forward != 0 {
-            if at != likely {
-                LIKELY.store(at, Ordering::Relaxed);
-            }
-            return Under { name, forward };
-        }
+    // SAFETY: as above.
+    match unsafe { forward_at(words, likely) } {
+        // SAFETY: as above.
+        0 => unsafe { forward_elsewhere(words, likely, name) },
+        forward => Under { name, forward },
     }
-    Under { name, forward: 0 }
+}
+
+/// The forward stack by the number at one of the places where it may be; 0 for none.
+///
+/// # Safety
+/// `words` is a living node.
+#[inline(always)]
+unsafe fn forward_at(words: *const usize, at: usize) -> u32 {
+    let place = if at == 0 { NUMBER[0] } else { NUMBER[1] };
+    // SAFETY: a node is larger than the words looked at in either layout.
+    let (number, thread) = unsafe { (*words.add(place) as u64, *words.add(place + THREAD) as u64) };
+    if number == NONE { 0 } else { stack_of(thread, number) }
+}
+
+/// # Safety
+/// `words` is a living node.
+#[inline(never)]
+unsafe fn forward_elsewhere(words: *const usize, likely: usize, name: *const i8) -> Under {
+    // SAFETY: the caller's word.
+    let forward = unsafe { forward_at(words, 1 - likely) };
+    if forward != 0 {
+        LIKELY.store(1 - likely, Ordering::Relaxed);
+    }
+    Under { name, forward }
 }
 
 pub(super) struct Known {
@@ -156,7 +173,6 @@ pub(super) fn lock_all() -> Guard {
 pub(super) fn forget(known: &mut Guard) {
     known.ids.clear();
     known.last = 0;
-    if USED.swap(false, Ordering::Relaxed) {
-        FORWARD.iter().filter(|p| p.load(Ordering::Relaxed) != 0).for_each(|p| p.store(0, Ordering::Relaxed));
-    }
+    // SAFETY: whole pages of a static that nobody refers into, since the child has one thread; they come back zeroed.
+    unsafe { libc::madvise(FORWARD.0.as_ptr().cast_mut().cast(), size_of::<Forward>(), libc::MADV_DONTNEED) };
 }

@@ -5,10 +5,11 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::cpython::{Found, is_code, read};
+use super::cpython::{is_code, read};
 use super::hash::{Map, content, map};
 use super::layout::TYPE_DEALLOC;
 use super::table::{count, lock};
+use super::walk::Found;
 use super::{EPOCH, strings};
 use crate::trace::entry::Entry;
 use crate::trace::recording::append_entry;

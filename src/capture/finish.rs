@@ -93,7 +93,11 @@ unsafe extern "C" fn register(_: *mut c_void) -> c_int {
         let module = (calls.import)(c"atexit".as_ptr());
         let function = (calls.new_function)(&METHOD, ptr::null_mut(), ptr::null_mut());
         if !module.is_null() && !function.is_null() {
-            (calls.release)((calls.call_method)(module, c"register".as_ptr(), c"O".as_ptr(), function));
+            let registered = (calls.call_method)(module, c"register".as_ptr(), c"O".as_ptr(), function);
+            if !registered.is_null() {
+                cpython::end_is_told();
+            }
+            (calls.release)(registered);
         }
         (calls.release)(function);
         (calls.release)(module);

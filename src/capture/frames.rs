@@ -3,8 +3,9 @@
 use std::ptr;
 
 use super::codes::{self, Numbered};
-use super::cpython::{self, Cpython, Found, read};
+use super::cpython::{self, Cpython, read};
 use super::layout::VAR_SIZE;
+use super::walk::{self, Found};
 use super::{EPOCH, PYTHON_LIMIT, Thread, finish, strings};
 use crate::steps::loops::{CodeText, Seen};
 use crate::symbol::is_own_file;
@@ -26,7 +27,7 @@ pub struct Frames<'a> {
 
 /// A walk over the frames of this moment: as long as it lasts, no other has to be made to know the stack.
 #[derive(Clone, Copy)]
-pub struct Walk(pub(super) cpython::Walk);
+pub struct Walk(pub(super) walk::Walk);
 
 /// Reads code objects of the frames at hand.
 pub struct Reader {
@@ -52,7 +53,7 @@ pub fn frames<R>(
         }
         // Acquire: as in `take`.
         let epoch = EPOCH.load(Ordering::Acquire);
-        let (same, walk) = cpython::follow(top, list, wanted);
+        let (same, walk) = walk::follow(top, list, wanted);
         (look(Frames { list, same, epoch, code: Reader { cpython: top.cpython } }), walk.map(Walk))
     });
     thread.end_reading();
@@ -67,7 +68,7 @@ pub fn runs(thread: &mut Thread, is: impl FnOnce(&str, &str) -> bool) -> bool {
     }
     let (mut is, mut yes) = (Some(is), false);
     if let Some(top) = cpython::top() {
-        cpython::walk(top, |found| {
+        walk::walk(top, |found| {
             let layout = &found.cpython.layout;
             // SAFETY: the code object of a frame of the calling thread, which is between `begin_reading` and `end_reading`.
             let [file, name] = [layout.code_file, layout.code_name]

@@ -19,7 +19,7 @@ pub(super) struct Hash(u64, u64);
 impl Hash {
     #[inline(always)]
     pub const fn new(seed: u64) -> Hash {
-        Hash(fold(seed ^ C, A), seed ^ B)
+        Hash(seed ^ C, seed ^ B)
     }
 
     #[inline(always)]

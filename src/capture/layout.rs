@@ -49,6 +49,39 @@ pub(super) struct Layout {
     pub str_compact: usize,
 }
 
+/// What a walk needs of a layout, as small as can be: it is looked at with every stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    pub kind: Kind,
+    pub thread_frame: u16,
+    /// [`Links::NO_CFRAME`]: none.
+    pub cframe: u16,
+    pub thread_id: u16,
+    pub code: u16,
+    pub back: u16,
+    pub instr: u16,
+    pub flag: u16,
+}
+
+impl Links {
+    pub const NO_CFRAME: u16 = u16::MAX;
+
+    /// `None`: an offset is larger than any there ever was.
+    pub fn of(layout: &Layout) -> Option<Links> {
+        let short = |offset: usize| u16::try_from(offset).ok().filter(|&at| at < Links::NO_CFRAME);
+        Some(Links {
+            kind: layout.kind,
+            thread_frame: short(layout.thread_frame)?,
+            cframe: layout.cframe.map_or(Some(Links::NO_CFRAME), short)?,
+            thread_id: short(layout.thread_id)?,
+            code: short(layout.frame_code)?,
+            back: short(layout.frame_back)?,
+            instr: short(layout.frame_instr)?,
+            flag: short(layout.frame_flag)?,
+        })
+    }
+}
+
 /// An `owner` from here on marks a shim.
 pub(super) const SHIM_OWNER: u8 = 3;
 

@@ -27,6 +27,8 @@ pub mod others;
 mod strings;
 mod table;
 pub mod thread;
+mod verify;
+mod walk;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -34,12 +36,12 @@ use crate::trace::entry::{Entry, Frame};
 use crate::trace::recording::append_entry;
 use backward::Under;
 use codes::Numbered;
-use cpython::Walked;
 use examples::Wanted;
 #[cfg_attr(test, allow(unused_imports, reason = "its callers are not there, see `preload`"))]
 pub use frames::{Reader, Walk, frames, interpreter_ended_at, knows_entries, runs};
 use hash::Hash;
 pub use thread::{Thread, thread};
+use walk::{Top, Walked};
 
 /// Which frames a stack is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +66,12 @@ const EXAMPLES: u8 = 8;
 /// Mixed into hashes of stacks that nothing was allocated at, so that one that something is comes up as never seen.
 const ELSEWHERE: u64 = 1 << 63;
 
+#[unsafe(link_section = ".data.leaktrace")]
 static WANTED: AtomicU8 = AtomicU8::new(0);
 static ARMING: AtomicBool = AtomicBool::new(false);
 
 /// Mixed into every hash: moving it on makes each thread's cache forget, whatever it holds.
+#[unsafe(link_section = ".data.leaktrace")]
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// Makes ready to take stacks: finds CPython and warms up the unwinder. Outside hooks only (it allocates and asks the
@@ -104,9 +108,42 @@ pub fn python() -> &'static str {
 }
 
 /// The id of the calling thread's stack; 0 where there is none.
-#[inline]
+#[inline(always)]
 pub fn stack(thread: &mut Thread) -> u32 {
-    stack_by(thread, None)
+    match known(thread) {
+        0 => stack_by(thread, None),
+        id => id,
+    }
+}
+
+/// The same, of one that this thread had before and that has nothing about it; else 0.
+#[inline(always)]
+pub fn known(thread: &mut Thread) -> u32 {
+    known_by(thread, 0)
+}
+
+/// The id of a stack that this thread had before and that is known by Python's frames, or by the forward line of the node under
+/// way, alone; else 0. Nearly all captures are this: a small and straight piece of code for them, since the program leaves
+/// none of ours in the processor's caches. It does what [`take`] does.
+#[inline(never)]
+#[unsafe(link_section = ".text.leaktrace")]
+fn known_by(thread: &mut Thread, seed: u64) -> u32 {
+    if WANTED.load(Ordering::Relaxed) & (PYTHON | BOTH) != PYTHON || !thread.begin_reading() {
+        return 0;
+    }
+    let mut hash = Hash::new(EPOCH.load(Ordering::Acquire) ^ seed);
+    let top = cpython::top();
+    if let Some(top) = top {
+        hash.add(walk::sum(top).sum());
+    }
+    let mut told = top.is_some();
+    if let Some(under) = backward::current(thread) {
+        hash.add2(under.name as u64, u64::from(under.forward));
+        told |= under.forward != 0;
+    }
+    let id = if told { thread.cached(hash.finish()) } else { 0 };
+    thread.end_reading();
+    id
 }
 
 /// The same, by a walk that was made at this very moment.
@@ -122,6 +159,12 @@ pub fn stack_by(thread: &mut Thread, walk: Option<Walk>) -> u32 {
         thread.end_reading();
     }
     id
+}
+
+/// [`python_stack`], of one that this thread had before; else 0.
+#[inline(always)]
+pub fn known_python(thread: &mut Thread) -> u32 {
+    known_by(thread, ELSEWHERE)
 }
 
 /// The id of the calling thread's Python stack; 0 where there is none.
@@ -140,7 +183,7 @@ fn take(thread: &mut Thread, wanted: u8, python: bool, walk: Option<Walk>, seed:
     // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
     let epoch = EPOCH.load(Ordering::Acquire);
     let mut hash = Hash::new(epoch ^ seed);
-    let python = if python { cpython::walk_hash(&mut hash, walk.map(|w| w.0)) } else { None };
+    let python = if python { walk::hash(&mut hash, walk.map(|w| w.0)) } else { None };
     let under = backward::current(thread);
     if let Some(under) = under {
         hash.add2(under.name as u64, u64::from(under.forward));
@@ -166,7 +209,7 @@ fn with_native(
     thread: &mut Thread,
     epoch: u64,
     mut hash: Hash,
-    python: Option<cpython::Top>,
+    python: Option<Top>,
     under: Option<Under>,
 ) -> u32 {
     let mut trace = native::Trace::new();
@@ -184,7 +227,7 @@ fn miss(
     thread: &mut Thread,
     epoch: u64,
     hash: u64,
-    python: Option<cpython::Top>,
+    python: Option<Top>,
     native: &[u64],
     under: Option<Under>,
 ) -> u32 {
@@ -202,7 +245,7 @@ fn miss_with_examples(
     thread: &mut Thread,
     epoch: u64,
     hash: u64,
-    python: Option<cpython::Top>,
+    python: Option<Top>,
     under: Option<Under>,
 ) -> u32 {
     let id = shared(epoch, hash, python, &[], under);
@@ -232,7 +275,7 @@ fn miss_with_examples(
 }
 
 /// The id by what all threads know.
-fn shared(epoch: u64, hash: u64, python: Option<cpython::Top>, native: &[u64], under: Option<Under>) -> u32 {
+fn shared(epoch: u64, hash: u64, python: Option<Top>, native: &[u64], under: Option<Under>) -> u32 {
     let known = table::by_hash(epoch, hash);
     if known != 0 {
         return known;
@@ -257,18 +300,23 @@ pub fn forget() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
+/// True if stacks hold Python's frames where there are any.
+pub fn takes_python() -> bool {
+    WANTED.load(Ordering::Relaxed) & PYTHON != 0
+}
+
 /// True if [`suspect`] is of use.
 pub fn takes_suspicions() -> bool {
     examples::are_taken()
 }
 
 /// Turns the frames into numbers of codes and modules, and those into the id of the stack.
-fn spell_out(python: Option<cpython::Top>, native: &[u64], under: Option<Under>) -> u32 {
+fn spell_out(python: Option<Top>, native: &[u64], under: Option<Under>) -> u32 {
     let mut frames = Vec::with_capacity(64 * 8);
     if let Some(top) = python {
         interpreters::look();
         let mut failed = None;
-        let walked = cpython::walk(top, |found| {
+        let walked = walk::walk(top, |found| {
             match codes::number(&found) {
                 Numbered::Id(code) => {
                     push(&mut frames, Frame::Python { code, offset: found.offset, entry: found.entry });

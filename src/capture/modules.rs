@@ -1,6 +1,7 @@
 //! Object files in the process, by number, and the loader's answers about them. Knows ELF, not what the code in it is for.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -340,6 +341,33 @@ impl Scope {
         // SAFETY: a valid handle and a C string.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         (!address.is_null()).then_some(address)
+    }
+
+    /// The bytes of an exported variable.
+    pub fn variable(self, name: &CStr) -> Option<Range<usize>> {
+        /// `RTLD_DL_SYMENT`
+        const SYMBOL: c_int = 1;
+        unsafe extern "C" {
+            fn dladdr1(
+                address: *const c_void,
+                info: *mut libc::Dl_info,
+                extra: *mut *mut c_void,
+                flags: c_int,
+            ) -> c_int;
+        }
+        let address = self.symbol(name)?;
+        // SAFETY: plain words, for which zero is a value.
+        let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+        let mut symbol = ptr::null_mut();
+        // SAFETY: places for both answers; the symbol is an entry of its object's table.
+        let size = unsafe {
+            if dladdr1(address, &mut info, &mut symbol, SYMBOL) == 0 || symbol.is_null() {
+                return None;
+            }
+            (*symbol.cast::<libc::Elf64_Sym>()).st_size as usize
+        };
+        let start = address.addr();
+        (info.dli_saddr == address).then(|| start..start + size)
     }
 }
 

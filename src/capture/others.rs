@@ -2,7 +2,7 @@
 
 use super::cpython::{self, read};
 use super::layout::{Kind, Layout};
-use super::strings;
+use super::{strings, walk};
 
 /// CPython as it was found, its frames seen to be what they must be.
 #[derive(Clone, Copy)]
@@ -35,8 +35,8 @@ impl Interpreter {
         let mut frames = Vec::new();
         // SAFETY: the caller's word; the layout was found right for this thread, and is the same for all.
         unsafe {
-            let top = cpython::innermost(&self.0.layout, std::ptr::with_exposed_provenance(thread as usize));
-            cpython::each_frame(&self.0.layout, top, |frame, code| {
+            let top = cpython::innermost(&self.0.links, std::ptr::with_exposed_provenance(thread as usize));
+            walk::each_frame(&self.0.links, top, |frame, code| {
                 frames.push(Frame { address: frame.addr() as u64, code: code.addr() as u64 });
             });
         }

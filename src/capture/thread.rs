@@ -240,16 +240,34 @@ const _: () = assert!(size_of::<Thread>() <= 64);
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
-    // SAFETY: the psABI's initial-exec sequence: the GOT holds the block's offset from the thread pointer at fs:0.
+    // SAFETY: the psABI's initial-exec sequence: the GOT holds the block's offset from the thread pointer at fs:0. Both are the
+    // same for as long as the thread lives.
     unsafe {
         std::arch::asm!(
             "mov {0}, qword ptr [rip + leaktrace_thread_block@GOTTPOFF]",
             "add {0}, qword ptr fs:[0]",
             out(reg) block,
-            options(pure, readonly, nostack),
+            options(pure, nomem, nostack),
         );
     }
     block
+}
+
+/// `pthread_self()`. glibc's is the thread pointer itself.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[inline(always)]
+pub(super) fn own_id() -> u64 {
+    let pointer: u64;
+    // SAFETY: the psABI: the thread pointer stands at fs:0.
+    unsafe { std::arch::asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
+    pointer
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+#[inline(always)]
+pub(super) fn own_id() -> u64 {
+    // SAFETY: asks for the calling thread's id.
+    unsafe { libc::pthread_self() as u64 }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
