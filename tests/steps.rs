@@ -104,6 +104,16 @@ fn what_is_worked_out_for_every_parameter_is_no_phase() {
 }
 
 #[test]
+fn phases_that_begin_late_are_seen() {
+    let run = torch("loops_found.py").arg("late").env("LEAKTRACE_QUIET", "1");
+    let ran = run.traced().run().success();
+    assert_eq!(ran.text(), "late: 224 steps\n");
+    let report = Report::of(&ran.recording());
+    let steps = &report.0["steps"];
+    assert_eq!((report.steps(), &steps["between"]), (224, &24.into()), "{:#}", steps["loops"]);
+}
+
+#[test]
 fn a_program_without_a_loop_has_none() {
     let ran = torch("loops_found.py").arg("none").traced().run().success();
     assert_eq!(Report::of(&ran.recording()).steps(), 0);

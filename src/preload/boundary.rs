@@ -34,11 +34,13 @@ struct Totals {
     reserved: AtomicU64,
 }
 
+#[unsafe(link_section = ".data.leaktrace")]
 static TOTALS: [Totals; 64] =
     [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } };
         64];
 
 /// True while steps end by the clock.
+#[unsafe(link_section = ".data.leaktrace")]
 static TICKING: AtomicBool = AtomicBool::new(false);
 
 /// Takes the setting over.
@@ -76,7 +78,7 @@ pub fn optimizer(id: Option<usize>) {
 
 /// A backward pass begins.
 pub fn backward() {
-    if life::is_live() && looped::is_looking() {
+    if life::is_live() && looped::is_curious() {
         guard::fenced(|| {
             looped::event(false);
             // Now or never: from here on backward passes end the steps of a program without an optimizer, if its loop does not.
@@ -143,10 +145,16 @@ pub(super) fn loop_was_chosen() {
     STEPS.lock().looped(0, true);
 }
 
+/// True while steps end by the clock.
+#[inline(always)]
+pub fn ticks() -> bool {
+    TICKING.load(Relaxed)
+}
+
 /// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
 #[inline(always)]
 pub fn tick() {
-    if TICKING.load(Relaxed) {
+    if ticks() {
         tell(|steps| steps.tick(Duration::from_nanos(life::elapsed())), None);
     }
 }

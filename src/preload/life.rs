@@ -36,6 +36,7 @@ const OFF: u8 = 4;
 static STATE: AtomicU8 = AtomicU8::new(DORMANT);
 /// What hooks look at: whether the recording is this process's to write. It lies in a page that the kernel gives to a child
 /// zeroed, however that was made: `_Fork` and a bare `clone` run no handlers of ours, and the file is mapped there too.
+#[unsafe(link_section = ".data.leaktrace")]
 static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
 static NOT_YET: AtomicU8 = AtomicU8::new(NOT_MINE);
 const NOT_MINE: u8 = 0;

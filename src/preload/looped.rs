@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::time::Duration;
 
 use super::{boundary, life, memory};
-use crate::capture::{self, Walk, thread};
+use crate::capture::thread::{self, Thread};
+use crate::capture::{self, Walk};
 use crate::steps::Setting;
-use crate::steps::loops::{CodeText, Heard, Loops, Moment, Place, Seen, Settled, Surroundings};
+use crate::steps::loops::{
+    CodeText, Heard, Loops, Moment, Place, STEPS_BETWEEN, Seen, Settled, Surroundings,
+};
 use crate::trace::entry::Entry;
 use crate::trace::lock::{self, Mutex};
 use crate::trace::placed::{self, Placed};
@@ -28,15 +31,34 @@ const PATIENCE: Duration = Duration::from_millis(2);
 static WATCH: Mutex<Option<Box<Loops>>> = Mutex::new(None);
 type Guard = lock::MutexGuard<'static, Option<Box<Loops>>>;
 /// True while the program's loop is looked for, or ends its steps.
+#[unsafe(link_section = ".data.leaktrace")]
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// The thread whose loop was chosen; 0 before.
+#[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Optimizers end the steps, on that thread, and its loops do so only in between.
+#[unsafe(link_section = ".data.leaktrace")]
 static PHASED: AtomicBool = AtomicBool::new(false);
 /// The number of the last event of the chosen thread that was looked at.
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// Events by which that thread gave memory back since. It alone counts.
+#[unsafe(link_section = ".data.leaktrace")]
 static FREED: AtomicU64 = AtomicU64::new(0);
+/// Optimizers end the steps, and no phase between them was chosen yet: blocks of stacks that come within every few of the
+/// optimizer's steps are not looked at, since none of them can be a phase's. It would have them more seldom.
+#[unsafe(link_section = ".data.leaktrace")]
+static SPARING: AtomicBool = AtomicBool::new(false);
+/// Optimizer steps so far.
+#[unsafe(link_section = ".data.leaktrace")]
+static STEP: AtomicU32 = AtomicU32::new(0);
+#[unsafe(link_section = ".data.leaktrace")]
+static USUAL: [Usual; PLACES] = [const { Usual(AtomicU32::new(0)) }; PLACES];
+const PLACES: usize = 2048;
+/// Times that a stack has to come soon enough, one after the other.
+const TIMES: u32 = 8;
+/// The last event that was looked at had such a stack.
+#[unsafe(link_section = ".data.leaktrace")]
+static SETTLED: AtomicBool = AtomicBool::new(false);
 /// What was written of the loop up to now.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
@@ -53,6 +75,7 @@ pub fn stop() {
         return;
     }
     PHASED.store(false, Release);
+    SPARING.store(false, Release);
     let watch = WATCH.try_lock_for(PATIENCE).and_then(|mut watch| {
         if THREAD.load(Acquire) == 0 && ROUND.load(Acquire) != 0 {
             write(&Settled::default());
@@ -60,6 +83,11 @@ pub fn stop() {
         watch.take()
     });
     drop(watch);
+}
+
+/// True while every event counts.
+pub fn is_curious() -> bool {
+    is_looking() && !SPARING.load(Acquire)
 }
 
 pub fn is_looking() -> bool {
@@ -87,12 +115,108 @@ pub fn event(freed: bool) -> Option<Walk> {
     let chosen = THREAD.load(Relaxed);
     // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
     if chosen != 0 && (chosen != me || freed) {
-        if chosen == me && PHASED.load(Relaxed) {
-            FREED.store(FREED.load(Relaxed) + 1, Relaxed);
+        if freed {
+            self::freed();
         }
         return None;
     }
     look_at_frames(me, freed)
+}
+
+/// The stack of a block about to be noted, and a look at the loop unless the stack is one of the training's usual ones.
+#[inline(always)]
+pub fn block_stack() -> u32 {
+    let thread = thread::thread();
+    // SAFETY: this thread's own block; nothing else refers to it meanwhile.
+    let block = unsafe { &mut *thread };
+    if !SPARING.load(Relaxed) || THREAD.load(Relaxed) != thread.addr() {
+        let walk = event(false);
+        return capture::stack_by(block, walk);
+    }
+    let stack = capture::stack(block);
+    let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
+    // The first one behind a phase shows that it is over.
+    if !(usual && SETTLED.load(Relaxed)) {
+        look_again(thread.addr(), usual);
+    }
+    stack
+}
+
+/// The same where there is nothing to look at and the stack is known; else 0.
+#[inline(always)]
+pub fn known_stack(thread: &mut Thread) -> u32 {
+    if LOOKING.load(Relaxed) {
+        let chosen = THREAD.load(Relaxed);
+        if chosen == 0 {
+            return 0;
+        }
+        if chosen == std::ptr::from_mut(thread).addr() {
+            if !SPARING.load(Relaxed) {
+                return 0;
+            }
+            let stack = capture::known(thread);
+            let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
+            return if usual && SETTLED.load(Relaxed) { stack } else { 0 };
+        }
+    }
+    capture::known(thread)
+}
+
+/// True if there is nothing to look at when memory is given back.
+#[inline(always)]
+pub fn leaves_frees_alone() -> bool {
+    !LOOKING.load(Relaxed) || THREAD.load(Relaxed) != 0
+}
+
+/// Memory was given back, and not looked at.
+#[inline(always)]
+pub fn freed() {
+    if PHASED.load(Relaxed) && THREAD.load(Relaxed) == thread::thread().addr() {
+        FREED.store(FREED.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+#[inline(never)]
+fn look_again(me: usize, usual: bool) {
+    look_at_frames(me, false);
+    if usual && let Some(mut watch) = WATCH.try_lock_for(PATIENCE) {
+        watch.as_deref_mut().into_iter().for_each(Loops::spared);
+    }
+    SETTLED.store(usual, Relaxed);
+}
+
+/// How usual a stack is, in one word: which it is (8 bits), how often it came soon enough again (4), and after which optimizer step
+/// it was seen last (20).
+struct Usual(AtomicU32);
+
+impl Usual {
+    const STEPS: u32 = (1 << 20) - 1;
+
+    /// Takes notice of a stack; true if it comes within every few optimizer steps. On the chosen thread alone.
+    #[inline(always)]
+    fn is_usual(&self, stack: u32, step: u32) -> bool {
+        let (known, step) = (self.0.load(Relaxed), step & Usual::STEPS);
+        let tag = stack / PLACES as u32 + 1;
+        let is_known = known >> 24 == tag && known & Usual::STEPS == step;
+        if is_known { Usual::times(known) >= TIMES } else { self.again(known, stack, tag, step) }
+    }
+
+    #[inline(never)]
+    #[unsafe(link_section = ".text.leaktrace")]
+    fn again(&self, known: u32, stack: u32, tag: u32, step: u32) -> bool {
+        // No stack; or any of several, since the tag cannot tell.
+        if stack == 0 || tag > 255 {
+            return false;
+        }
+        let soon = known >> 24 == tag && step.wrapping_sub(known) & Usual::STEPS < STEPS_BETWEEN;
+        let times = if soon { Usual::times(known).min(14) + 1 } else { 0 };
+        self.0.store(tag << 24 | times << 20 | step, Relaxed);
+        times >= TIMES
+    }
+
+    fn times(known: u32) -> u32 {
+        known >> 20 & 15
+    }
 }
 
 #[inline(never)]
@@ -173,7 +297,20 @@ pub fn optimizer() {
         drop(watch);
         return stop();
     }
-    if loops.is_phased() && !PHASED.swap(true, AcqRel) && THREAD.swap(me, AcqRel) == 0 {
+    STEP.fetch_add(1, Relaxed);
+    if loops.is_phased() && !PHASED.load(Acquire) {
+        begin_phases(me);
+    }
+}
+
+/// Optimizers end the steps from now on. With the detector's lock held.
+#[cold]
+fn begin_phases(me: usize) {
+    // Nothing of before is soon enough.
+    STEP.fetch_add(STEPS_BETWEEN, Relaxed);
+    SPARING.store(capture::takes_python(), Release);
+    PHASED.store(true, Release);
+    if THREAD.swap(me, AcqRel) == 0 {
         // What was drafted is none.
         if ROUND.load(Acquire) != 0 {
             write(&Settled::default());
@@ -218,6 +355,8 @@ pub fn settle(first: u64, over: bool) -> Option<Vec<Placed>> {
         recording::append_entry(&Entry::Meta { key: "loop_missed", value: &missed.to_string() });
     }
     if phased {
+        // The iterations of the training are told of beside those of the phases.
+        SPARING.store(false, Release);
         write_places(&settled.places);
         add(&settled.past);
     } else {
@@ -311,6 +450,7 @@ pub fn after_fork_child() {
     unsafe { lock::renew(&WATCH) };
     THREAD.store(0, Release);
     PHASED.store(false, Release);
+    SPARING.store(false, Release);
     // Freeing it would copy its pages.
     std::mem::forget(WATCH.lock().take());
 }

@@ -309,9 +309,36 @@ pub fn before(
 pub fn block_alloc(device: u8, address: u64, size: u64) {
     if life::enter() {
         boundary::tick();
-        let stack = capture::stack_by(mine(), looped::event(false));
+        let stack = looped::block_stack();
         append_here(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
     }
+}
+
+/// The same where nothing but to note it has to be done, nor can fail or touch errno; `false`: something has, and nothing was.
+#[inline(always)]
+pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
+    let thread = mine();
+    if !life::is_live() || boundary::ticks() {
+        return false;
+    }
+    let stack = looped::known_stack(thread);
+    let event = Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) };
+    stack != 0 && recording::append_at_once(&mut thread.cursor, &event)
+}
+
+/// The same of a block given back.
+#[inline(always)]
+pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
+    if !life::is_live() || !looped::leaves_frees_alone() {
+        return false;
+    }
+    let context = u8::from(super::python::collecting());
+    let event = Event { address, size, device, context, ..Event::new(Kind::BlockFree) };
+    let noted = recording::append_at_once(&mut mine().cursor, &event);
+    if noted {
+        looped::freed();
+    }
+    noted
 }
 
 /// A block given back.
@@ -322,6 +349,20 @@ pub fn block_free(device: u8, address: u64, size: u64) {
         let context = u8::from(super::python::collecting());
         append_here(&Event { address, size, device, context, ..Event::new(Kind::BlockFree) });
     }
+}
+
+/// [`forward_operation`] where nothing but to note it has to be done; `false`: something has, and nothing was.
+#[inline(always)]
+pub fn forward_operation_at_once(number: u64) -> bool {
+    let thread = mine();
+    let stack = match thread.torch_id {
+        0 => 0,
+        _ => capture::known_python(thread),
+    };
+    if stack != 0 {
+        capture::backward::forward(u64::from(thread.torch_id), number, stack);
+    }
+    stack != 0
 }
 
 /// A forward operation took a number: its backward node will bear it.

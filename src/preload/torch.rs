@@ -51,6 +51,7 @@ impl Original {
 }
 
 /// `c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device)`, PyTorch 2.0 and later
+#[unsafe(link_section = ".data.leaktrace")]
 static BLOCK: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 /// The same in PyTorch 1, where the totals are signed
 static BLOCK_1: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
@@ -62,10 +63,12 @@ static EXECUTE: Original = Original::new(
 );
 
 /// `torch::autograd::Engine::evaluate_function(…)`
+#[unsafe(link_section = ".data.leaktrace")]
 static EVALUATE: Original = Original::new(
     c"_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
 );
 /// `at::sequence_number::get_and_increment()`
+#[unsafe(link_section = ".data.leaktrace")]
 static NUMBER: Original = Original::new(c"_ZN2at15sequence_number17get_and_incrementEv");
 /// `at::RecordFunction::currentThreadId()`
 static THREAD_ID: Original = Original::new(c"_ZN2at14RecordFunction15currentThreadIdEv");
@@ -73,6 +76,7 @@ static THREAD_ID: Original = Original::new(c"_ZN2at14RecordFunction15currentThre
 type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, u64, u64, Device);
 
 #[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")]
+#[unsafe(link_section = ".text.leaktrace")]
 unsafe extern "C-unwind" fn report_block(
     block: *mut c_void,
     size: i64,
@@ -118,9 +122,24 @@ unsafe fn block_event(
     }
 }
 
-/// Apart from the call that follows it, which then is a jump; and its arguments stay in registers.
-#[inline(never)]
+#[inline(always)]
 fn note_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
+    let noted = if size < 0 {
+        note::block_free_at_once(device, block, size.unsigned_abs())
+    } else {
+        !watches_steps() && !python::is_poked() && note::block_alloc_at_once(device, block, size as u64)
+    };
+    if noted {
+        boundary::allocator_says(device, allocated, reserved);
+    } else {
+        note_block_at_length(device, block, size, allocated, reserved);
+    }
+}
+
+/// Whatever there is to be done beside it.
+#[cold]
+#[inline(never)]
+fn note_block_at_length(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
     guard::fenced(move || {
         if size >= 0 {
             note::block_alloc(device, block, size as u64);
@@ -179,6 +198,7 @@ impl Drop for Evaluating {
 /// `Engine::evaluate_function(std::shared_ptr<GraphTask> &, Node *, InputBuffer &, const std::shared_ptr<ReadyQueue> &)`:
 /// until it returns, what this thread allocates belongs to that node.
 #[unsafe(export_name = "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE")]
+#[unsafe(link_section = ".text.leaktrace")]
 unsafe extern "C-unwind" fn evaluate_function(
     engine: *mut c_void,
     task: *mut c_void,
@@ -200,6 +220,7 @@ unsafe extern "C-unwind" fn evaluate_function(
 
 /// `at::sequence_number::get_and_increment()`: the number that a forward operation gives to its node.
 #[unsafe(export_name = "_ZN2at15sequence_number17get_and_incrementEv")]
+#[unsafe(link_section = ".text.leaktrace")]
 unsafe extern "C-unwind" fn take_number() -> u64 {
     type Take = unsafe extern "C-unwind" fn() -> u64;
     let original = NUMBER.get();
@@ -208,14 +229,20 @@ unsafe extern "C-unwind" fn take_number() -> u64 {
     }
     // SAFETY: PyTorch's function of that name, which takes nothing.
     let number = unsafe { std::mem::transmute::<*mut c_void, Take>(original)() };
-    if life::is_live() {
-        guard::fenced(|| {
-            if let Some(id) = thread_id() {
-                note::forward_operation(id, number);
-            }
-        });
+    if life::is_live() && !note::forward_operation_at_once(number) {
+        take_notice(number);
     }
     number
+}
+
+#[cold]
+#[inline(never)]
+fn take_notice(number: u64) {
+    guard::fenced(|| {
+        if let Some(id) = thread_id() {
+            note::forward_operation(id, number);
+        }
+    });
 }
 
 /// What PyTorch calls the calling thread: a number that it gives out once.
@@ -261,6 +288,7 @@ static NAME: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The handle of our callback while PyTorch has it; 0: it has none of ours.
 static HANDLE: AtomicU64 = AtomicU64::new(0);
 /// Attempts to reach PyTorch, from 1; [`ASKED`] when it was asked.
+#[unsafe(link_section = ".data.leaktrace")]
 static WATCHING: AtomicU32 = AtomicU32::new(1);
 const ASKED: u32 = u32::MAX / 2;
 
@@ -269,10 +297,16 @@ pub fn has_blocks() -> bool {
     [&BLOCK, &BLOCK_1].iter().any(|original| !original.address.load(Relaxed).is_null())
 }
 
+/// True while PyTorch is still to be asked.
+#[inline(always)]
+fn watches_steps() -> bool {
+    WATCHING.load(Relaxed) < ASKED
+}
+
 /// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once it is there.
 #[inline(always)]
 pub fn watch_steps() {
-    if WATCHING.load(Relaxed) < ASKED && life::is_live() {
+    if watches_steps() && life::is_live() {
         ask_for_ranges();
     }
 }

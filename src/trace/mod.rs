@@ -17,12 +17,15 @@
 pub mod calm;
 pub mod drain;
 pub mod entry;
+#[cfg_attr(test, allow(dead_code, reason = "its callers are not there, see `preload`"))]
 mod file;
 pub mod layout;
 pub mod lock;
 pub mod placed;
 pub mod reader;
 pub mod record;
+#[cfg_attr(test, allow(dead_code, reason = "its callers are not there, see `preload`"))]
 pub mod recording;
+#[cfg_attr(test, allow(dead_code, reason = "its callers are not there, see `preload`"))]
 mod space;
 pub mod tables;

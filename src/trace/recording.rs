@@ -42,11 +42,13 @@ pub enum Appended {
 }
 
 /// Counts recordings of this process image; 0 = none open.
+#[unsafe(link_section = ".data.leaktrace")]
 static RECORDING: AtomicU32 = AtomicU32::new(0);
 static OPENED: AtomicU32 = AtomicU32::new(0);
 /// Next sequence number. Alone on its line: every thread adds to it.
 #[repr(align(128))]
 struct Sequence(AtomicU64);
+#[unsafe(link_section = ".data.leaktrace")]
 static SEQUENCE: Sequence = Sequence(AtomicU64::new(1));
 
 /// Opens the recording of this process, which began at `since_ns` (0: not known). `Err` is the errno; `EWOULDBLOCK`:
@@ -100,7 +102,7 @@ pub fn is_open() -> bool {
 
 /// Appends an event; its `seq` is given here. The caller's own cursor, no lock, no allocation on the usual way.
 #[inline(always)]
-pub fn append(cursor: &mut Cursor, event: &Event) -> Appended {
+pub(crate) fn append(cursor: &mut Cursor, event: &Event) -> Appended {
     let mut result = Appended::Yes;
     if cursor.next == cursor.end || cursor.recording != RECORDING.load(Relaxed) {
         if !roll(cursor) {
@@ -108,6 +110,26 @@ pub fn append(cursor: &mut Cursor, event: &Event) -> Appended {
         }
         result = Appended::Rolled;
     }
+    // SAFETY: there is room in the cursor's segment.
+    unsafe { append_within(cursor, event) };
+    result
+}
+
+/// The same where nothing else has to be done for it; `false`: something has, and nothing was.
+#[inline(always)]
+pub(crate) fn append_at_once(cursor: &mut Cursor, event: &Event) -> bool {
+    let fits = cursor.next != cursor.end && cursor.recording == RECORDING.load(Relaxed);
+    if fits {
+        // SAFETY: as just seen.
+        unsafe { append_within(cursor, event) };
+    }
+    fits
+}
+
+/// # Safety
+/// The cursor is one of this recording, and not at its segment's end.
+#[inline(always)]
+unsafe fn append_within(cursor: &mut Cursor, event: &Event) {
     let [_, address, sized, named] = event.pack();
     let seq = SEQUENCE.0.fetch_add(1, AcqRel);
     let record = cursor.next as *mut u64;
@@ -120,11 +142,10 @@ pub fn append(cursor: &mut Cursor, event: &Event) -> Appended {
         (*record.cast::<AtomicU64>()).store(seq, Release);
     }
     cursor.next += RECORD as u64;
-    result
 }
 
 /// Appends two events with neighbouring sequence numbers (the second explains the first).
-pub fn append_pair(cursor: &mut Cursor, first: &Event, second: &Event) -> Appended {
+pub(crate) fn append_pair(cursor: &mut Cursor, first: &Event, second: &Event) -> Appended {
     // Both in one segment, so that no other event of this thread and no failure can come between.
     let fits = |c: &Cursor| c.recording == RECORDING.load(Relaxed) && c.end - c.next >= 2 * RECORD as u64;
     while !fits(cursor) {
@@ -386,7 +407,7 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
 }
 
 /// The next sequence number to be given.
-pub fn sequence() -> u64 {
+pub(crate) fn sequence() -> u64 {
     SEQUENCE.0.load(Acquire)
 }
 

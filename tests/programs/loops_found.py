@@ -348,6 +348,30 @@ def logging():
         step()
 
 
+def late():
+    """Evaluations that begin long after every line of the training is well known. The loop over the layers, which is not looked at
+    any more by then, is a part of every step all the same."""
+    layers = torch.nn.ModuleList(torch.nn.Linear(16, 16, device="cuda") for _ in range(8))
+    optimizer = torch.optim.SGD(layers.parameters())
+
+    def forward(x):
+        for layer in layers:
+            y = layer(x) * 2
+            x = y.relu() + 1
+        return x
+
+    for n in range(200):
+        forward(batch()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step()
+        if n >= 150 and n % 20 == 0:
+            with torch.no_grad():
+                for _ in range(12):
+                    forward(batch()).softmax(-1)
+                    step()
+
+
 def announced():
     """Says its steps, at the end of each iteration; the next begins with an allocation."""
     import ctypes

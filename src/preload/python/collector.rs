@@ -26,6 +26,7 @@ const SEARCHED: usize = 64 << 10;
 const MANY: u64 = 1 << 40;
 
 /// The interpreter's own flag; null: not found, and nothing is said to be garbage.
+#[unsafe(link_section = ".data.leaktrace")]
 static FLAG: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
 static SEARCHED_FOR: AtomicBool = AtomicBool::new(false);
 

@@ -12,6 +12,7 @@ pub mod search;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
 /// 0 not installed, 1 asked, 2 installed.
+#[unsafe(link_section = ".data.leaktrace")]
 static STATE: AtomicU8 = AtomicU8::new(0);
 static POKES: AtomicU32 = AtomicU32::new(0);
 const WANTED: u8 = 0;
@@ -24,10 +25,16 @@ pub fn arm() {
     heap::arm();
 }
 
+/// True while a block hook has to see to it that the hooks get installed.
+#[inline(always)]
+pub fn is_poked() -> bool {
+    STATE.load(Relaxed) == WANTED
+}
+
 /// From a block hook: sees to it that the hooks get installed. Two loads once they are.
 #[inline(always)]
 pub fn poke() {
-    if STATE.load(Relaxed) == WANTED {
+    if is_poked() {
         ask();
     }
 }

@@ -8,7 +8,7 @@
 //! 3. Down to the loop inside, where that does nearly all of the work and comes round far more often: an epoch is no step,
 //!    its batches are; not where an optimizer steps outside of it, which makes its rounds micro-batches. Loops beside it that do comparable work (an evaluation) are phases of the same level.
 
-use super::tree::{Id, Tree};
+use super::tree::{Id, STEPS_BETWEEN, Tree};
 
 /// Least share of all events that the user's loops must see.
 const USERS: f64 = 0.5;
@@ -33,8 +33,6 @@ const GIVEN_BACK: f64 = 0.125;
 /// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones the optimizer's
 /// steps tell enough.
 pub(super) const LEAST_OF_A_PHASE: u64 = 8;
-/// One that is entered more often than every so many optimizer steps is a part of the step.
-const STEPS_BETWEEN: u64 = 4;
 /// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of it, what is worked
 /// out for every parameter does not.
 const LEAST_SHARE_INSIDE: f64 = 0.1;
@@ -62,18 +60,20 @@ pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
 
 /// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps, that work like a
 /// training step and do so now and then, as evaluations do. What comes round within every step or two is a part of it.
-pub(super) fn phases(tree: &Tree, root: Id) -> Vec<Id> {
+/// `batch`: the work of one, where not all of the training was looked at.
+pub(super) fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
     let chooser = Chooser::new(tree);
     let Some(main) = chooser.training() else { return Vec::new() };
     let users = tree.get(main).is_some_and(|n| !n.library);
-    let batch = chooser.work_of_a_batch(main);
+    let batch = batch.unwrap_or_else(|| chooser.work_of_a_batch(main));
     let mut tops = Vec::new();
     chooser.without_optimizers(root, users, &mut tops);
     let mut level = Vec::new();
     for top in tops {
         let entered = tree.get(top).map_or(0, |n| u64::from(n.instances));
         let inside = chooser.steps_around(top);
-        if inside.is_some_and(|steps| entered * STEPS_BETWEEN > steps) {
+        let routine = tree.get(top).is_some_and(|n| n.is_routine());
+        if inside.is_some_and(|steps| routine || entered * u64::from(STEPS_BETWEEN) > steps) {
             continue;
         }
         let share = if inside.is_some() { LEAST_SHARE_INSIDE } else { LEAST_SHARE };
@@ -87,6 +87,12 @@ pub(super) fn phases(tree: &Tree, root: Id) -> Vec<Id> {
         level.extend(chooser.down_from(top).into_iter().filter(|&id| works(id)));
     }
     level
+}
+
+/// The work of a batch of the training, in events.
+pub(super) fn work_of_a_batch(tree: &Tree) -> Option<f64> {
+    let chooser = Chooser::new(tree);
+    chooser.training().map(|main| chooser.work_of_a_batch(main))
 }
 
 /// The loop whose rounds are training steps.

@@ -30,6 +30,7 @@ pub use extents::Extents;
 use crate::trace::placed::Placed;
 use code::Codes;
 use shadow::{Shadow, View};
+pub use tree::STEPS_BETWEEN;
 use tree::{Id, Mark, Tree};
 
 /// A frame, as it is at an event.
@@ -149,6 +150,8 @@ pub struct Loops {
     thread: usize,
     /// Outermost frames that are looked at.
     depth: usize,
+    /// The work of a batch of the training as long as all of it was looked at.
+    batch: Option<f64>,
 }
 
 impl Loops {
@@ -169,6 +172,7 @@ impl Loops {
             level: Vec::new(),
             thread: 0,
             depth: usize::MAX,
+            batch: None,
         }
     }
 
@@ -279,6 +283,13 @@ impl Loops {
         true
     }
 
+    /// From now on not all events of the training are told of: what is counted there is less than there was.
+    pub fn spared(&mut self) {
+        if self.batch.is_none() {
+            self.batch = choice::work_of_a_batch(&self.tree);
+        }
+    }
+
     /// A loop of the level in which an optimizer stepped after all is none.
     #[cold]
     fn without_training(&mut self) {
@@ -299,7 +310,7 @@ impl Loops {
         if self.tree.log.iter().any(shows)
             && let Some(shadow) = self.shadows.iter().find(|s| s.thread == self.thread)
         {
-            let level = choice::phases(&self.tree, shadow.root);
+            let level = choice::phases(&self.tree, shadow.root, self.batch);
             if self.join(&level) {
                 self.tree.chosen = true;
                 let place = |end: &tree::End| {

@@ -293,10 +293,7 @@ impl Shadow {
                 (n.library, n.comprehension, n.across) = (facts.library, l.comprehension, across);
             });
             let open = !is_fetching(facts, number, offset);
-            if let Some(n) = view.tree.get_mut(node) {
-                n.instances = n.instances.saturating_add(1);
-                n.open = n.open.saturating_add(u32::from(open));
-            }
+            view.tree.entered(node, open);
             self.insides.push(Inside { number, open, node });
         }
         self.levels[at].node = node;

@@ -9,6 +9,9 @@ const MOST_ENDS: usize = 1 << 18;
 /// The same between two optimizer steps, where there are optimizers.
 const MOST_PHASE_ENDS: usize = 1 << 14;
 
+/// What is entered more often than every so many optimizer steps is a part of the step.
+pub const STEPS_BETWEEN: u32 = 4;
+
 /// The number of a node; [`NONE`] is none.
 pub(super) type Id = u16;
 pub(super) const NONE: Id = Id::MAX;
@@ -50,6 +53,11 @@ pub(super) struct Node {
     /// It also runs inside itself.
     recursive: bool,
     pub instances: u32,
+    /// Optimizer steps when it was entered last.
+    entered: u32,
+    /// Times that it was entered a few optimizer steps after the time before, and times that it was not.
+    often: u32,
+    seldom: u32,
     /// Iterations under way.
     pub open: u32,
     /// Events seen with this as the innermost loop, and those among them that gave memory back.
@@ -98,6 +106,9 @@ impl Node {
             across: false,
             recursive: false,
             instances: 0,
+            entered: 0,
+            often: 0,
+            seldom: 0,
             open: 0,
             events: 0,
             frees: 0,
@@ -118,6 +129,11 @@ impl Node {
     pub fn iterations(&self) -> u64 {
         let between = self.sign().map_or(0, |s| self.ends[s as usize]);
         u64::from(self.ends[Sign::Left as usize]) + u64::from(between) + u64::from(self.open)
+    }
+
+    /// True if it is entered within every few optimizer steps, or was for as long as that could be seen.
+    pub fn is_routine(&self) -> bool {
+        self.often >= self.seldom
     }
 
     /// The signs to end a step by, as bits.
@@ -144,6 +160,8 @@ pub(super) struct Tree {
     pub chosen: bool,
     /// Optimizers end the steps, and loops without any are steps only in between: these may turn up at any time.
     pub phased: bool,
+    /// Optimizer steps so far.
+    steps: u32,
     /// What ended with the event at hand: depth of the loop, and whether it was a step.
     pub ended: Vec<(u8, bool)>,
 }
@@ -207,6 +225,7 @@ impl Tree {
 
     /// An optimizer stepped in a loop. True if none ever did.
     pub fn optimizer(&mut self, id: Id) -> bool {
+        self.steps = self.steps.wrapping_add(1);
         let Some(n) = self.get_mut(id) else { return false };
         n.optimizers += 1;
         let first = !n.trains;
@@ -248,6 +267,21 @@ impl Tree {
         node.sibling = std::mem::replace(&mut parent.child, id);
         self.nodes.push(node);
         id
+    }
+
+    /// A loop is entered, and its first iteration begins with it if it is `open`.
+    pub fn entered(&mut self, id: Id, open: bool) {
+        let now = self.steps;
+        let Some(n) = self.get_mut(id) else { return };
+        let since = now.wrapping_sub(n.entered);
+        if n.instances == 0 || since >= STEPS_BETWEEN {
+            n.seldom = n.seldom.saturating_add(1);
+        } else if since > 0 {
+            n.often = n.often.saturating_add(1);
+        }
+        n.entered = now;
+        n.instances = n.instances.saturating_add(1);
+        n.open = n.open.saturating_add(u32::from(open));
     }
 
     /// An iteration begins.
