@@ -1,8 +1,12 @@
 """The benchmark behind scripts/bench. Prints nanoseconds per `x = torch.empty(1024, device="cuda"); del x`.
 
 Each mode runs in processes of its own, the modes interleaved over several rounds, so that a change of the machine's pace
-meets all of them; within a process the best of many repeats counts (of a training step the median). The bars are ratios
-of *net* costs: what a mode adds to the bare pair. Needs nothing but the project's environment.
+meets all of them; within a process the best of many repeats counts. The bars are ratios of *net* costs: what a mode adds to
+the bare pair. Needs nothing but the project's environment.
+
+A training step is dearer than what is to be measured of it is small, so there the processes of a round live side by side and
+take turns of a few steps, one after the other. A turn is compared with the bare one's in the same round of turns, and the bare
+program runs twice: what the second differs from the first by is noise, most of it where things came to lie in memory.
 
 `--instructions` counts instructions per pair instead, which do not wobble: by valgrind's callgrind. Few and many pairs are
 made in one process; the difference, divided, is the cost of one.
@@ -43,19 +47,29 @@ def measure():
 def at(frames):
     return measure() if frames <= 0 else at(frames - 1)
 
-def train():
-    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 4).cuda()
-    optimizer = torch.optim.AdamW(model.parameters())
-    data, best = torch.zeros(4, 16, 64, device="cuda"), []
-    for _ in range(60):
-        start = time.process_time_ns()
-        optimizer.zero_grad(); model(data).sum().backward(); optimizer.step()
-        best.append(time.process_time_ns() - start)
-    return sorted(best)[len(best) // 2]
-
 empty(1024, device="cuda")
-print(json.dumps(train() if depth < 0 else at(depth)))
+print(json.dumps(at(depth)))
 """
+
+# As many steps as each line says, when it says so, and the CPU time of each.
+TRAIN = """
+import json, sys, time, torch
+if sys.argv[1] != "off":
+    torch.cuda.memory._record_memory_history(max_entries=100_000, stacks=sys.argv[1])
+model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+data = torch.zeros(4, 16, 64, device="cuda")
+
+def step():
+    start = time.process_time_ns()
+    optimizer.zero_grad(); model(data).sum().backward(); optimizer.step()
+    return time.process_time_ns() - start
+
+for line in sys.stdin:
+    print(json.dumps([step() for _ in range(int(line))]), flush=True)
+"""
+# Steps before anything counts; turns of a round, and their steps; those at a turn's begin that find the caches to be others'.
+WARM, TURNS, STEPS, COLD = 60, 10, 20, 2
 
 # For counting: each interval is FEW or MANY pairs from some frames deeper, and what it takes to say so.
 PAIRS = """
@@ -128,6 +142,55 @@ def table(title, depth, unit, divide):
         print(f"{mode:26}{figure:10.1f}{spread:9.1f}{net[mode]:10.1f}{figure / bare:9.3f}{ratios}")
 
 
+class Training:
+    """A training that waits for its turns."""
+
+    def __init__(self, mode, folder):
+        recorder, environment = MODES.get(mode, MODES["without"])
+        command = [ROOT / "scripts/simgpu", sys.executable, "-c", TRAIN, recorder]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env={**os.environ, **environment}, cwd=folder, **pipes)
+
+    def steps(self, count):
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        return [ns / 1000 for ns in json.loads(self.process.stdout.readline())]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def training():
+    modes = ["without", "without, again", *list(MODES)[1:]]
+    # By mode: the middle of the steps of every turn, and what it is of the bare one's, of the median step and of the mean.
+    steps, medians, means = ({mode: [] for mode in modes} for _ in range(3))
+    for round in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            trainings = {mode: Training(mode, folder) for mode in modes}
+            for one in trainings.values():
+                one.steps(WARM)
+            turns = []
+            for turn in range(TURNS):
+                order = modes[turn % len(modes) :] + modes[: turn % len(modes)]
+                turns.append({mode: trainings[mode].steps(STEPS)[COLD:] for mode in order[:: 1 if turn % 2 else -1]})
+            for one in trainings.values():
+                one.end()
+        for mode in modes:
+            steps[mode].append(statistics.median(ns for turn in turns for ns in turn[mode]))
+            for ratios, middle in ((medians, statistics.median), (means, statistics.mean)):
+                of_turns = (middle(turn[mode]) / middle(turn["without"]) for turn in turns)
+                ratios[mode].append(statistics.median(of_turns))
+    print(f"\ntraining step, 4-layer encoder, process CPU time ({ROUNDS} rounds of {TURNS} turns of {STEPS} steps)")
+    print(f"{'':26}{'µs':>10}{'× bare, median step':>28}{'× bare, mean step':>28}")
+    for mode in modes:
+        print(f"{mode:26}{statistics.median(steps[mode]):10.1f}", end="")
+        for ratios in (medians[mode], means[mode]):
+            error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
+            print(f"{statistics.median(ratios):13.3f} ({statistics.mean(ratios):.3f} ± {error:.3f})", end="")
+        print()
+
+
 def instructions():
     """Instructions of each mode, by callgrind, which starts to look when all is loaded."""
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
@@ -159,7 +222,9 @@ def instructions():
 
 if __name__ == "__main__" and sys.argv[1:] == ["--instructions"]:
     instructions()
+elif __name__ == "__main__" and sys.argv[1:] == ["--training"]:
+    training()
 elif __name__ == "__main__":
     table("block alloc+free pair, from the module level", 0, "ns", 1)
     table("block alloc+free pair, 20 Python frames deeper", 20, "ns", 1)
-    table("training step, 4-layer encoder, process CPU time", -1, "µs", 1000)
+    training()
