@@ -111,6 +111,7 @@ impl Drain {
                     self.waiting += 1;
                 }
             }
+            s.conclude();
             if crowded && s.is_done() {
                 file::let_go(s.index);
             }
@@ -168,6 +169,7 @@ fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
         // Nobody else moves these on, nor gives a segment back that is not drained to its end.
         if let Some(s) = space.events.iter_mut().find(|s| s.index == source.index) {
             (s.drained, s.last) = (source.drained, source.last);
+            s.conclude();
             if crowded && s.is_done() {
                 file::let_go(s.index);
             }

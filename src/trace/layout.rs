@@ -6,8 +6,8 @@
 //!   8  version │ segment size (u32 each)        8  events: first sequence number that may stand here
 //!  16  pid     │ end: 0 running, 1 clean           checkpoint: generation
 //!  24  began, ns since 1970                    16  bytes used, stored after them (tables, checkpoint)
-//!  32  segments in the file                        events: RECORD bytes × records once sealed, else 0
-//!  40  checkpoint: generation, stored last     24  CRC-32 of the used bytes (sealed events, checkpoint)
+//!  32  segments in the file                        events: once whole and taken in, else 0
+//!  40  checkpoint: generation, stored last     24  CRC-32 of the used bytes (events that 16 tells of, checkpoint)
 //!  48  checkpoint: its first segment           32  checkpoint: next part's segment, 0 = last
 //!  56  events dropped (no room for them)       40  –
 //!  64  ended, ns after it began                64  payload

@@ -264,12 +264,10 @@ fn say_full(errno: i32) {
 fn seal(space: &mut Space, cursor: &Cursor) {
     let Some(base) = file::base(cursor.segment) else { return };
     let used = (cursor.next - base as u64) as usize - PAYLOAD;
-    // SAFETY: the payload's first `used` bytes were written by this thread and nobody writes them any more.
-    let bytes = unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) };
-    set(cursor.segment, segment::CRC, u64::from(crc32fast::hash(bytes)));
-    set(cursor.segment, segment::USED, used as u64);
     if let Some(s) = space.events.iter_mut().find(|s| s.index == cursor.segment) {
         s.sealed = Some(used / RECORD);
+        // Mostly later, when it was taken in: to sum it up it has to be read, and then it is at hand.
+        s.conclude();
     }
     if space.is_crowded() {
         file::let_go(cursor.segment);

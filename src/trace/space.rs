@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Release;
 use super::lock::Mutex;
 
 use super::file;
-use super::layout::{SEGMENT, header, segment, usage};
+use super::layout::{PAYLOAD, SEGMENT, header, segment, usage};
+use super::record::RECORD;
 
 pub(super) struct EventSegment {
     pub(super) index: u32,
@@ -23,6 +24,16 @@ impl EventSegment {
     /// Nothing is left to be drained, nor will be.
     pub(super) fn is_done(&self) -> bool {
         self.sealed == Some(self.drained)
+    }
+
+    /// Says in the file that the segment is whole, if it is and nothing is left to be drained.
+    pub(super) fn conclude(&self) {
+        let Some(base) = file::base(self.index).filter(|_| self.is_done()) else { return };
+        let used = self.drained * RECORD;
+        // SAFETY: the payload's first `used` bytes were written, and nobody writes them any more.
+        let bytes = unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) };
+        set(self.index, segment::CRC, u64::from(crc32fast::hash(bytes)));
+        set(self.index, segment::USED, used as u64);
     }
 }
 
