@@ -110,16 +110,16 @@ pub fn python() -> &'static str {
 /// The id of the calling thread's stack; 0 where there is none.
 #[inline(always)]
 pub fn stack(thread: &mut Thread) -> u32 {
-    match known(thread) {
-        0 => stack_by(thread, None),
-        id => id,
-    }
+    known(thread).unwrap_or_else(|| stack_by(thread, None))
 }
 
-/// The same, of one that this thread had before and that has nothing about it; else 0.
+/// The same, of one that this thread had before and that has nothing about it, or where none are wanted.
 #[inline(always)]
-pub fn known(thread: &mut Thread) -> u32 {
-    known_by(thread, 0)
+pub fn known(thread: &mut Thread) -> Option<u32> {
+    match known_by(thread, 0) {
+        0 => (WANTED.load(Ordering::Relaxed) == 0).then_some(0),
+        id => Some(id),
+    }
 }
 
 /// The id of a stack that this thread had before and that is known by Python's frames, or by the forward line of the node under

@@ -142,21 +142,21 @@ pub fn block_stack() -> u32 {
     stack
 }
 
-/// The same where there is nothing to look at and the stack is known; else 0.
+/// The same where there is nothing to look at and the stack is known.
 #[inline(always)]
-pub fn known_stack(thread: &mut Thread) -> u32 {
+pub fn known_stack(thread: &mut Thread) -> Option<u32> {
     if LOOKING.load(Relaxed) {
         let chosen = THREAD.load(Relaxed);
         if chosen == 0 {
-            return 0;
+            return None;
         }
         if chosen == std::ptr::from_mut(thread).addr() {
             if !SPARING.load(Relaxed) {
-                return 0;
+                return None;
             }
-            let stack = capture::known(thread);
+            let stack = capture::known(thread)?;
             let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
-            return if usual && SETTLED.load(Relaxed) { stack } else { 0 };
+            return (usual && SETTLED.load(Relaxed)).then_some(stack);
         }
     }
     capture::known(thread)

@@ -321,9 +321,9 @@ pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
     if !life::is_live() || boundary::ticks() {
         return false;
     }
-    let stack = looped::known_stack(thread);
+    let Some(stack) = looped::known_stack(thread) else { return false };
     let event = Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) };
-    stack != 0 && recording::append_at_once(&mut thread.cursor, &event)
+    recording::append_at_once(&mut thread.cursor, &event)
 }
 
 /// The same of a block given back.

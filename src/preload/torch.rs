@@ -137,7 +137,6 @@ fn note_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) 
 }
 
 /// Whatever there is to be done beside it.
-#[cold]
 #[inline(never)]
 fn note_block_at_length(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
     guard::fenced(move || {
@@ -235,7 +234,6 @@ unsafe extern "C-unwind" fn take_number() -> u64 {
     number
 }
 
-#[cold]
 #[inline(never)]
 fn take_notice(number: u64) {
     guard::fenced(|| {

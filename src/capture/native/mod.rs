@@ -172,3 +172,65 @@ impl Drop for Trace {
         }
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+    use std::hint::black_box;
+
+    use super::super::thread;
+    use super::*;
+
+    thread_local! {
+        static ASKED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The unit tests' allocator: counts what each thread asks for.
+    struct Counting;
+
+    // SAFETY: the system's.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ASKED.set(ASKED.get() + 1);
+            // SAFETY: the caller's word.
+            unsafe { System.alloc(layout) }
+        }
+        unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+            // SAFETY: the caller's word.
+            unsafe { System.dealloc(at, layout) }
+        }
+    }
+
+    #[global_allocator]
+    static COUNTING: Counting = Counting;
+
+    #[inline(never)]
+    fn below(depth: usize, trace: &mut Trace, previous: *mut Previous) -> u64 {
+        if depth > 0 {
+            return black_box(below(depth - 1, trace, previous)) + 1;
+        }
+        let mut hash = Hash::new(1);
+        trace.take(previous, &mut hash);
+        hash.finish()
+    }
+
+    #[test]
+    fn the_first_sight_of_a_stack_takes_no_memory_of_the_heap() {
+        thread::arm();
+        arm();
+        // SAFETY: this thread's own block, referred to nowhere else.
+        let previous = unsafe { (*thread::thread()).native() };
+        assert!(!previous.is_null());
+        let mut trace = Trace::new();
+        let before = ASKED.get();
+        let hash = below(20, &mut trace, previous);
+        let frames = trace.frames().len();
+        let asked = ASKED.get() - before;
+        assert!(hash != 0 && frames > 20, "{frames} frames");
+        assert_eq!(asked, 0);
+        // The count counts.
+        black_box(vec![hash]);
+        assert!(ASKED.get() > before);
+    }
+}
