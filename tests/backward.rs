@@ -1,9 +1,7 @@
 //! What a backward pass allocates is told with the line of the forward pass that caused it.
 
-mod common;
-
-use common::programs::{script, torch};
-use common::report::{Report, frames};
+use crate::common::programs::{script, torch};
+use crate::common::report::{Report, frames};
 
 /// The line of the program whose comment says so.
 fn line(comment: &str) -> u64 {

@@ -1,11 +1,9 @@
 //! Training programs with a known truth: the program unchanged, every step's figures PyTorch's own, the leak found at
 //! its line. A few of the cases; `scripts/matrix` runs all of them in every combination.
 
-mod common;
-
-use common::programs::{script, torch, torch_at};
-use common::report::Report;
-use common::{Ran, Run, root};
+use crate::common::programs::{script, torch, torch_at};
+use crate::common::report::Report;
+use crate::common::{Ran, Run, root};
 use serde_json::Value;
 
 const EXPANDABLE: &str = "expandable_segments:True";
@@ -63,7 +61,7 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
         assert_eq!(told, logged, "driver memory at {line}");
     }
     assert!(steps > 0, "{}", traced.told());
-    assert_eq!((report.steps(), report.source()), (steps as u64, "call"));
+    assert_eq!((report.steps(), report.source()), (steps as u64, "api"));
     assert_eq!(report.driver_live(), truth.live(), "at the very end");
     report.assert_whole();
     (traced, report)

@@ -1,14 +1,12 @@
 //! `leaktrace check` and `leaktrace run --fail-on`: what fails, what passes, and what a pull request shows.
 
-mod common;
-
 use std::fs;
 use std::process::Output;
 
-use common::grows::{flat, grown, line_of, python, said, text};
-use common::programs::{bare_cudart, script};
-use common::report::leaktrace;
-use common::{Ran, library};
+use crate::common::grows::{flat, grown, line_of, python, said, text};
+use crate::common::programs::{bare_cudart, script};
+use crate::common::report::leaktrace;
+use crate::common::{Ran, library};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,9 +1,7 @@
 //! The commands as a whole: help that helps, usage errors that tell what was meant, completions, the manual page.
 
-mod common;
-
-use common::grows::{said, text};
-use common::root;
+use crate::common::grows::{said, text};
+use crate::common::root;
 
 const COMMANDS: [&str; 9] =
     ["run", "report", "check", "diff", "export", "top", "doctor", "completions", "man"];
@@ -61,7 +59,7 @@ fn completions_and_the_manual() {
 #[test]
 fn the_library_carries_nothing_of_the_programs() {
     use object::{Object, ObjectSymbol};
-    let bytes = std::fs::read(common::library()).unwrap();
+    let bytes = std::fs::read(crate::common::library()).unwrap();
     let library = object::File::parse(&*bytes).unwrap();
     let names: Vec<&str> = library.symbols().filter_map(|s| s.name().ok()).collect();
     assert!(names.iter().any(|n| n.contains("leaktrace")), "the library has its symbols");

@@ -5,9 +5,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-#[path = "../src/preload/entry_points.rs"]
-mod list;
-
 macro_rules! symbols {
     ($($id:ident = $library:ident $name:literal $symbol:literal $since:literal $thread:literal
         $room:ident::$hook:ident [$($end:literal)*];)+) => {
@@ -15,7 +12,7 @@ macro_rules! symbols {
         const LISTED: &[(&str, &str, i32)] = &[$((stringify!($id), $name, $since),)+];
     };
 }
-list::entry_points!(symbols);
+leaktrace_core::entry_points!(symbols);
 
 /// The source of the crate with the bindings, as cargo resolved it.
 fn bindings() -> PathBuf {
@@ -70,15 +67,20 @@ fn every_function_is_hooked_or_has_a_reason() {
         driver.len(),
         runtime.len()
     );
-    let reason =
-        |name: &str| list::PASSED_OVER.iter().find(|(pattern, _)| fits(pattern, name)).map(|(_, why)| *why);
+    let reason = |name: &str| {
+        leaktrace_core::entry_points::PASSED_OVER
+            .iter()
+            .find(|(pattern, _)| fits(pattern, name))
+            .map(|(_, why)| *why)
+    };
     let all = || driver.iter().chain(&runtime);
     let listed = |name: &str| LISTED.iter().any(|(symbol, ..)| *symbol == name);
     let unseen: Vec<&String> = all().filter(|name| !listed(name) && reason(name).is_none()).collect();
     assert!(unseen.is_empty(), "neither a hook nor a reason: {unseen:?}");
     // A new form of a function with a hook needs a hook, or a reason of its own.
     let form = |name: &str| LISTED.iter().any(|(symbol, ..)| base(symbol) == base(name));
-    let own = |name: &str| list::PASSED_OVER.iter().any(|(pattern, _)| *pattern == name);
+    let own =
+        |name: &str| leaktrace_core::entry_points::PASSED_OVER.iter().any(|(pattern, _)| *pattern == name);
     let forms: Vec<&String> = all().filter(|name| !listed(name) && form(name) && !own(name)).collect();
     assert!(forms.is_empty(), "forms of functions that have a hook, without one: {forms:?}");
 }
@@ -116,7 +118,7 @@ fn what_sounds_like_memory_is_not_swept_up() {
     assert!(of_memory.len() > 25, "{of_memory:?}");
     for name in of_memory {
         let listed = LISTED.iter().any(|(symbol, ..)| symbol == name);
-        let own = list::PASSED_OVER.iter().any(|(pattern, _)| pattern == name);
+        let own = leaktrace_core::entry_points::PASSED_OVER.iter().any(|(pattern, _)| pattern == name);
         assert!(listed || own, "{name} sounds like memory: give it a hook or a reason of its own");
     }
 }

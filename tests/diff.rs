@@ -1,13 +1,11 @@
 //! `leaktrace diff`: two runs, and two steps of one.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 
-use common::Run;
-use common::grows::{flat, grown, grows_at, line_of, python, said, text};
-use common::programs::{bare_cudart, script, torch};
+use crate::common::Run;
+use crate::common::grows::{flat, grown, grows_at, line_of, python, said, text};
+use crate::common::programs::{bare_cudart, script, torch};
 use serde_json::Value;
 use tempfile::TempDir;
 

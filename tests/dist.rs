@@ -1,15 +1,13 @@
 //! What people install: the wheel in an empty virtual environment, a program on the simulated GPU, the pytest plugin.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::report::Report;
-use common::{Ran, Run, library, root, simulated_libraries};
+use crate::common::report::Report;
+use crate::common::{Ran, Run, library, root, simulated_libraries};
 use tempfile::TempDir;
 
 /// The parts of the simulated GPU.
@@ -284,11 +282,12 @@ fn a_program_without_its_parts() {
         assert!(ran.stderr.contains(part), "{part} is not in {}", ran.stderr);
     };
     refused(&["run", "--", "true"], "cannot find libleaktrace.so; looked for ");
-    // As after `cargo install --path`: the library is where it was built.
-    let release = scratch.path().join("source/target/release/deps");
+    // As after `cargo install --path src/cli`: the library is where `cargo build --release` put it.
+    let release = scratch.path().join("source/target/release");
     fs::create_dir_all(&release).unwrap();
     symlink(library(), release.join("libleaktrace.so")).unwrap();
-    let source = scratch.path().join("source");
+    let source = scratch.path().join("source/src/cli");
+    fs::create_dir_all(&source).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let notes =
         format!("[v1]\n\"leaktrace {version} (path+file://{})\" = [\"leaktrace\"]\n", source.display());

@@ -1,15 +1,13 @@
 //! `leaktrace doctor`: one line per thing, and what to do where it is not as it must be.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::grows::{flat, python, text};
-use common::programs::{script, torch_python};
-use common::report::leaktrace;
-use common::{library, simulated_libraries};
+use crate::common::grows::{flat, python, text};
+use crate::common::programs::{script, torch_python};
+use crate::common::report::leaktrace;
+use crate::common::{library, simulated_libraries};
 use tempfile::TempDir;
 
 fn doctor(folder: &Path, args: &[&str]) -> Output {

@@ -1,12 +1,10 @@
 //! Every way of a call of the program's to the driver and the runtime, against the simulated GPU's own log.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::programs::{bare_cudart, compile, driver_calls, linked};
-use common::report::{Report, agrees_at_instants};
-use common::{Ran, Run, simulated_libraries};
+use crate::common::programs::{bare_cudart, compile, driver_calls, linked};
+use crate::common::report::{Report, agrees_at_instants};
+use crate::common::{Ran, Run, simulated_libraries};
 
 /// Random calls over every family; the report is compared with the log at each of 20 instants and at the end.
 #[track_caller]
@@ -14,7 +12,7 @@ fn compare(flavour: &str, seed: u64, threads: u32, context: &str, end: &str) {
     let args = [&seed.to_string(), "1500", "20", &threads.to_string(), context, end];
     let ran = Run::new(driver_calls(flavour)).simulated().traced().args(args).run().success();
     let report = agrees_at_instants(&ran, 20);
-    assert_eq!((report.steps(), report.source(), report.end()), (20, "call", "clean"));
+    assert_eq!((report.steps(), report.source(), report.end()), (20, "api", "clean"));
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! However a process ends, it ends as it would have, and its recording says what it held.
 
-mod common;
-
 use std::path::Path;
 
-use common::programs::{bare_cudart, driver_calls, linked, script, torch, torch_python};
-use common::report::Report;
-use common::truth::Truth;
-use common::{Ran, Run, simulated_libraries};
+use crate::common::programs::{bare_cudart, driver_calls, linked, script, torch, torch_python};
+use crate::common::report::Report;
+use crate::common::truth::Truth;
+use crate::common::{Ran, Run, simulated_libraries};
 
 /// `endings HOW…` on the simulated GPU.
 fn c_program(args: &[&str]) -> Run {

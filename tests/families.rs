@@ -1,10 +1,8 @@
 //! Every family of driver memory, begun and ended in every legal way, against the simulated GPU's own log.
 
-mod common;
-
-use common::Run;
-use common::programs::families;
-use common::report::agrees_at_instants;
+use crate::common::Run;
+use crate::common::programs::families;
+use crate::common::report::agrees_at_instants;
 
 /// Random calls; the report is compared with the log at each of 20 instants and at the end.
 #[track_caller]

@@ -1,14 +1,9 @@
 //! Calls of the driver that fail: each entry point of the list in turn, once and every time. The program sees what it
 //! would have seen, and nothing of a failed call stays in the books.
 
-mod common;
-
-use common::Run;
-use common::programs::reaching;
-use common::report::Report;
-
-#[path = "../src/preload/entry_points.rs"]
-mod list;
+use crate::common::Run;
+use crate::common::programs::reaching;
+use crate::common::report::Report;
 
 macro_rules! symbols {
     ($($id:ident = $library:ident $name:literal $symbol:literal $since:literal $thread:literal
@@ -16,7 +11,7 @@ macro_rules! symbols {
         const LISTED: &[(&str, &str)] = &[$((stringify!($library), stringify!($id)),)+];
     };
 }
-list::entry_points!(symbols);
+leaktrace_core::entry_points!(symbols);
 
 /// Runs the program with these failures, without and with the preload; returns how many calls failed.
 #[track_caller]

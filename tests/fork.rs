@@ -1,11 +1,9 @@
 //! Several processes: the parent's recording stays the parent's; a child that allocates has one of its own, any other none.
 
-mod common;
-
-use common::programs::{bare_cudart, linked, pythons, script, torch_python};
-use common::report::Report;
-use common::truth::Truth;
-use common::{Ran, Run};
+use crate::common::programs::{bare_cudart, linked, pythons, script, torch_python};
+use crate::common::report::Report;
+use crate::common::truth::Truth;
+use crate::common::{Ran, Run};
 
 /// Runs `forks HOW`; the parent's report, and that of the others.
 #[track_caller]

@@ -1,10 +1,8 @@
 //! Who holds it: in the report of real programs, whatever way they keep things, and without changing them.
 
-mod common;
-
-use common::Run;
-use common::programs::{pythons, script, torch, torch_at};
-use common::report::Report;
+use crate::common::Run;
+use crate::common::programs::{pythons, script, torch, torch_at};
+use crate::common::report::Report;
 use serde_json::Value;
 
 /// The holders of all findings: path, blocks.
@@ -60,7 +58,7 @@ fn every_way_to_keep_a_tensor_has_its_name() {
 /// Tensors lie otherwise in their Python objects there, and strings in C++.
 #[test]
 fn an_older_pytorch_is_understood_too() {
-    let python = common::root().join("target/pyenv-2.6.0/bin/python");
+    let python = crate::common::root().join("target/pyenv-2.6.0/bin/python");
     if !python.exists() {
         println!("skipped: {} is not here", python.display());
         return;
@@ -92,7 +90,7 @@ fn every_interpreter_is_understood() {
     for (version, python) in pythons() {
         for arguments in [&[][..], &["--without-gil"]] {
             let run = Run::new(&python).simulated().traced().arg(script("holders/bare.py")).args(arguments);
-            let ran = run.env("LEAKTRACE_STEP", "call").run().success();
+            let ran = run.env("LEAKTRACE_STEP", "api").run().success();
             let report = Report::of(&ran.recording());
             println!("{version} {arguments:?}: {:#?}", holders(&report));
             for path in [
@@ -100,7 +98,7 @@ fn every_interpreter_is_understood() {
                 "__main__.plain.kept[*]",
                 "__main__.slotted.kept[*]",
                 "__main__.derived.kept[*]",
-                "__main__.Class.kept[*]",
+                "__main__.MemoryClass.kept[*]",
                 "__main__.push → closure variable `box`[*][1]",
                 "__main__.remember → default of argument `seen`[*]",
                 "__main__.recall → default of argument `past`[*]",
@@ -195,7 +193,7 @@ fn one_holder_is_one_cause() {
 /// A public case: the holder named in its truth, as a whole identifier.
 #[track_caller]
 fn shared_case(case: &str) {
-    let folder = common::root().join("../shared/cases").join(case);
+    let folder = crate::common::root().join("../shared/cases").join(case);
     if !folder.exists() {
         println!("skipped: {} is not here", folder.display());
         return;

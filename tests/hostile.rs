@@ -1,16 +1,14 @@
 //! Hostile surroundings: full disks, limits, closed descriptors, sandboxes. The program goes on as it would have; the
 //! recording is readable up to where it could be written; and the reason is one line.
 
-mod common;
-
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::programs::{bare_cudart, compile, linked};
-use common::report::Report;
-use common::{Ran, Run};
+use crate::common::programs::{bare_cudart, compile, linked};
+use crate::common::report::Report;
+use crate::common::{Ran, Run};
 
 fn program() -> PathBuf {
     linked("hostile.c", "hostile", &bare_cudart(), &[])

@@ -2,15 +2,13 @@
 //! keyboard, without a request and without a complaint. Where no browser can be had, the file alone is looked at, and
 //! the test says so.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::programs::{compile, driver_calls, linked, script, torch};
-use common::report::{Report, call, leaktrace};
-use common::{Chance, Ran, Run, library, root};
+use crate::common::programs::{compile, driver_calls, linked, script, torch};
+use crate::common::report::{Report, call, leaktrace};
+use crate::common::{Chance, Ran, Run, library, root};
 use serde_json::Value;
 
 /// Writes the page of some recordings; returns the file and the data in it.
@@ -258,7 +256,7 @@ fn segments_that_are_mapped_piece_by_piece_or_given_back_at_the_end() {
 
 #[test]
 fn a_run_without_steps_and_several_runs() {
-    let (one, two) = (called("optimizer"), called("call"));
+    let (one, two) = (called("optimizer"), called("api"));
     let (_, pages) = page(&one.folder(), &[one.recording(), two.recording()], &[]);
     assert_eq!(pages.as_array().unwrap().len(), 2);
     agrees(&pages[0], &one.recording());
@@ -297,7 +295,7 @@ fn the_preload_carries_none_of_it() {
 
 #[test]
 fn a_damaged_recording() {
-    let ran = called("call");
+    let ran = called("api");
     let good = fs::read(ran.recording()).unwrap();
     let (file, out) = (ran.folder().join("torn"), ran.folder().join("torn.html"));
     let mut chance = Chance(99);

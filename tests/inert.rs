@@ -1,10 +1,8 @@
 //! A process that allocates nothing on a GPU stays as it was: no file, no output, no other exit status.
 
-mod common;
-
-use common::programs::{bare_cudart, driver_calls, linked, pythons};
-use common::report::Report;
-use common::{Ran, Run};
+use crate::common::programs::{bare_cudart, driver_calls, linked, pythons};
+use crate::common::report::Report;
+use crate::common::{Ran, Run};
 
 fn same(plain: &Ran, traced: &Ran) {
     assert_eq!(plain.code(), traced.code(), "{}", traced.told());

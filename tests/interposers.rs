@@ -1,12 +1,10 @@
 //! In company: other preloads before and after us, a runtime inside another library, a Python that opens the libraries itself.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::programs::{compile, driver_calls, linked, script};
-use common::report::Report;
-use common::{Ran, Run, library, simulated_libraries};
+use crate::common::programs::{compile, driver_calls, linked, script};
+use crate::common::report::Report;
+use crate::common::{Ran, Run, library, simulated_libraries};
 
 /// Runs with a preload before us, after us and without us. It counts the same each time, the program says the same, and
 /// the report is what the driver's log says.
@@ -81,7 +79,7 @@ fn an_allocator_of_host_memory() {
 /// The runtime inside a library that shows nothing of it.
 fn with_a_runtime_inside() -> PathBuf {
     let archive = simulated_libraries().parent().unwrap().join("release/libsimgpu_runtime.a");
-    let major = common::root().join("cuda/programs/runtime_major.c");
+    let major = crate::common::root().join("cuda/programs/runtime_major.c");
     compile(
         "runtime_calls.c",
         "libinside.so",

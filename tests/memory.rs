@@ -1,14 +1,12 @@
 //! Memory of ours in the traced process: bounded, however many threads write and however long the recording grows.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::programs::{compile, linked};
-use common::report::Report;
-use common::{Ran, Run};
+use crate::common::programs::{compile, linked};
+use crate::common::report::Report;
+use crate::common::{Ran, Run};
 
 /// As README promises: so much, and so much more per living block.
 const OURS: u64 = 64 << 20;

@@ -1,10 +1,8 @@
 //! Memory runs out: what was alive at that moment stays on record, and the program meets its error as ever.
 
-mod common;
-
-use common::programs::{script, torch};
-use common::report::Report;
-use common::{Ran, Run};
+use crate::common::programs::{script, torch};
+use crate::common::report::Report;
+use crate::common::{Ran, Run};
 
 fn out_of_memory(how: &str, traced: bool) -> Ran {
     let run = torch("memory_out.py").arg(how).env("SIMGPU_MEM", "512M").env("LEAKTRACE_QUIET", "1");

@@ -1,11 +1,9 @@
 //! Many recordings, one report: the same cause is one finding, one rank's alone is marked, who ended early is named.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::grows::{flat, grows, said, text};
+use crate::common::grows::{flat, grows, said, text};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,15 +1,13 @@
 //! `leaktrace report` on what is no recording, or no whole one: one clear line, exit status 2, never a panic.
 
-mod common;
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use common::programs::{bare_cudart, driver_calls, linked};
-use common::report::{Report, call, leaktrace};
-use common::{Chance, Ran, Run, root};
+use crate::common::programs::{bare_cudart, driver_calls, linked};
+use crate::common::report::{Report, call, leaktrace};
+use crate::common::{Chance, Ran, Run, root};
 use tempfile::TempDir;
 
 #[track_caller]
@@ -204,11 +202,11 @@ fn run_gives_the_program_the_library() {
         let mut command = leaktrace();
         command
             .current_dir(folder.path())
-            .env("LEAKTRACE_LIBRARY", common::library())
+            .env("LEAKTRACE_LIBRARY", crate::common::library())
             .env("LEAKTRACE_QUIET", "1");
         command.arg("run").args(args).output().unwrap()
     };
-    let out = run(&["--out", "here.%p.ltrace", "--step", "call", "--", program.to_str().unwrap(), "return"]);
+    let out = run(&["--out", "here.%p.ltrace", "--step", "api", "--", program.to_str().unwrap(), "return"]);
     assert_eq!(out.status.code(), Some(11), "{out:?}");
     assert_eq!(out.stdout, b"ending by return\n");
     let files: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().path()).collect();

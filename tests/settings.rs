@@ -1,12 +1,10 @@
 //! The environment: a wrong value is one clear line, and never the program's trouble.
 
-mod common;
-
 use std::fs;
 
-use common::programs::{bare_cudart, driver_calls, linked};
-use common::report::Report;
-use common::{Ran, Run};
+use crate::common::programs::{bare_cudart, driver_calls, linked};
+use crate::common::report::Report;
+use crate::common::{Ran, Run};
 
 fn endings() -> Run {
     Run::new(linked("endings.c", "endings", &bare_cudart(), &[]))

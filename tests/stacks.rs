@@ -1,15 +1,13 @@
 //! Python stacks against `traceback.extract_stack`, on every CPython of this machine, through a runtime that ctypes
 //! loads RTLD_LOCAL and calls without the GIL.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::Run;
-use common::programs::{bare_cudart, linked, pythons, script, torch};
-use common::report::{Report, call, frames};
+use crate::common::Run;
+use crate::common::programs::{bare_cudart, linked, pythons, script, torch};
+use crate::common::report::{Report, call, frames};
 use serde_json::Value;
 
 /// Places from the innermost out, each with the names it may go by.
@@ -170,8 +168,8 @@ fn code_in_another_interpreter() {
 }
 
 /// `columns.py` with stacks as asked for: its report, and its recording.
-fn columns(stacks: &str) -> (Report, PathBuf, common::Ran) {
-    let run = torch("columns.py").env("LEAKTRACE_STACKS", stacks).env("LEAKTRACE_STEP", "call").traced();
+fn columns(stacks: &str) -> (Report, PathBuf, crate::common::Ran) {
+    let run = torch("columns.py").env("LEAKTRACE_STACKS", stacks).env("LEAKTRACE_STEP", "api").traced();
     let ran = run.run().success();
     let recording = ran.recording();
     (Report::of(&recording), recording, ran)

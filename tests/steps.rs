@@ -1,12 +1,10 @@
 //! Steps that nobody announced: training loops of many styles on PyTorch.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 
-use common::programs::{bare_cudart, pythons, script, torch, torch_at};
-use common::report::{Report, call};
-use common::{Ran, Run, root};
+use crate::common::programs::{bare_cudart, pythons, script, torch, torch_at};
+use crate::common::report::{Report, call};
+use crate::common::{Ran, Run, root};
 use serde_json::Value;
 
 /// `loops.py STYLE`: as many steps as iterations, and the program none the wiser.
@@ -28,7 +26,7 @@ styles! { plain evaluating scaler accumulating gan pair closure thread own compi
 
 #[test]
 fn other_sources() {
-    for (setting, source) in [("backward", "backward"), ("call", "")] {
+    for (setting, source) in [("backward", "backward"), ("api", "")] {
         let ran = torch("loops.py").arg("plain").env("LEAKTRACE_STEP", setting).traced().run().success();
         let report = Report::of(&ran.recording());
         // The backward pass that begins a step ends the one before.
@@ -150,11 +148,11 @@ fn a_model_that_is_built_is_no_step() {
 #[test]
 fn a_named_range_is_a_step() {
     let run = |name: &str| {
-        let run = torch("loops_found.py").arg("ranges").env("LEAKTRACE_STEP", format!("nvtx:{name}"));
+        let run = torch("loops_found.py").arg("ranges").env("LEAKTRACE_STEP", format!("range:{name}"));
         run.env("LEAKTRACE_QUIET", "1").traced().run().success()
     };
     let report = Report::of(&run("train step").recording());
-    assert_eq!((report.steps(), report.source()), (20, "nvtx"));
+    assert_eq!((report.steps(), report.source()), (20, "range"));
     let report = Report::of(&run("another").recording());
     let notes = report.coverage("holes").to_string() + &report.0["notes"].to_string();
     assert!(report.steps() == 0 && notes.contains("\\\"another\\\""), "{notes}");
@@ -162,9 +160,9 @@ fn a_named_range_is_a_step() {
 
 #[test]
 fn a_named_range_is_a_step_beside_optimizers() {
-    let run = torch("loops_found.py").arg("stepping_ranges").env("LEAKTRACE_STEP", "nvtx:train step");
+    let run = torch("loops_found.py").arg("stepping_ranges").env("LEAKTRACE_STEP", "range:train step");
     let report = Report::of(&run.env("LEAKTRACE_QUIET", "1").traced().run().success().recording());
-    assert_eq!((report.steps(), report.source()), (20, "nvtx"));
+    assert_eq!((report.steps(), report.source()), (20, "range"));
     report.assert_whole();
 }
 
@@ -303,7 +301,7 @@ fn steps_can_be_read_by_other_levels() {
     // The same as if they had been told by it.
     let optimizer = Report::of(&run("optimizer").recording());
     assert_eq!(held(&by(&ran, "optimizer")), held(&optimizer));
-    for wrong in ["nvtx", "loop:3", "loop:x", "steps"] {
+    for wrong in ["range", "loop:3", "loop:x", "steps"] {
         let recording = ran.recording();
         let out = call(["--steps-by", wrong, recording.to_str().unwrap()]);
         let said = String::from_utf8_lossy(&out.stderr);
@@ -315,7 +313,7 @@ fn steps_can_be_read_by_other_levels() {
 fn iterations_end_before_what_the_next_one_does() {
     let run = torch("loops_found.py").arg("announced").env("LEAKTRACE_STEP", "loop");
     let ran = run.env("LEAKTRACE_QUIET", "1").traced().run().success();
-    let (looped, called) = (held(&Report::of(&ran.recording())), held(&by(&ran, "call")));
+    let (looped, called) = (held(&Report::of(&ran.recording())), held(&by(&ran, "api")));
     assert_eq!((looped.len(), called.len()), (60, 60));
     // The last one's loop ends where its function does.
     assert_eq!(looped[..59], called[..59]);

@@ -1,11 +1,9 @@
 //! `leaktrace report` as a person sees it: the answer first, the line with its source, and never a wrong line.
 
-mod common;
-
 use std::fs;
 
-use common::grows::{flat, grown, grows_at, line_of, on_terminal, said, text};
-use common::programs::script;
+use crate::common::grows::{flat, grown, grows_at, line_of, on_terminal, said, text};
+use crate::common::programs::script;
 use tempfile::TempDir;
 
 #[test]
@@ -27,7 +25,7 @@ fn the_answer_comes_first_then_where_and_what_to_change() {
         "Retained at step 40",
         "Coverage:",
     ] {
-        assert!(flat.contains(&common::grows::flat(words)), "{words}\n{told}");
+        assert!(flat.contains(&crate::common::grows::flat(words)), "{words}\n{told}");
     }
     assert!(
         told.find("to change").unwrap() < told.find("Retained at step").unwrap(),

@@ -1,11 +1,9 @@
 //! `leaktrace top --once` on processes that really run.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 
-use common::Running;
-use common::grows::{flat, grown, grows, on_terminal, said, text};
+use crate::common::Running;
+use crate::common::grows::{flat, grown, grows, on_terminal, said, text};
 use tempfile::TempDir;
 
 /// Started, and all its steps made.

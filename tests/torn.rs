@@ -1,14 +1,12 @@
 //! SIGKILL at any moment: the recording says what was alive, up to the one call in flight per thread.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 
-use common::programs::{driver_calls, torch};
-use common::report::Report;
-use common::truth::{Event, Live, Truth, live};
-use common::{Chance, Ran, Run};
+use crate::common::programs::{driver_calls, torch};
+use crate::common::report::Report;
+use crate::common::truth::{Event, Live, Truth, live};
+use crate::common::{Chance, Ran, Run};
 
 const OPERATIONS: u64 = 8000;
 

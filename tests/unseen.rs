@@ -1,11 +1,9 @@
 //! What cannot be attributed is told: memory that grows where no allocation is seen, forms of functions that are newer than
 //! the list, memory of others.
 
-mod common;
-
-use common::Run;
-use common::programs::{compile, families, reaching};
-use common::report::Report;
+use crate::common::Run;
+use crate::common::programs::{compile, families, reaching};
+use crate::common::report::Report;
 
 /// A report of the program `unseen`, and its text.
 #[track_caller]
@@ -13,7 +11,7 @@ fn unseen(how: &str, steps: u32) -> (Report, String) {
     let run = Run::new(reaching("unseen", "proc")).simulated().traced().args([how, &steps.to_string()]);
     let ran = run.run().success();
     let recording = ran.recording();
-    let text = common::report::call([recording.as_os_str()]);
+    let text = crate::common::report::call([recording.as_os_str()]);
     (Report::of(&recording), String::from_utf8(text.stdout).unwrap())
 }
 

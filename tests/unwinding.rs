@@ -1,14 +1,12 @@
 //! Native stacks: every one that the fast unwinder takes is compared, inside the process, with the platform's own
 //! (`LEAKTRACE_CHECK_STACKS=1`), on stacks of every kind; the recording says how that went.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::programs::{bare_cudart, linked, torch};
-use common::report::Report;
-use common::{Ran, Run, root};
+use crate::common::programs::{bare_cudart, linked, torch};
+use crate::common::report::Report;
+use crate::common::{Ran, Run, root};
 
 /// How stacks were taken, all processes together.
 #[derive(Debug, Default)]

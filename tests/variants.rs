@@ -1,14 +1,12 @@
 //! Settings of the loader, the allocator, the interpreter and the checkers: they change nothing of what is recorded, and
 //! being recorded changes nothing of them.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::programs::{bare_cudart, compile, linked, script, torch_python};
-use common::report::Report;
-use common::{Run, simulated_libraries};
+use crate::common::programs::{bare_cudart, compile, linked, script, torch_python};
+use crate::common::report::Report;
+use crate::common::{Run, simulated_libraries};
 
 /// Without and with the preload the same, and the recording agrees with the log.
 #[track_caller]
@@ -110,7 +108,7 @@ fn the_checking_malloc() {
     }
     for ours_first in [true, false] {
         let run = |traced: bool| {
-            let ours = common::library().to_str().unwrap();
+            let ours = crate::common::library().to_str().unwrap();
             let list = match (traced, ours_first) {
                 (false, _) => library.to_owned(),
                 (true, true) => format!("{ours}:{library}"),
@@ -161,7 +159,7 @@ fn address_sanitizer() {
         return;
     }
     let asan = std::fs::canonicalize(asan).unwrap();
-    let ours = common::library().display();
+    let ours = crate::common::library().display();
     let dynamic = linked("hostile.c", "hostile_asan", &bare_cudart(), &["-fsanitize=address"]);
     let fixed = ["-fsanitize=address", "-static-libasan"];
     let static_ = linked("hostile.c", "hostile_static_asan", &bare_cudart(), &fixed);

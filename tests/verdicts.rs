@@ -4,12 +4,10 @@
 //! `at`: the comments that mark the lines which allocate; `also`: kinds that are right too; `required: false`: may be
 //! told; `single`: one finding, however many lines.
 
-mod common;
-
 use std::path::Path;
 
-use common::programs::{script, torch};
-use common::report::Report;
+use crate::common::programs::{script, torch};
+use crate::common::report::Report;
 use serde_json::Value;
 
 const ACCUSING: [&str; 6] = ["leak", "growing", "pending-gc", "residue", "fragmentation", "carry-over"];
@@ -81,7 +79,7 @@ fn verdict(name: &str) {
     let printed = ran.text().lines().filter(|l| l.starts_with("step ")).count() as u64;
     let report = Report::of(&ran.recording());
     assert_eq!(report.steps(), printed);
-    judged(name, &report, "call");
+    judged(name, &report, "api");
     // Left to itself it counts the optimizer's steps; where they are not all there is, that is another matter.
     let report = Report::of(&run(false).recording());
     if report.steps() == printed {
@@ -129,7 +127,7 @@ fn suppressed(recording: &Path, rules: &str, by_environment: bool) -> Result<Val
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("known.supp");
     std::fs::write(&file, rules).unwrap();
-    let mut command = common::report::leaktrace();
+    let mut command = crate::common::report::leaktrace();
     command.arg("report").arg(recording).args(["--format", "json"]);
     if by_environment {
         command.env("LEAKTRACE_SUPPRESSIONS", &file);

@@ -1,12 +1,10 @@
 //! Whose function a look-up finds: in every scope and order of loading what the same program finds without us, noted once.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::programs::{compile, linked};
-use common::report::Report;
-use common::{Ran, Run, library};
+use crate::common::programs::{compile, linked};
+use crate::common::report::Report;
+use crate::common::{Ran, Run, library};
 
 /// Runtime number `number`, which gives addresses by which it is known.
 fn runtime(number: u32) -> PathBuf {
@@ -178,7 +176,7 @@ fn what_a_look_up_found_stays_loaded() {
 #[test]
 fn versions_keep_two_runtimes_apart() {
     let map = |version: &str| {
-        let folder = common::root().join("target/programs");
+        let folder = crate::common::root().join("target/programs");
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join(format!("{version}.map"));
         std::fs::write(&file, format!("{version} {{ global: *; }};\n")).unwrap();

@@ -1,74 +1,244 @@
-//! `leaktrace diff`: two runs, or two steps of one.
+//! Two reports side by side: per line what grew, shrank, appeared and vanished, and what leaks more than before. Lines that
+//! moved between two versions of a program are followed by their function. Pure.
 
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::collections::BTreeMap;
 
-use super::{Diff as Arguments, Failure, PlainFormat, input, output};
-use crate::diff::{compare, json};
-use crate::report::Asked;
-use crate::terminal::{self, By, Look};
+use serde::Serialize;
 
-pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let (a, at_a) = split(&arguments.a)?;
-    let b = arguments.b.as_deref().map(split).transpose()?;
-    let ((b, at_b), one) = match b {
-        Some(b) => (b, false),
-        None => ((a.clone(), None), true),
-    };
-    let (at_a, at_b) = match (&arguments.step[..], one) {
-        ([], true) => {
-            return Err(Failure(format!(
-                "one recording alone: name another, or two of its steps (--step 10 --step 200, or {0}@10 {0}@200)",
-                a.display()
-            )));
-        }
-        ([], false) => (at_a, at_b),
-        _ if at_a.is_some() || at_b.is_some() => {
-            return Err(Failure("a step is told by FILE@STEP or by --step, not by both".into()));
-        }
-        ([_], true) => {
-            return Err(Failure("one step alone: give --step twice, or a second recording".into()));
-        }
-        ([step], false) => (Some(*step), Some(*step)),
-        ([first, second], _) => (Some(*first), Some(*second)),
-        _ => return Err(Failure("--step is given twice at most: for A and for B".into())),
-    };
-    let asked = |step| Asked { step, all: true, ..Asked::default() };
-    let then = input::report(&a, asked(at_a))?;
-    let now = input::report(&b, asked(at_b))?;
-    let (a, b) = (a.display().to_string(), b.display().to_string());
-    let diff = compare((&a, &then), (&b, &now));
-    let output = arguments.output.as_deref();
-    let text = match arguments.format {
-        PlainFormat::Json => json(&diff),
-        PlainFormat::Text => terminal::diff::render(
-            &diff,
-            &Look {
-                width: output::width(output),
-                colour: arguments.color.is_on(output),
-                by: By::Site,
-                all: arguments.all,
-            },
-        ),
-    };
-    output::write(output, text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+use leaktrace_core::ledger::verdict::Kind;
+use leaktrace_core::report::explain::short;
+use leaktrace_core::report::{Finding, Place, Report};
+
+/// What became of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    Appeared,
+    Grew,
+    Shrank,
+    Vanished,
+    Same,
 }
 
-/// `FILE@STEP`, unless there is a file of that whole name.
-fn split(path: &Path) -> Result<(PathBuf, Option<u32>), Failure> {
-    let whole = (path.to_path_buf(), None);
-    if path.exists() {
-        return Ok(whole);
-    }
-    let Some((file, step)) = path.to_str().and_then(|p| p.rsplit_once('@')) else { return Ok(whole) };
-    if !Path::new(file).exists() {
-        return Ok(whole);
-    }
-    match step.parse() {
-        Ok(step) => Ok((file.into(), Some(step))),
-        Err(_) => {
-            Err(Failure(format!("{}: '{step}' is no step; FILE@STEP, such as {file}@10", path.display())))
+/// What a line held, and what it leaked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Amount {
+    pub bytes: u64,
+    pub blocks: u64,
+    /// Of leaks and of what grows; 0: it does not.
+    pub growth_bytes_per_step: f64,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub change: Change,
+    /// In B, or in A if it is not there any more. The path is relative to where the program ran.
+    pub allocated_at: Option<Place>,
+    /// The line in A, where it is another.
+    pub line_before: Option<u32>,
+    pub layer: &'static str,
+    pub device: Option<u8>,
+    pub entry_point: Option<String>,
+    pub before: Amount,
+    pub after: Amount,
+}
+
+/// What was compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    pub file: String,
+    /// The step asked for; else the end.
+    pub step: Option<u32>,
+    pub steps: u32,
+    pub retained_bytes: u64,
+    /// Of the device with the highest one.
+    pub peak_bytes: u64,
+    pub growth_bytes_per_step: f64,
+}
+
+/// A finding of another kind than those that grow, which are told by line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Other {
+    pub kind: Kind,
+    /// As in [`Row`].
+    pub allocated_at: Option<Place>,
+    /// What it explains itself with, on each side; `null`: it is not there.
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    pub schema: &'static str,
+    pub a: Side,
+    pub b: Side,
+    /// The largest change first.
+    pub rows: Vec<Row>,
+    pub others: Vec<Other>,
+    /// Two moments of one recording: what leaks is told of the whole of it, and cannot differ.
+    #[serde(skip)]
+    pub same_recording: bool,
+}
+
+/// What makes two rows the same line; the line itself comes last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    file: String,
+    function: String,
+    layer: &'static str,
+    device: Option<u8>,
+    entry_point: Option<String>,
+    line: Option<u32>,
+}
+
+impl Key {
+    fn of(
+        place: Option<&Place>,
+        layer: &'static str,
+        device: Option<u8>,
+        entry_point: &Option<String>,
+        folders: [&str; 2],
+    ) -> Key {
+        // The same file, whichever folder each run was started in.
+        let file = |p: &Place| folders.iter().fold(p.file.as_str(), |file, cwd| short(file, cwd)).to_owned();
+        Key {
+            file: place.map_or_else(String::new, file),
+            function: place.map_or_else(String::new, |p| p.function.clone()),
+            layer,
+            device,
+            entry_point: entry_point.clone(),
+            line: place.and_then(|p| p.line),
         }
     }
+
+    /// The same function, wherever its lines are now.
+    fn lineless(&self) -> Key {
+        Key { line: None, ..self.clone() }
+    }
+}
+
+/// What each line held in a report, which is compared with `other`.
+fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
+    let folders = [report.program.cwd.as_str(), other.program.cwd.as_str()];
+    let mut all: BTreeMap<Key, Amount> = BTreeMap::new();
+    for r in &report.retained {
+        let key = Key::of(r.allocated_at.as_ref(), r.layer, r.device, &r.entry_point, folders);
+        let sum = all.entry(key).or_default();
+        sum.bytes = sum.bytes.saturating_add(r.live_bytes);
+        sum.blocks = sum.blocks.saturating_add(r.live_blocks);
+    }
+    for f in report.findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing)) {
+        let all_of_it: f64 = f.sites.iter().map(|s| s.bytes_per_step).sum();
+        for s in &f.sites {
+            let key = Key::of(s.allocated_at.as_ref(), f.layer, f.device, &s.entry_point, folders);
+            // Every site its share of the growth.
+            let share =
+                if all_of_it > 0.0 { s.bytes_per_step / all_of_it } else { 1.0 / f.sites.len() as f64 };
+            all.entry(key).or_default().growth_bytes_per_step += f.growth_bytes_per_step * share;
+        }
+    }
+    all
+}
+
+/// The findings that do not grow; two of one kind in one function are the same cause, wherever its lines are.
+fn others(a: &Report, b: &Report) -> Vec<Other> {
+    let folders = [a.program.cwd.as_str(), b.program.cwd.as_str()];
+    let mut all: BTreeMap<(&'static str, Key), Other> = BTreeMap::new();
+    for (report, is_after) in [(a, false), (b, true)] {
+        let stays = |f: &&Finding| !matches!(f.kind, Kind::Leak | Kind::Growing);
+        for f in report.findings.iter().filter(stays) {
+            let place = f.sites.first().and_then(|s| s.allocated_at.as_ref());
+            let key = Key::of(place, f.layer, f.device, &None, folders);
+            let at = (place.is_some()).then(|| Place {
+                file: key.file.clone(),
+                line: key.line,
+                function: key.function.clone(),
+            });
+            let other = all.entry((f.kind.name(), key.lineless())).or_insert(Other {
+                kind: f.kind,
+                allocated_at: None,
+                before: None,
+                after: None,
+            });
+            other.allocated_at = at;
+            *(if is_after { &mut other.after } else { &mut other.before }) = Some(f.explanation.clone());
+        }
+    }
+    all.into_values().collect()
+}
+
+fn side(file: &str, report: &Report, amounts: &BTreeMap<Key, Amount>) -> Side {
+    Side {
+        file: file.to_owned(),
+        step: report.step,
+        steps: report.steps.count,
+        retained_bytes: amounts.values().fold(0, |sum: u64, a| sum.saturating_add(a.bytes)),
+        peak_bytes: report.devices.iter().map(|d| d.peak_bytes).max().unwrap_or(0),
+        growth_bytes_per_step: amounts.values().map(|a| a.growth_bytes_per_step).sum(),
+    }
+}
+
+fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Row {
+    let gone = |a: &Amount| a.bytes == 0 && a.growth_bytes_per_step == 0.0;
+    let change = match (&before, &after) {
+        (b, a) if b.bytes == a.bytes && b.growth_bytes_per_step == a.growth_bytes_per_step => Change::Same,
+        (b, _) if gone(b) => Change::Appeared,
+        (_, a) if gone(a) => Change::Vanished,
+        (b, a) if (a.bytes, a.growth_bytes_per_step) > (b.bytes, b.growth_bytes_per_step) => Change::Grew,
+        _ => Change::Shrank,
+    };
+    let place = Place { file: key.file.clone(), line: key.line, function: key.function.clone() };
+    Row {
+        change,
+        allocated_at: (!place.function.is_empty() || !place.file.is_empty()).then_some(place),
+        line_before,
+        layer: key.layer,
+        device: key.device,
+        entry_point: key.entry_point.clone(),
+        before,
+        after,
+    }
+}
+
+/// Compares two reports that list all that is retained.
+pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
+    let (mut before, mut after) = (amounts(a.1, b.1), amounts(b.1, a.1));
+    let sides = (side(a.0, a.1, &before), side(b.0, b.1, &after));
+    let mut rows = Vec::new();
+    let both: Vec<Key> = before.keys().filter(|k| after.contains_key(k)).cloned().collect();
+    for key in both {
+        let amounts = (before.remove(&key), after.remove(&key));
+        rows.push(row(&key, None, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
+    }
+    // Of one recording no line can have moved.
+    let same_recording = a.0 == b.0;
+    let lines = |of: &BTreeMap<Key, Amount>| {
+        let mut by_function: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
+        of.keys().for_each(|k| by_function.entry(k.lineless()).or_default().push(k.clone()));
+        by_function
+    };
+    let moved = lines(&after);
+    for (function, then) in lines(&before).into_iter().filter(|_| !same_recording) {
+        let ([then], Some([now])) = (&then[..], moved.get(&function).map(|v| &v[..])) else { continue };
+        let amounts = (before.remove(then), after.remove(now));
+        rows.push(row(now, then.line, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
+    }
+    rows.extend(before.iter().map(|(key, amount)| row(key, None, *amount, Amount::default())));
+    rows.extend(after.iter().map(|(key, amount)| row(key, None, Amount::default(), *amount)));
+    rows.sort_by_key(|r| std::cmp::Reverse(r.after.bytes.abs_diff(r.before.bytes)));
+    Diff {
+        schema: "leaktrace.diff/1",
+        a: sides.0,
+        b: sides.1,
+        rows,
+        others: others(a.1, b.1),
+        same_recording,
+    }
+}
+
+/// As JSON.
+pub fn json(diff: &Diff) -> String {
+    // Numbers and strings only: that cannot fail.
+    serde_json::to_string_pretty(diff).unwrap_or_default() + "\n"
 }

@@ -5,9 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::guard::{say, shown};
-use crate::capture::Stacks;
-use crate::steps::Setting;
+use crate::shield::say;
+use crate::shield::shown;
+use crate::stacks::Stacks;
+use leaktrace_core::steps::Setting;
 
 /// All settings, with their defaults.
 #[derive(Clone, Debug)]
@@ -16,7 +17,7 @@ pub struct Settings {
     /// As given; see [`Settings::path`].
     pub out: OsString,
     pub step: Setting,
-    /// The name in `nvtx:NAME`.
+    /// The name in `range:NAME`.
     pub range: Option<String>,
     pub stacks: Stacks,
     /// Look for who holds what leaks.
@@ -40,11 +41,13 @@ impl Settings {
             out: out(),
             step: choice(
                 "LEAKTRACE_STEP",
-                "auto, optimizer, loop, backward, nvtx:NAME, call or every:SECONDS",
+                "auto, optimizer, loop, backward, range:NAME, api or every:SECONDS",
                 Setting::Auto,
                 step,
             ),
-            range: std::env::var("LEAKTRACE_STEP").ok().and_then(|v| v.strip_prefix("nvtx:").map(Into::into)),
+            range: std::env::var("LEAKTRACE_STEP")
+                .ok()
+                .and_then(|v| v.strip_prefix("range:").map(Into::into)),
             stacks: choice(
                 "LEAKTRACE_STACKS",
                 "auto, python, native, mixed or off",
@@ -135,8 +138,8 @@ fn step(value: &str) -> Option<Setting> {
         "optimizer" => Setting::Optimizer,
         "loop" => Setting::Loop,
         "backward" => Setting::Backward,
-        "call" => Setting::Call,
-        _ if value.strip_prefix("nvtx:").is_some_and(|name| !name.is_empty()) => Setting::Nvtx,
+        "api" => Setting::Api,
+        _ if value.strip_prefix("range:").is_some_and(|name| !name.is_empty()) => Setting::Range,
         _ => {
             let seconds: f64 = value.strip_prefix("every:")?.parse().ok()?;
             Setting::Every(

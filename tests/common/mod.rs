@@ -2,8 +2,6 @@
 //!
 //! Never `use leaktrace` here: it would carry the preload's own `dlsym` into the tests.
 
-#![allow(dead_code, reason = "each test file uses its own share")]
-
 pub mod grows;
 pub mod programs;
 pub mod report;
@@ -27,7 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The root of the repository.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    // The package is src/cli.
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap())
 }
 
 /// The library under test, built with these tests.

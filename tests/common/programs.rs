@@ -101,7 +101,7 @@ pub fn torch_at(program: &Path) -> Run {
 impl Run {
     /// Every `print` of a line that starts with "step " ends a step (`tests/programs/steps/sitecustomize.py`).
     pub fn steps_by_print(self) -> Run {
-        self.env("PYTHONPATH", script("steps")).env("LEAKTRACE_STEP", "call").env("SEEDS_STEPS", "1")
+        self.env("PYTHONPATH", script("steps")).env("LEAKTRACE_STEP", "api").env("SEEDS_STEPS", "1")
     }
 }
 

@@ -4,8 +4,8 @@
 
 use serde_json::Value;
 
-use super::common::report::Report;
 use super::{export, leaking_line, list, native, number, read, text, trained};
+use crate::common::report::Report;
 
 #[test]
 fn a_perfetto_trace() {

@@ -4,10 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::common::programs::torch_python;
-use super::common::report::Report;
-use super::common::{Run, root};
 use super::{export, leaking_line, list, number, text, trained};
+use crate::common::programs::torch_python;
+use crate::common::report::Report;
+use crate::common::{Run, root};
 
 #[test]
 fn a_pytorch_snapshot() {

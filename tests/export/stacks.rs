@@ -5,9 +5,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::common::programs::torch_python;
-use super::common::report::Report;
 use super::{export, leaking_line, list, native, number, read, run, text, trained};
+use crate::common::programs::torch_python;
+use crate::common::report::Report;
 
 fn total(folded: &str, of: &str) -> u64 {
     let bytes = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::common::report::Report;
-use super::common::{Ran, root};
 use super::{consumed, leaking_line, list, number, run, text, trained};
+use crate::common::report::Report;
+use crate::common::{Ran, root};
 
 /// Bytes by the line that allocates, as `retained` lists them; of the device's own memory.
 fn by_line(report: &Report) -> BTreeMap<(String, u64), u64> {

@@ -81,7 +81,7 @@ def _start_again(config: pytest.Config) -> NoReturn:
     if keep:
         os.makedirs(keep, exist_ok=True)
     folder = os.path.abspath(keep) if keep else tempfile.mkdtemp(prefix="leaktrace-")
-    words = [program, "run", "--out", folder.replace("%", "%%") + "/%p.ltrace", "--step", "call"]
+    words = [program, "run", "--out", folder.replace("%", "%%") + "/%p.ltrace", "--step", "api"]
     simulate = options.leaktrace_simulate
     if simulate == "always" or (simulate == "auto" and not _has_gpu()):
         words.append("--simulate")

@@ -1,10 +1,12 @@
 //! Arrays and mipmapped arrays: device memory behind a handle. Their bytes come from the descriptor: the driver tells the
 //! requirements of arrays with deferred mapping only, and those own no memory.
 
-use super::{Status, real, stored};
-use crate::preload::note;
-use crate::trace::record::Class;
+use crate::hooks::Status;
+use crate::hooks::real;
+use crate::hooks::record;
+use crate::hooks::stored;
 use cudarc::driver::sys::{CUarray, CUmipmappedArray};
+use leaktrace_core::format::event::MemoryClass;
 
 /// `CUDA_ARRAY3D_DESCRIPTOR`. The format as a number: one of a newer driver is no value of today's enum.
 #[derive(Clone, Copy, Default)]
@@ -76,9 +78,9 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
     descriptor: *const Descriptor2D,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUarray, *const Descriptor2D));
-    note::driver_alloc(
+    record::driver_alloc(
         ROW,
-        Class::Array,
+        MemoryClass::Array,
         // SAFETY: the caller's own arguments.
         || unsafe { real(array, descriptor) },
         || {
@@ -96,9 +98,9 @@ pub unsafe extern "C" fn create_3d<const ROW: usize, const SLOT: usize>(
     descriptor: *const Descriptor,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUarray, *const Descriptor));
-    note::driver_alloc(
+    record::driver_alloc(
         ROW,
-        Class::Array,
+        MemoryClass::Array,
         // SAFETY: the caller's own arguments.
         || unsafe { real(array, descriptor) },
         // SAFETY: the call succeeded, so it read the descriptor and wrote the handle.
@@ -113,9 +115,9 @@ pub unsafe extern "C" fn create_mipmapped<const ROW: usize, const SLOT: usize>(
     levels: u32,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUmipmappedArray, *const Descriptor, u32));
-    note::driver_alloc(
+    record::driver_alloc(
         ROW,
-        Class::Array,
+        MemoryClass::Array,
         // SAFETY: the caller's own arguments.
         || unsafe { real(array, descriptor, levels) },
         || {
@@ -136,5 +138,5 @@ pub unsafe extern "C" fn create_mipmapped<const ROW: usize, const SLOT: usize>(
 pub unsafe extern "C" fn destroy<const ROW: usize, const SLOT: usize>(array: CUarray) -> Status {
     let real = real!(ROW, SLOT, fn(CUarray));
     // SAFETY: the caller's own argument.
-    note::driver_free(ROW, Class::Array, array as u64, || unsafe { real(array) })
+    record::driver_free(ROW, MemoryClass::Array, array as u64, || unsafe { real(array) })
 }

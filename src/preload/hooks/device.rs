@@ -1,9 +1,11 @@
 //! Linear, pitched and managed device memory.
 
-use super::{Status, real, stored};
-use crate::preload::note;
-use crate::trace::record::Class;
+use crate::hooks::Status;
+use crate::hooks::real;
+use crate::hooks::record;
+use crate::hooks::stored;
 use cudarc::driver::sys::CUdeviceptr;
+use leaktrace_core::format::event::MemoryClass;
 
 /// `cuMemAlloc(CUdeviceptr *p, size_t bytes)`
 pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
@@ -12,9 +14,9 @@ pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(
+    record::driver_alloc(
         ROW,
-        Class::Linear,
+        MemoryClass::Linear,
         || unsafe { real(p, bytes) },
         || (unsafe { stored(p) }, bytes as u64),
     )
@@ -29,9 +31,9 @@ pub unsafe extern "C" fn alloc_pitch<const ROW: usize, const SLOT: usize>(
     element: u32,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, *mut usize, usize, usize, u32));
-    note::driver_alloc(
+    record::driver_alloc(
         ROW,
-        Class::Pitched,
+        MemoryClass::Pitched,
         // SAFETY: the caller's own arguments.
         || unsafe { real(p, pitch, width, height, element) },
         // SAFETY: on success both were written.
@@ -47,9 +49,9 @@ pub unsafe extern "C" fn alloc_managed<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, u32));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::driver_alloc(
+    record::driver_alloc(
         ROW,
-        Class::Managed,
+        MemoryClass::Managed,
         || unsafe { real(p, bytes, flags) },
         || (unsafe { stored(p) }, bytes as u64),
     )
@@ -59,5 +61,5 @@ pub unsafe extern "C" fn alloc_managed<const ROW: usize, const SLOT: usize>(
 pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(p: CUdeviceptr) -> Status {
     let real = real!(ROW, SLOT, fn(CUdeviceptr));
     // SAFETY: the caller's own argument.
-    note::driver_free(ROW, Class::Linear, p, || unsafe { real(p) })
+    record::driver_free(ROW, MemoryClass::Linear, p, || unsafe { real(p) })
 }

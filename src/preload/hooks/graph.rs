@@ -5,10 +5,15 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-use super::{Status, pool, real, stored};
-use crate::preload::{driver, holes, note};
-use crate::trace::record::{Event, Kind};
+use crate::coverage_gaps;
+use crate::hooks::Status;
+use crate::hooks::driver_queries;
+use crate::hooks::pool;
+use crate::hooks::real;
+use crate::hooks::record;
+use crate::hooks::stored;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
+use leaktrace_core::format::event::{Event, Kind};
 
 /// The part of `CUDA_MEM_ALLOC_NODE_PARAMS` behind the pool's properties.
 #[derive(Clone, Copy)]
@@ -59,7 +64,7 @@ pub unsafe extern "C" fn add_alloc_node<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *mut AllocParams));
     // SAFETY: the caller's own arguments; on success the parameters hold the address.
-    note::planned(ROW, || unsafe { real(node, graph, after, count, params) }, || unsafe { plan(params) })
+    record::planned(ROW, || unsafe { real(node, graph, after, count, params) }, || unsafe { plan(params) })
 }
 
 /// `CUgraphNodeParams`: the type, then the parameters of that type.
@@ -80,7 +85,11 @@ pub unsafe extern "C" fn add_node<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *mut NodeParams));
     // SAFETY: the caller's own arguments; on success the parameters hold the address.
-    note::planned(ROW, || unsafe { real(node, graph, after, count, params) }, || unsafe { plan_any(params) })
+    record::planned(
+        ROW,
+        || unsafe { real(node, graph, after, count, params) },
+        || unsafe { plan_any(params) },
+    )
 }
 
 /// The same with `const CUgraphEdgeData *edges` after the dependencies.
@@ -97,7 +106,7 @@ pub unsafe extern "C" fn add_node_v2<const ROW: usize, const SLOT: usize>(
         SLOT,
         fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, *const c_void, usize, *mut NodeParams)
     );
-    note::planned(
+    record::planned(
         ROW,
         // SAFETY: the caller's own arguments.
         || unsafe { real(node, graph, after, edges, count, params) },
@@ -143,7 +152,7 @@ pub unsafe extern "C" fn instantiate<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUgraphExec, CUgraph, *mut CUgraphNode, *mut c_void, usize));
     // SAFETY: the caller's own arguments; on success `exec` was written.
-    note::unnoted(
+    record::unnoted(
         || unsafe { real(exec, graph, error, log, size) },
         || unsafe { look(stored(exec.cast()), graph) },
     )
@@ -158,7 +167,7 @@ pub unsafe extern "C" fn instantiate_with_flags<const ROW: usize, const SLOT: us
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUgraphExec, CUgraph, u64));
     // SAFETY: the caller's own arguments; on success `exec` was written.
-    note::unnoted(|| unsafe { real(exec, graph, flags) }, || unsafe { look(stored(exec.cast()), graph) })
+    record::unnoted(|| unsafe { real(exec, graph, flags) }, || unsafe { look(stored(exec.cast()), graph) })
 }
 
 /// `cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)`
@@ -169,7 +178,7 @@ pub unsafe extern "C" fn instantiate_with_params<const ROW: usize, const SLOT: u
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUgraphExec, CUgraph, *mut c_void));
     // SAFETY: the caller's own arguments; on success `exec` was written.
-    note::unnoted(|| unsafe { real(exec, graph, params) }, || unsafe { look(stored(exec.cast()), graph) })
+    record::unnoted(|| unsafe { real(exec, graph, params) }, || unsafe { look(stored(exec.cast()), graph) })
 }
 
 /// `cuGraphLaunch(CUgraphExec exec, CUstream stream)`
@@ -184,7 +193,7 @@ pub unsafe extern "C" fn launch<const ROW: usize, const SLOT: usize>(
         return unsafe { real(exec, stream) };
     }
     // SAFETY: as above.
-    note::launched(ROW, exec as u64, || unsafe { real(exec, stream) })
+    record::launched(ROW, exec as u64, || unsafe { real(exec, stream) })
 }
 
 /// `cuGraphExecDestroy(CUgraphExec exec)`
@@ -193,7 +202,7 @@ pub unsafe extern "C" fn exec_destroy<const ROW: usize, const SLOT: usize>(exec:
     if let Some(at) = place(exec as usize) {
         // Before the call: another thread may be given the same handle at once.
         EXECS[at].store(0, Release);
-        note::mark(&Event { address: exec as u64, ..Event::new(Kind::GraphEnd) });
+        record::mark(&Event { address: exec as u64, ..Event::new(Kind::GraphEnd) });
     }
     // SAFETY: the caller's own argument.
     unsafe { real(exec) }
@@ -218,22 +227,22 @@ fn look(exec: usize, graph: CUgraph) {
     }
     let free = |place: &&AtomicUsize| place.compare_exchange(0, exec, AcqRel, Acquire).is_ok();
     if EXECS.iter().find(free).is_none() {
-        return holes::name(
+        return coverage_gaps::name(
             "more than 1024 graphs with memory nodes at a time: what the others allocate is not seen",
         );
     }
     for node in nodes {
-        note::pair(&node, &Event { address: exec as u64, ..Event::new(Kind::GraphExec) });
+        record::pair(&node, &Event { address: exec as u64, ..Event::new(Kind::GraphExec) });
     }
 }
 
 /// The allocation and free nodes of a graph, its child graphs' among them.
 fn gather(graph: CUgraph, depth: u32, into: &mut Vec<Event>) {
-    for node in driver::graph_nodes(graph) {
-        match driver::node_kind(node) {
+    for node in driver_queries::graph_nodes(graph) {
+        match driver_queries::node_kind(node) {
             Some(ALLOC) => {
                 let mut params = std::mem::MaybeUninit::<AllocParams>::zeroed();
-                if driver::alloc_node(node, params.as_mut_ptr().cast()) {
+                if driver_queries::alloc_node(node, params.as_mut_ptr().cast()) {
                     // SAFETY: all zero is valid, and the driver filled it.
                     let params = unsafe { params.assume_init() };
                     into.push(Event {
@@ -245,12 +254,12 @@ fn gather(graph: CUgraph, depth: u32, into: &mut Vec<Event>) {
                 }
             }
             Some(FREE) => {
-                if let Some(address) = driver::free_node(node) {
+                if let Some(address) = driver_queries::free_node(node) {
                     into.push(Event { address, context: 1, ..Event::new(Kind::GraphNode) });
                 }
             }
             Some(CHILD) if depth > 0 => {
-                if let Some(child) = driver::child_graph(node) {
+                if let Some(child) = driver_queries::child_graph(node) {
                     gather(child, depth - 1, into);
                 }
             }

@@ -2,8 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use super::{Status, real};
-use crate::preload::{api, driver};
+use crate::hooks::Status;
+use crate::hooks::driver_queries;
+use crate::hooks::real;
+use crate::interpose::hook_table;
 
 /// `cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)`, CUDA 11
 pub unsafe extern "C" fn get_proc_address<const ROW: usize, const SLOT: usize>(
@@ -38,7 +40,11 @@ pub unsafe extern "C" fn get_proc_address_v2<const ROW: usize, const SLOT: usize
 
 /// The forms for programs compiled with the per-thread default stream take no flags to mean theirs.
 fn meant(row: usize, flags: u64) -> u64 {
-    if flags == 0 && api::entry_point(row).per_thread { driver::PER_THREAD_STREAM } else { flags }
+    if flags == 0 && hook_table::entry_point(row).per_thread {
+        driver_queries::PER_THREAD_STREAM
+    } else {
+        flags
+    }
 }
 
 /// # Safety
@@ -57,7 +63,7 @@ unsafe fn put_hook(
     unsafe {
         let address = *function;
         if !address.is_null() {
-            *function = driver::hook_for(CStr::from_ptr(symbol), address, version, flags).cast_mut();
+            *function = driver_queries::hook_for(CStr::from_ptr(symbol), address, version, flags).cast_mut();
         }
     }
 }

@@ -6,13 +6,15 @@
 pub mod array;
 pub mod context;
 pub mod device;
-pub mod foreign;
+pub mod driver_queries;
+pub mod external;
 pub mod graph;
-pub mod host;
 pub mod lookup;
-pub mod marker;
+pub mod pinned_host;
 pub mod pool;
+pub mod record;
 pub mod runtime;
+pub mod untracked;
 pub mod virtual_memory;
 
 /// `CUresult` and `cudaError_t`. Plain numbers: a newer driver may return one that no enum of today names.
@@ -24,8 +26,8 @@ macro_rules! real {
         // SAFETY: the slot is bound (the hook is handed out by `bind` alone), to the address of a function that the
         // list says has this signature.
         unsafe {
-            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($arg),*) -> $crate::preload::hooks::Status>(
-                $crate::preload::api::real($row, $slot),
+            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($arg),*) -> $crate::hooks::Status>(
+                $crate::interpose::hook_table::real($row, $slot),
             )
         }
     };

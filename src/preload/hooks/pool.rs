@@ -2,17 +2,23 @@
 //!
 //! On a stream that is being captured nothing is allocated or freed: nodes of a graph are made (see `graph`).
 
-use super::{Status, graph, real, stored};
-use crate::preload::{api, driver, holes, note};
-use crate::trace::record::Class;
+use crate::coverage_gaps;
+use crate::hooks::Status;
+use crate::hooks::driver_queries;
+use crate::hooks::graph;
+use crate::hooks::real;
+use crate::hooks::record;
+use crate::hooks::stored;
+use crate::interpose::hook_table;
 use cudarc::driver::sys::{CUdeviceptr, CUmemoryPool, CUstream};
+use leaktrace_core::format::event::MemoryClass;
 
 /// True if the stream, as the caller of that row means it, is being captured.
 pub fn captured(row: usize, stream: CUstream) -> bool {
     /// `CU_STREAM_PER_THREAD`
     const PER_THREAD: CUstream = 2 as CUstream;
-    let own = stream.is_null() && api::entry_point(row).per_thread;
-    driver::is_capturing(if own { PER_THREAD } else { stream })
+    let own = stream.is_null() && hook_table::entry_point(row).per_thread;
+    driver_queries::is_capturing(if own { PER_THREAD } else { stream })
 }
 
 /// `cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream stream)`
@@ -28,10 +34,10 @@ pub unsafe extern "C" fn alloc<const ROW: usize, const SLOT: usize>(
     let given = || unsafe { stored(p) };
     if captured(ROW, stream) {
         graph::node_made();
-        let (device, _) = note::deeper(driver::current);
-        return note::planned(ROW, real, || Some((given(), bytes as u64, device)));
+        let (device, _) = record::deeper(driver_queries::current);
+        return record::planned(ROW, real, || Some((given(), bytes as u64, device)));
     }
-    note::driver_alloc(ROW, Class::Async, real, || (given(), bytes as u64))
+    record::driver_alloc(ROW, MemoryClass::Async, real, || (given(), bytes as u64))
 }
 
 /// `cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream stream)`
@@ -46,13 +52,13 @@ pub unsafe extern "C" fn alloc_from_pool<const ROW: usize, const SLOT: usize>(
     let real = || unsafe { real(p, bytes, pool, stream) };
     // SAFETY: asked after a call that succeeded, so `p` was written.
     let given = || unsafe { stored(p) };
-    let device = driver::pool_device(pool);
+    let device = driver_queries::pool_device(pool);
     if captured(ROW, stream) {
         graph::node_made();
-        let device = device.unwrap_or_else(|| note::deeper(driver::current).0);
-        return note::planned(ROW, real, || Some((given(), bytes as u64, device)));
+        let device = device.unwrap_or_else(|| record::deeper(driver_queries::current).0);
+        return record::planned(ROW, real, || Some((given(), bytes as u64, device)));
     }
-    note::driver_alloc_on(ROW, Class::Async, device, real, || (given(), bytes as u64))
+    record::driver_alloc_on(ROW, MemoryClass::Async, device, real, || (given(), bytes as u64))
 }
 
 /// `cuMemFreeAsync(CUdeviceptr p, CUstream stream)`
@@ -67,7 +73,7 @@ pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(
         graph::node_made();
         return real();
     }
-    note::driver_free(ROW, Class::Async, p, real)
+    record::driver_free(ROW, MemoryClass::Async, p, real)
 }
 
 /// The head of `CUmemPoolProps`.
@@ -87,7 +93,7 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
     properties: *const Properties,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUmemoryPool, *const Properties));
-    note::unnoted(
+    record::unnoted(
         // SAFETY: the caller's own arguments.
         || unsafe { real(pool, properties) },
         || {
@@ -95,8 +101,10 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
             let (pool, made) = unsafe { (stored(pool.cast::<usize>()), stored(properties)) };
             /// `CU_MEM_LOCATION_TYPE_DEVICE`
             const DEVICE: u32 = 1;
-            if made.location_kind == DEVICE && !driver::pool_made(pool, made.location as u8) {
-                holes::name("more than 256 memory pools at a time: what the others hold unused is not seen");
+            if made.location_kind == DEVICE && !driver_queries::pool_made(pool, made.location as u8) {
+                coverage_gaps::name(
+                    "more than 256 memory pools at a time: what the others hold unused is not seen",
+                );
             }
         },
     )
@@ -106,7 +114,7 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
 pub unsafe extern "C" fn destroy<const ROW: usize, const SLOT: usize>(pool: CUmemoryPool) -> Status {
     let real = real!(ROW, SLOT, fn(CUmemoryPool));
     // Before the call: another thread may be given the same handle at once.
-    driver::pool_gone(pool);
+    driver_queries::pool_gone(pool);
     // SAFETY: the caller's own argument.
     unsafe { real(pool) }
 }

@@ -3,9 +3,11 @@
 
 use std::ffi::c_void;
 
-use super::{Status, real, stored};
-use crate::preload::note;
-use crate::trace::record::Class;
+use crate::hooks::Status;
+use crate::hooks::real;
+use crate::hooks::record;
+use crate::hooks::stored;
+use leaktrace_core::format::event::MemoryClass;
 
 /// `cudaPitchedPtr`
 #[derive(Clone, Copy, Default)]
@@ -32,10 +34,10 @@ type Pointer = *mut u64;
 pub unsafe extern "C" fn malloc<const ROW: usize, const SLOT: usize>(p: Pointer, bytes: usize) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize));
     // SAFETY: here and below: the caller's own arguments; on success the out-parameters were written.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Linear,
+        MemoryClass::Linear,
         || unsafe { real(p, bytes) },
         || unsafe { (stored(p), bytes as u64) },
     )
@@ -49,10 +51,10 @@ pub unsafe extern "C" fn malloc_managed<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, u32));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Managed,
+        MemoryClass::Managed,
         || unsafe { real(p, bytes, flags) },
         || unsafe { (stored(p), bytes as u64) },
     )
@@ -67,10 +69,10 @@ pub unsafe extern "C" fn malloc_pitch<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, *mut usize, usize, usize));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Pitched,
+        MemoryClass::Pitched,
         || unsafe { real(p, pitch, width, height) },
         || unsafe { (stored(p), (stored(pitch) as u64).saturating_mul(height as u64)) },
     )
@@ -84,10 +86,10 @@ pub unsafe extern "C" fn malloc_3d<const ROW: usize, const SLOT: usize>(
     let real = real!(ROW, SLOT, fn(*mut PitchedPtr, Extent));
     let rows = (extent.height as u64).saturating_mul(extent.depth as u64);
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Pitched,
+        MemoryClass::Pitched,
         || unsafe { real(p, extent) },
         || {
             // SAFETY: see `malloc`.
@@ -105,10 +107,10 @@ pub unsafe extern "C" fn malloc_async<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, *mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Async,
+        MemoryClass::Async,
         || unsafe { real(p, bytes, stream) },
         || unsafe { (stored(p), bytes as u64) },
     )
@@ -123,10 +125,10 @@ pub unsafe extern "C" fn malloc_from_pool<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, *mut c_void, *mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Async,
+        MemoryClass::Async,
         || unsafe { real(p, bytes, pool, stream) },
         || unsafe { (stored(p), bytes as u64) },
     )
@@ -139,10 +141,10 @@ pub unsafe extern "C" fn malloc_host<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Host,
+        MemoryClass::Host,
         || unsafe { real(p, bytes) },
         || unsafe { (stored(p), bytes as u64) },
     )
@@ -156,10 +158,10 @@ pub unsafe extern "C" fn host_alloc<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, usize, u32));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Host,
+        MemoryClass::Host,
         || unsafe { real(p, bytes, flags) },
         || unsafe { (stored(p), bytes as u64) },
     )
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn host_alloc<const ROW: usize, const SLOT: usize>(
 pub unsafe extern "C" fn free<const ROW: usize, const SLOT: usize>(p: *mut c_void) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_free(ROW, Class::Linear, p as u64, || unsafe { real(p) })
+    record::runtime_free(ROW, MemoryClass::Linear, p as u64, || unsafe { real(p) })
 }
 
 /// `cudaFreeAsync(void *p, cudaStream_t stream)`
@@ -180,18 +182,18 @@ pub unsafe extern "C" fn free_async<const ROW: usize, const SLOT: usize>(
     let real = real!(ROW, SLOT, fn(*mut c_void, *mut c_void));
     // SAFETY: see `malloc`.
     let real = || unsafe { real(p, stream) };
-    if super::pool::captured(ROW, stream.cast()) {
-        super::graph::node_made();
+    if crate::hooks::pool::captured(ROW, stream.cast()) {
+        crate::hooks::graph::node_made();
         return real();
     }
-    note::runtime_free(ROW, Class::Async, p as u64, real)
+    record::runtime_free(ROW, MemoryClass::Async, p as u64, real)
 }
 
 /// `cudaFreeHost(void *p)`
 pub unsafe extern "C" fn free_host<const ROW: usize, const SLOT: usize>(p: *mut c_void) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_free(ROW, Class::Host, p as u64, || unsafe { real(p) })
+    record::runtime_free(ROW, MemoryClass::Host, p as u64, || unsafe { real(p) })
 }
 
 /// `cudaHostRegister(void *p, size_t bytes, unsigned flags)`
@@ -201,10 +203,10 @@ pub unsafe extern "C" fn host_register<const ROW: usize, const SLOT: usize>(
     flags: u32,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void, usize, u32));
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Registered,
+        MemoryClass::Registered,
         // SAFETY: see `malloc`.
         || unsafe { real(p, bytes, flags) },
         || (p as u64, bytes as u64),
@@ -215,7 +217,7 @@ pub unsafe extern "C" fn host_register<const ROW: usize, const SLOT: usize>(
 pub unsafe extern "C" fn host_unregister<const ROW: usize, const SLOT: usize>(p: *mut c_void) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_free(ROW, Class::Registered, p as u64, || unsafe { real(p) })
+    record::runtime_free(ROW, MemoryClass::Registered, p as u64, || unsafe { real(p) })
 }
 
 /// `cudaChannelFormatDesc`: bits per channel, and a kind.
@@ -244,10 +246,10 @@ pub unsafe extern "C" fn malloc_array<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, *const Channels, usize, usize, u32));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Array,
+        MemoryClass::Array,
         || unsafe { real(array, channels, width, height, flags) },
         || unsafe { (stored(array), stored(channels).bytes(Extent { width, height, depth: 0 })) },
     )
@@ -262,10 +264,10 @@ pub unsafe extern "C" fn malloc_3d_array<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(Pointer, *const Channels, Extent, u32));
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Array,
+        MemoryClass::Array,
         || unsafe { real(array, channels, extent, flags) },
         || unsafe { (stored(array), stored(channels).bytes(extent)) },
     )
@@ -286,10 +288,10 @@ pub unsafe extern "C" fn malloc_mipmapped_array<const ROW: usize, const SLOT: us
         Extent { width: halved(extent.width), height: halved(extent.height), depth: halved(extent.depth) }
     };
     // SAFETY: see `malloc`.
-    note::runtime_alloc(
+    record::runtime_alloc(
         ROW,
         SLOT,
-        Class::Array,
+        MemoryClass::Array,
         || unsafe { real(array, channels, extent, levels, flags) },
         || {
             // SAFETY: see `malloc`.
@@ -305,5 +307,5 @@ pub unsafe extern "C" fn malloc_mipmapped_array<const ROW: usize, const SLOT: us
 pub unsafe extern "C" fn free_array<const ROW: usize, const SLOT: usize>(array: *mut c_void) -> Status {
     let real = real!(ROW, SLOT, fn(*mut c_void));
     // SAFETY: see `malloc`.
-    note::runtime_free(ROW, Class::Array, array as u64, || unsafe { real(array) })
+    record::runtime_free(ROW, MemoryClass::Array, array as u64, || unsafe { real(array) })
 }

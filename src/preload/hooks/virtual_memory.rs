@@ -1,9 +1,11 @@
 //! Physical memory by handle, and where it is mapped. Its bytes end with the last reference and the last mapping.
 
-use super::{Status, real, stored};
-use crate::preload::note;
-use crate::trace::record::{Class, Event, Kind, NO_DEVICE};
+use crate::hooks::Status;
+use crate::hooks::real;
+use crate::hooks::record;
+use crate::hooks::stored;
 use cudarc::driver::sys::{CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle as Handle};
+use leaktrace_core::format::event::{Event, Kind, MemoryClass, NO_DEVICE};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: u32 = 1;
@@ -18,7 +20,7 @@ pub unsafe extern "C" fn reserve<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut CUdeviceptr, usize, usize, CUdeviceptr, u64));
     // SAFETY: the caller's own arguments; on success `p` was written.
-    note::after(
+    record::after(
         || unsafe { real(p, bytes, alignment, hint, flags) },
         // SAFETY: as above.
         || Event { address: unsafe { stored(p) }, size: bytes as u64, ..Event::new(Kind::Reserve) },
@@ -34,7 +36,7 @@ pub unsafe extern "C" fn unreserve<const ROW: usize, const SLOT: usize>(
     let given_back = || Event { address: p, size: bytes as u64, ..Event::new(Kind::Unreserve) };
     let restored = || Event { address: p, size: bytes as u64, ..Event::new(Kind::Reserve) };
     // SAFETY: the caller's own arguments.
-    note::before(given_back, || unsafe { real(p, bytes) }, restored)
+    record::before(given_back, || unsafe { real(p, bytes) }, restored)
 }
 
 /// `cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)`
@@ -58,9 +60,9 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
             }
         }
     };
-    note::driver_alloc_on(
+    record::driver_alloc_on(
         ROW,
-        Class::Physical,
+        MemoryClass::Physical,
         Some(device),
         // SAFETY: the caller's own arguments.
         || unsafe { real(handle, bytes, properties, flags) },
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
 pub unsafe extern "C" fn release<const ROW: usize, const SLOT: usize>(handle: Handle) -> Status {
     let real = real!(ROW, SLOT, fn(Handle));
     // SAFETY: the caller's own argument.
-    note::driver_free(ROW, Class::Physical, handle, || unsafe { real(handle) })
+    record::driver_free(ROW, MemoryClass::Physical, handle, || unsafe { real(handle) })
 }
 
 /// `cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)`
@@ -83,12 +85,12 @@ pub unsafe extern "C" fn retain<const ROW: usize, const SLOT: usize>(
 ) -> Status {
     let real = real!(ROW, SLOT, fn(*mut Handle, *mut std::ffi::c_void));
     // SAFETY: the caller's own arguments; on success `handle` was written.
-    note::after(
+    record::after(
         || unsafe { real(handle, address) },
         || Event {
             // SAFETY: as above.
             address: unsafe { stored(handle) },
-            class: Class::Physical as u8,
+            class: MemoryClass::Physical as u8,
             ..Event::new(Kind::Retain)
         },
     )
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn map<const ROW: usize, const SLOT: usize>(
     flags: u64,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(CUdeviceptr, usize, usize, Handle, u64));
-    note::after_pair(
+    record::after_pair(
         // SAFETY: the caller's own arguments.
         || unsafe { real(p, bytes, offset, handle, flags) },
         || {
@@ -119,7 +121,7 @@ pub unsafe extern "C" fn unmap<const ROW: usize, const SLOT: usize>(p: CUdevicep
     // After, not before: the range belongs to the caller's reservation, so nobody else can be given it meanwhile, and
     // a failed unmap has no undo.
     // SAFETY: the caller's own arguments.
-    note::ending(
+    record::ending(
         || unsafe { real(p, bytes) },
         || Some(Event { address: p, size: bytes as u64, ..Event::new(Kind::Unmap) }),
     )

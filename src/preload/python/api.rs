@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use once_cell::race::OnceBox;
 
-use crate::preload::doors;
+use crate::interpose::trampolines;
 
 /// A Python object. Opaque.
 pub type Object = *mut c_void;
@@ -31,7 +31,7 @@ macro_rules! functions {
         }
 
         fn find() -> Option<Api> {
-            let dlsym = doors::real_dlsym()?;
+            let dlsym = trampolines::real_dlsym()?;
             // SAFETY: asks for documented functions by name; each has the signature given here.
             unsafe {
                 Some(Api {

@@ -6,11 +6,18 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
-use super::api::{self, Api, Method, Object};
-use super::{ASKED, INSTALLED, STATE, WANTED};
-use crate::capture::thread;
-use crate::preload::{boundary, torch};
-use crate::trace::calm::calmly;
+use crate::analysis::step_boundaries;
+use crate::frameworks::torch;
+use crate::python::ASKED;
+use crate::python::INSTALLED;
+use crate::python::STATE;
+use crate::python::WANTED;
+use crate::python::api;
+use crate::python::api::Api;
+use crate::python::api::Method;
+use crate::python::api::Object;
+use crate::stacks::thread_state;
+use crate::writer::signals::calmly;
 
 /// `METH_VARARGS`
 const VARARGS: c_int = 1;
@@ -51,7 +58,7 @@ unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
 /// With the GIL held.
 fn attempt(python: &Api) {
     if STATE.load(Acquire) == ASKED {
-        super::collector::arm();
+        crate::python::gc::arm();
         // SAFETY: the GIL is held.
         let done = unsafe { install(python) };
         STATE.store(if done { INSTALLED } else { WANTED }, Release);
@@ -144,15 +151,15 @@ unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
     // SAFETY: called by the interpreter, GIL held, with an argument tuple; the reference is borrowed.
     let optimizer = unsafe { (python.PyTuple_GetItem)(arguments, 0) };
     // SAFETY: this thread's own block.
-    unsafe { (*thread::thread()).optimizer_hooked = true };
+    unsafe { (*thread_state::thread()).optimizer_hooked = true };
     torch::leave_ranges();
-    boundary::optimizer((!optimizer.is_null()).then_some(optimizer as usize));
+    step_boundaries::optimizer((!optimizer.is_null()).then_some(optimizer as usize));
     none(python)
 }
 
 /// The exit handler: now everything the program holds is still held; a moment later it is torn down.
 unsafe extern "C" fn exiting(_: Object, _: Object) -> Object {
-    crate::preload::guard::fenced(boundary::exit);
+    crate::shield::fenced(step_boundaries::exit);
     api::get().map_or(std::ptr::null_mut(), none)
 }
 

@@ -3,11 +3,21 @@
 //!
 //! No Python source is run, nothing is imported that the program did not import, no object of the program is kept.
 
+pub mod all_frames;
 mod api;
-mod collector;
+pub mod codes;
+pub mod cpython;
+pub mod frames;
+mod gc;
 mod heap;
 mod install;
+pub mod interpreters;
+pub mod layout;
+pub mod lifetime;
 pub mod search;
+pub mod strings;
+pub mod verify;
+pub mod walk;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
@@ -52,7 +62,7 @@ fn ask() {
     }
 }
 
-pub use collector::collecting;
+pub use crate::python::gc::collecting;
 
 /// In a forked child: what is installed was copied along; what was only asked for is asked for again.
 pub fn after_fork_child() {

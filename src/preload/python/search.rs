@@ -7,9 +7,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
-use super::{api, heap};
-use crate::holders::{self, Nodes, Owner, Wanted};
-use crate::preload::boundary;
+use crate::analysis::step_boundaries;
+use crate::python::api;
+use crate::python::heap;
+use leaktrace_core::holders::{self, Nodes, Owner, Wanted};
 
 /// The longest a search may take.
 pub const BUDGET: Duration = Duration::from_millis(500);
@@ -43,7 +44,7 @@ pub fn ask() {
 unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
     ASKED.store(false, Release);
     if heap::has_gil() {
-        boundary::holders();
+        step_boundaries::holders();
     }
     0
 }

@@ -2,9 +2,9 @@
 //! that what it changes is what lies behind them.
 
 use crate::paper::Paper;
-use crate::trace::entry::Entry;
-use crate::trace::layout::{ROOM, header};
-use crate::trace::record::RECORD;
+use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::file_layout::{ROOM, header};
+use leaktrace_core::format::event::RECORD;
 
 /// Segments made at most.
 const MOST: usize = 12;

@@ -1,21 +1,4 @@
 //! The reading side under fuzz: from the bytes of a recording to every report of it, in one process.
-//!
-//! Takes the rooms in by `mod`, as `src/main.rs` does: the library would carry our own `dlsym` into the fuzzer.
-
-#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
-#[path = "../../../src/ledger/mod.rs"]
-mod ledger;
-#[path = "../../../src/report/html/mod.rs"]
-mod html;
-#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
-#[path = "../../../src/report/mod.rs"]
-mod report;
-#[allow(dead_code, reason = "the half that runs inside the process is the preload's")]
-#[path = "../../../src/symbol/mod.rs"]
-mod symbol;
-#[allow(dead_code, reason = "the writing half is the preload's")]
-#[path = "../../../src/trace/mod.rs"]
-mod trace;
 
 mod compact;
 mod long;
@@ -28,9 +11,11 @@ pub use long::{Long, long};
 pub use mutation::{Random, mutate};
 pub use programs::{SYNTHETIC, synthetic};
 
-use ledger::Ledger;
-use report::{Asked, End, Report, Run};
-use trace::reader;
+use leaktrace_cli::html;
+use leaktrace_core::format::reader;
+use leaktrace_core::ledger::Ledger;
+use leaktrace_core::report::{self, Asked, End, Report, Run};
+use leaktrace_core::symbols::Names;
 
 /// What became of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +35,7 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     let Some(ledger) = Ledger::replay(recording.checkpoint.as_deref(), recording.events()) else {
         return Fate::Refused;
     };
-    let names = symbol::Names::new(&recording.tables, None);
+    let names = Names::new(&recording.tables, None);
     let run = Run {
         end: End::Killed,
         pid: recording.pid,

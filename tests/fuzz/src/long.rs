@@ -2,8 +2,8 @@
 
 use crate::mutation::Random;
 use crate::paper::Paper;
-use crate::trace::entry::{Entry, Frame, LineTable};
-use crate::trace::record::{Event, Kind};
+use leaktrace_core::format::entry::{Entry, Frame, LineTable};
+use leaktrace_core::format::event::{Event, Kind};
 
 /// Frames of a stack.
 const PYTHON: u32 = 20;
@@ -60,7 +60,7 @@ pub fn long(of: Long) -> Vec<u8> {
             say(Event { address, ..on(Kind::BlockFree) });
         }
         before = carried;
-        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::Boundary) });
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::StepEnd) });
     }
     paper.events(&payload, true);
     paper.bytes

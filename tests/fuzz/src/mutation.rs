@@ -1,8 +1,8 @@
 //! Changes to a recording that know where its parts stand, so that what lies behind the lengths and sums is reached.
 
 use crate::paper::Paper;
-use crate::trace::layout::{ENTRY_HEAD, PAYLOAD, ROOM, SEGMENT, header, segment, usage};
-use crate::trace::record::{Event, RECORD};
+use leaktrace_core::format::file_layout::{ENTRY_HEAD, PAYLOAD, ROOM, SEGMENT, header, segment, usage};
+use leaktrace_core::format::event::{Event, RECORD};
 
 /// Segments a recording may grow to.
 const MOST: usize = 16;

@@ -1,7 +1,7 @@
 //! The bytes of a recording, to be composed and taken apart: where its segments, entries and sums stand.
 
-use crate::trace::layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
-use crate::trace::record::RECORD;
+use leaktrace_core::format::file_layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
+use leaktrace_core::format::event::RECORD;
 
 pub struct Paper {
     pub bytes: Vec<u8>,

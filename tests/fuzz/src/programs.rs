@@ -1,10 +1,10 @@
 //! Recordings of programs that never ran: the shapes that reach every part of the ledger and the report.
 
-use crate::ledger::Ledger;
+use leaktrace_core::ledger::Ledger;
 use crate::mutation::Random;
 use crate::paper::Paper;
-use crate::trace::entry::{Entry, Frame, LineTable};
-use crate::trace::record::{Event, Kind, NO_DEVICE, RECORD};
+use leaktrace_core::format::entry::{Entry, Frame, LineTable};
+use leaktrace_core::format::event::{Event, Kind, NO_DEVICE, RECORD};
 
 /// Different recordings.
 pub const SYNTHETIC: u64 = 48;
@@ -102,7 +102,7 @@ fn tables(r: &mut Random) -> Vec<u8> {
 fn noise(r: &mut Random, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     for _ in 0..count {
-        let mut e = Event::new(Kind::Boundary);
+        let mut e = Event::new(Kind::StepEnd);
         e.kind = r.below(28) as u8;
         e.class = r.below(13) as u8;
         e.device = [0, 0, 1, NO_DEVICE][r.below(4) as usize];
@@ -128,7 +128,7 @@ fn noise(r: &mut Random, count: usize) -> Vec<Event> {
 
 fn boundary(step: u64, r: &mut Random) -> Event {
     let context = u8::from(r.below(9) == 0);
-    Event { address: step * 1_000_000, class: 1 + r.below(6) as u8, context, ..Event::new(Kind::Boundary) }
+    Event { address: step * 1_000_000, class: 1 + r.below(6) as u8, context, ..Event::new(Kind::StepEnd) }
 }
 
 /// Steps that leak in several ways, beside segments, accounts and marks.
@@ -166,7 +166,7 @@ fn training(r: &mut Random, steps: u64) -> Vec<Event> {
         events.push(Event { address: 1 << 20, size: 1 << 22, ..on(Kind::PoolTotals) });
         events.push(Event { address: (79 << 30) - (step << 25), size: 80 << 30, ..on(Kind::MemInfo) });
         if r.below(6) == 0 {
-            events.push(Event { address: step, stack: 1, ..Event::new(Kind::Mark) });
+            events.push(Event { address: step, stack: 1, ..Event::new(Kind::Annotation) });
         }
         events.push(boundary(step, r));
     }
@@ -193,7 +193,7 @@ fn handles(r: &mut Random, rounds: u64) -> Vec<Event> {
         events.push(of(Kind::Free, 6, 1 + r.below(9), 0));
         if r.below(4) == 0 {
             let last = events[events.len() - 1];
-            events.push(Event { kind: Kind::FreeUndo as u8, ..last });
+            events.push(Event { kind: Kind::FreeFailed as u8, ..last });
         }
         if r.below(2) == 0 {
             events.push(of(Kind::Unmap, 0, range, 1 << 28));
@@ -218,7 +218,7 @@ fn graphs(r: &mut Random, rounds: u64) -> Vec<Event> {
                 stack: 2,
                 device: 0,
                 entry_point: 2,
-                ..Event::new(Kind::Plan)
+                ..Event::new(Kind::GraphAllocNode)
             });
             let context = r.below(2) as u8;
             events.push(Event { address, size: 4096, device: 0, context, ..Event::new(Kind::GraphNode) });
@@ -264,7 +264,7 @@ fn running_out(r: &mut Random) -> Vec<Event> {
                 stack: 4,
                 ..Event::new(Kind::OutOfMemory)
             }),
-            1 => events.push(Event { size: i, entry_point: r.below(40) as u16, ..Event::new(Kind::Marker) }),
+            1 => events.push(Event { size: i, entry_point: r.below(40) as u16, ..Event::new(Kind::UntrackedCall) }),
             2 => events.push(boundary(i, r)),
             _ => {}
         }

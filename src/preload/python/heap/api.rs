@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 use once_cell::race::OnceBox;
 
-use crate::preload::doors;
+use crate::interpose::trampolines;
 
 pub type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 pub type Traverse = unsafe extern "C" fn(*mut c_void, Visit, *mut c_void) -> c_int;
@@ -63,7 +63,7 @@ pub fn get() -> Option<&'static Api> {
 }
 
 fn find() -> Option<Api> {
-    let dlsym = doors::real_dlsym()?;
+    let dlsym = trampolines::real_dlsym()?;
     let symbol = |name: &CStr| {
         // SAFETY: a look-up by name.
         let address = unsafe { dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

@@ -4,13 +4,14 @@
 //! All of it is read through the kernel: threads without the GIL may change and free such objects at any time. What is found
 //! is a number to compare, never a pointer to follow.
 
-use super::peek::{self, is_plausible};
-use crate::holders::{Node, Nodes};
-use crate::ledger::Map;
+use crate::python::heap::peek;
+use crate::python::heap::peek::is_plausible;
+use leaktrace_core::holders::{Node, Nodes};
+use leaktrace_core::ledger::Map;
 
 /// What a C++ object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum MemoryClass {
     Tensor,
     Storage,
     /// What a tensor knows of autograd.
@@ -20,9 +21,9 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl MemoryClass {
     fn is_named(self, names: &[String], name: &str) -> bool {
-        matches!(self, Class::Node(n) if names.get(n as usize).is_some_and(|known| known == name))
+        matches!(self, MemoryClass::Node(n) if names.get(n as usize).is_some_and(|known| known == name))
     }
 }
 
@@ -43,10 +44,10 @@ const VECTOR: u64 = 2048;
 #[derive(Default)]
 pub struct Cpp {
     /// Types by their tables of virtual functions.
-    classes: Map<Class>,
+    classes: Map<MemoryClass>,
     names: Vec<String>,
     /// What was met, tensors and nodes.
-    pub met: Map<Class>,
+    pub met: Map<MemoryClass>,
     /// In which words of a tensor its storage and its autograd part were found.
     storage_at: Option<usize>,
     meta_at: Option<usize>,
@@ -58,7 +59,7 @@ pub struct Cpp {
 impl Cpp {
     pub fn name(&self, node: Node) -> &str {
         match self.met.get(&node) {
-            Some(Class::Node(name)) => self.names.get(*name as usize).map_or("", String::as_str),
+            Some(MemoryClass::Node(name)) => self.names.get(*name as usize).map_or("", String::as_str),
             _ => "",
         }
     }
@@ -69,35 +70,37 @@ impl Cpp {
     }
 
     pub fn is_node(&self, node: Node) -> bool {
-        matches!(self.met.get(&node), Some(Class::Node(_)))
+        matches!(self.met.get(&node), Some(MemoryClass::Node(_)))
     }
 
     /// The classes of the objects at these addresses.
-    pub fn classify(&mut self, addresses: &[u64]) -> Vec<Class> {
+    pub fn classify(&mut self, addresses: &[u64]) -> Vec<MemoryClass> {
         let places: Vec<(u64, usize)> = addresses.iter().map(|&a| (a, 1)).collect();
         let seen = peek::read(&places);
         (0..addresses.len()).map(|i| self.class(seen.get(i)[0])).collect()
     }
 
     /// The class that a table of virtual functions belongs to.
-    fn class(&mut self, table: u64) -> Class {
+    fn class(&mut self, table: u64) -> MemoryClass {
         if !is_plausible(table) {
-            return Class::Other;
+            return MemoryClass::Other;
         }
         if let Some(&known) = self.classes.get(&table) {
             return known;
         }
         let name = type_name(table).unwrap_or_default();
         let class = match name.as_str() {
-            "N3c1010TensorImplE" => Class::Tensor,
-            "N3c1011StorageImplE" => Class::Storage,
-            "N5torch8autograd12AutogradMetaE" | "N5torch8autograd22DifferentiableViewMetaE" => Class::Meta,
+            "N3c1010TensorImplE" => MemoryClass::Tensor,
+            "N3c1011StorageImplE" => MemoryClass::Storage,
+            "N5torch8autograd12AutogradMetaE" | "N5torch8autograd22DifferentiableViewMetaE" => {
+                MemoryClass::Meta
+            }
             name => match node_name(name) {
                 Some(name) => {
                     self.names.push(name);
-                    Class::Node(self.names.len() as u32 - 1)
+                    MemoryClass::Node(self.names.len() as u32 - 1)
                 }
-                None => Class::Other,
+                None => MemoryClass::Other,
             },
         };
         self.classes.insert(table, class);
@@ -124,12 +127,12 @@ impl Cpp {
         for (i, &(holder, tensor, at, address)) in places.iter().enumerate() {
             let part = parts.get(i);
             match self.class(part[0]) {
-                Class::Storage => {
+                MemoryClass::Storage => {
                     self.storage_at.get_or_insert(at);
                     let held = part[1..].iter().find(|w| blocks.contains_key(*w));
                     found.extend(held.map(|&block| (holder, block)));
                 }
-                Class::Meta => {
+                MemoryClass::Meta => {
                     self.meta_at.get_or_insert(at);
                     // It begins with a string, which may have unused room inside it.
                     let begin = if part[1] == address + 24 { 5 } else { 2 };
@@ -149,9 +152,9 @@ impl Cpp {
                 self.common = body.get(0).iter().position(|w| *w == tensor);
             }
             let own = match class {
-                Class::Tensor => true,
+                MemoryClass::Tensor => true,
                 // The accumulator of a leaf is not the leaf's own: it is the graphs' that lead to it.
-                Class::Node(name) => graphs && self.names[name as usize] != "AccumulateGrad",
+                MemoryClass::Node(name) => graphs && self.names[name as usize] != "AccumulateGrad",
                 _ => false,
             };
             if own {
@@ -221,7 +224,7 @@ impl Cpp {
         let addresses: Vec<u64> = pointers.iter().map(|&(_, word)| word).collect();
         for (&(holder, word), class) in pointers.iter().zip(self.classify(&addresses)) {
             match class {
-                Class::Tensor | Class::Node(_) => {
+                MemoryClass::Tensor | MemoryClass::Node(_) => {
                     self.met.insert(word, class);
                     found.push((holder, word));
                 }

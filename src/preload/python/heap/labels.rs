@@ -1,15 +1,18 @@
 //! How an object holds another, in a reader's words. Asked only along the few ways that are told of.
 
-use super::Heap;
-use super::layout::*;
-use super::objects::{Kind, bases, c_text, word};
-use crate::holders::{Node, Step};
+use crate::python::heap::Heap;
+use crate::python::heap::layout::*;
+use crate::python::heap::objects::Kind;
+use crate::python::heap::objects::bases;
+use crate::python::heap::objects::c_text;
+use crate::python::heap::objects::word;
+use leaktrace_core::holders::{Node, Step};
 
 /// Longer keys are not written out.
 const LONGEST: usize = 60;
 
 impl Heap<'_> {
-    pub(super) fn labels(&mut self, way: &[Node]) -> Vec<Step> {
+    pub(crate) fn labels(&mut self, way: &[Node]) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         // A dict that is an instance's, a class's or a function's: its keys are attributes.
         let mut attributes = 0;
@@ -99,7 +102,7 @@ impl Heap<'_> {
     }
 
     /// Whether a dict is where an object keeps its own attributes.
-    pub(super) fn keeps_attributes_in(&mut self, object: Node, dict: Node) -> bool {
+    pub(crate) fn keeps_attributes_in(&mut self, object: Node, dict: Node) -> bool {
         match self.types.of(object).map(|info| info.kind) {
             Some(Kind::Type) => self.dict_of_type(object) == dict,
             Some(_) => self.attribute_dict(object) == Some(dict),

@@ -15,12 +15,19 @@ mod strays;
 
 use std::time::{Duration, Instant};
 
-use crate::capture::others::{self, Interpreter};
-use crate::holders::{Node, Nodes, Root, Step, World};
-use api::Api;
-use cpp::{Class, Cpp};
-use layout::{DEQUE_MAXLEN, LRU_CACHE, LRU_MAXSIZE, Layout, SIZE};
-use objects::{Kind, Types};
+use crate::python::all_frames;
+use crate::python::all_frames::Interpreter;
+use crate::python::heap::api::Api;
+use crate::python::heap::cpp::Cpp;
+use crate::python::heap::cpp::MemoryClass;
+use crate::python::heap::layout::DEQUE_MAXLEN;
+use crate::python::heap::layout::LRU_CACHE;
+use crate::python::heap::layout::LRU_MAXSIZE;
+use crate::python::heap::layout::Layout;
+use crate::python::heap::layout::SIZE;
+use crate::python::heap::objects::Kind;
+use crate::python::heap::objects::Types;
+use leaktrace_core::holders::{Node, Nodes, Root, Step, World};
 
 /// The objects of this process, for one search.
 pub struct Heap<'a> {
@@ -80,7 +87,7 @@ pub fn has_gil() -> bool {
 
 /// Why nothing can be searched here; `None`: it can. With the GIL held.
 pub fn obstacle() -> Option<String> {
-    let Some(interpreter) = others::interpreter() else {
+    let Some(interpreter) = all_frames::interpreter() else {
         return Some("the interpreter is not understood".into());
     };
     if layout::choose(interpreter.minor()).is_none() {
@@ -95,7 +102,7 @@ impl<'a> Heap<'a> {
     /// # Safety
     /// The GIL is held as long as this lives.
     pub unsafe fn new(blocks: &'a Nodes, limit: Limit) -> Option<Heap<'a>> {
-        let interpreter = others::interpreter()?;
+        let interpreter = all_frames::interpreter()?;
         let layout = layout::choose(interpreter.minor())?;
         let api = api::get()?;
         let range = (blocks.keys().copied().min().unwrap_or(0), blocks.keys().copied().max().unwrap_or(0));
@@ -170,7 +177,7 @@ impl<'a> Heap<'a> {
     fn natives(&mut self, work: &mut Work, graphs: bool, found: &mut Vec<(u32, Node)>) {
         let addresses: Vec<u64> = work.candidates.iter().map(|&(_, word)| word).collect();
         let classes = self.cpp.classify(&addresses);
-        let tensors = work.candidates.iter().zip(classes).filter(|(_, class)| *class == Class::Tensor);
+        let tensors = work.candidates.iter().zip(classes).filter(|(_, class)| *class == MemoryClass::Tensor);
         work.tensors.extend(tensors.map(|(item, _)| *item));
         self.cpp.tensors(&work.tensors, graphs, self.blocks, found);
         if !graphs {
@@ -179,7 +186,7 @@ impl<'a> Heap<'a> {
         // A node that Python holds as such.
         let addresses: Vec<u64> = work.nodes.iter().map(|&(_, word)| word).collect();
         for (&(holder, node), class) in work.nodes.iter().zip(self.cpp.classify(&addresses)) {
-            if matches!(class, Class::Node(_)) {
+            if matches!(class, MemoryClass::Node(_)) {
                 self.cpp.met.insert(node, class);
                 found.push((holder, node));
             }
@@ -215,7 +222,7 @@ impl World for Heap<'_> {
         let mut work = Work::default();
         for (i, &node) in (0u32..).zip(holders) {
             match self.cpp.met.get(&node) {
-                Some(Class::Tensor) => work.tensors.push((i, node)),
+                Some(MemoryClass::Tensor) => work.tensors.push((i, node)),
                 Some(_) => work.graph.push((i, node)),
                 None => self.objects(i, node, &mut work, found),
             }
@@ -262,7 +269,7 @@ impl World for Heap<'_> {
 
     fn has_graph(&mut self, node: Node) -> bool {
         match self.cpp.met.get(&node) {
-            Some(class) => *class == Class::Tensor,
+            Some(class) => *class == MemoryClass::Tensor,
             None => {
                 !self.blocks.contains_key(&node)
                     && self
@@ -292,7 +299,7 @@ impl World for Heap<'_> {
 
     fn sort(&mut self, node: Node) -> u64 {
         match self.cpp.met.get(&node) {
-            Some(Class::Tensor) => 1,
+            Some(MemoryClass::Tensor) => 1,
             Some(_) => 2,
             None => self.types.number(node),
         }

@@ -2,10 +2,12 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::api::{Api, Question, Traverse};
-use super::layout::*;
-use crate::holders::Node;
-use crate::ledger::Map;
+use crate::python::heap::api::Api;
+use crate::python::heap::api::Question;
+use crate::python::heap::api::Traverse;
+use crate::python::heap::layout::*;
+use leaktrace_core::holders::Node;
+use leaktrace_core::ledger::Map;
 
 /// What an object is to the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub struct Types {
     known: Map<Info>,
     /// The types met last, by their addresses.
     recent: Vec<(u64, Info)>,
-    by_address: [(u64, &'static CStr); super::api::TYPES.len()],
+    by_address: [(u64, &'static CStr); crate::python::heap::api::TYPES.len()],
 }
 
 /// A word of a structure.

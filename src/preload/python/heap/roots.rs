@@ -5,14 +5,19 @@
 
 use std::ffi::c_void;
 
-use super::Heap;
-use super::layout::{MODULE_DICT, Names, SIZE, TUPLE_ITEMS, TYPE};
-use super::objects::{Kind, word};
-use crate::holders::{Node, Origin, Root};
-use crate::symbol;
+use crate::python::heap::Heap;
+use crate::python::heap::layout::MODULE_DICT;
+use crate::python::heap::layout::Names;
+use crate::python::heap::layout::SIZE;
+use crate::python::heap::layout::TUPLE_ITEMS;
+use crate::python::heap::layout::TYPE;
+use crate::python::heap::objects::Kind;
+use crate::python::heap::objects::word;
+use leaktrace_core::holders::{Node, Origin, Root};
+use leaktrace_core::symbols;
 
 fn is_own_file(file: &str) -> bool {
-    symbol::is_own_file(file, None)
+    symbols::is_own_file(file, None)
 }
 
 /// A module that is loaded.
@@ -22,7 +27,7 @@ struct Module {
 }
 
 impl Heap<'_> {
-    pub(super) fn roots_of(&mut self, rank: usize) -> Option<Vec<Root>> {
+    pub(crate) fn roots_of(&mut self, rank: usize) -> Option<Vec<Root>> {
         let mut roots = Vec::new();
         match rank {
             0 => {
@@ -40,7 +45,7 @@ impl Heap<'_> {
     }
 
     /// (key, value) of a dict.
-    pub(super) fn items(&self, dict: Node) -> Vec<(Node, Node)> {
+    pub(crate) fn items(&self, dict: Node) -> Vec<(Node, Node)> {
         let mut items = Vec::new();
         let (mut at, mut key, mut value) = (0isize, std::ptr::null_mut::<c_void>(), std::ptr::null_mut());
         // SAFETY: a living dict that nobody changes meanwhile; the references are borrowed, and used under the GIL only.
@@ -70,7 +75,7 @@ impl Heap<'_> {
     }
 
     /// Makes known which dicts are only names.
-    pub(super) fn learn_namespaces(&mut self) {
+    pub(crate) fn learn_namespaces(&mut self) {
         // SAFETY: as in `modules`.
         let all = unsafe { (self.api.modules)() }.expose_provenance() as u64;
         self.namespaces.insert(all, ());
@@ -79,11 +84,11 @@ impl Heap<'_> {
         }
     }
 
-    pub(super) fn is_str(&self, object: Node) -> bool {
+    pub(crate) fn is_str(&self, object: Node) -> bool {
         self.is_exactly(object, c"PyUnicode_Type")
     }
 
-    pub(super) fn is_exactly(&self, object: Node, name: &std::ffi::CStr) -> bool {
+    pub(crate) fn is_exactly(&self, object: Node, name: &std::ffi::CStr) -> bool {
         let wanted = self.api.types.iter().find(|(_, n)| *n == name).map_or(0, |(a, _)| *a);
         // SAFETY: a living object.
         object != 0 && unsafe { word(object, TYPE) } == wanted
@@ -139,7 +144,7 @@ impl Heap<'_> {
     }
 
     /// The items of a tuple.
-    pub(super) fn tuple(&self, tuple: Node) -> Vec<Node> {
+    pub(crate) fn tuple(&self, tuple: Node) -> Vec<Node> {
         if tuple == 0 {
             return Vec::new();
         }
@@ -151,7 +156,7 @@ impl Heap<'_> {
     }
 
     /// The names of all variables of a code object, in the order of their places in a frame.
-    pub(super) fn variable_names(&self, code: Node) -> Vec<Node> {
+    pub(crate) fn variable_names(&self, code: Node) -> Vec<Node> {
         match self.layout.names {
             // SAFETY: a living code object; the tuples are never missing.
             Names::Three { variables, cells, free, .. } => unsafe {
@@ -163,7 +168,7 @@ impl Heap<'_> {
     }
 
     /// The names of a function's free variables, in the order of its closure.
-    pub(super) fn free_names(&self, code: Node) -> Vec<Node> {
+    pub(crate) fn free_names(&self, code: Node) -> Vec<Node> {
         match self.layout.names {
             // SAFETY: a living code object.
             Names::Three { free, .. } => unsafe { self.tuple(word(code, free)) },
@@ -177,7 +182,7 @@ impl Heap<'_> {
     }
 
     /// (name, value) of the variables of a frame that have a value.
-    pub(super) fn variables(&self, frame: Node, code: Node) -> Vec<(String, Node)> {
+    pub(crate) fn variables(&self, frame: Node, code: Node) -> Vec<(String, Node)> {
         let names = self.variable_names(code);
         let mut variables = Vec::new();
         for (i, name) in names.into_iter().enumerate() {

@@ -5,10 +5,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::Heap;
-use super::objects::{Kind, word};
-use super::peek;
-use crate::holders::{Node, Nodes};
+use crate::python::heap::Heap;
+use crate::python::heap::objects::Kind;
+use crate::python::heap::objects::word;
+use crate::python::heap::peek;
+use leaktrace_core::holders::{Node, Nodes};
 
 /// Words of the interpreter's state that are looked through for the heads of the rings.
 const STATE: usize = 64 << 10;
@@ -71,7 +72,7 @@ impl Heap<'_> {
     }
 
     /// What `reached` does not know, with reference counts.
-    pub(super) fn unreached(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
+    pub(crate) fn unreached(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
         // Who cannot read a tensor must not say that nothing holds its memory.
         if self.saw_tensors && !self.cpp.knows_storages() {
             return None;
@@ -87,14 +88,14 @@ impl Heap<'_> {
             }
             // SAFETY: an object that is alive; from 3.12 on the count is the lower half of the word, and before nobody has
             // so many references that the upper half mattered.
-            let count = unsafe { word(object, super::layout::REFERENCES) } as u32;
+            let count = unsafe { word(object, crate::python::heap::layout::REFERENCES) } as u32;
             strays.push((object, i64::from(count)));
         }
         Some(strays)
     }
 
     /// The living contexts of autograd functions written in Python.
-    pub(super) fn contexts(&mut self) -> &Nodes {
+    pub(crate) fn contexts(&mut self) -> &Nodes {
         if self.contexts.is_none() {
             let mut contexts = Nodes::default();
             for object in self.everything().unwrap_or_default() {

@@ -1,0 +1,74 @@
+//! `leaktrace diff`: two runs, or two steps of one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::{Diff as Arguments, Failure, PlainFormat, input, output};
+use crate::diff::{compare, json};
+use crate::render::terminal::{self, By, Look};
+use leaktrace_core::report::Asked;
+
+pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let (a, at_a) = split(&arguments.a)?;
+    let b = arguments.b.as_deref().map(split).transpose()?;
+    let ((b, at_b), one) = match b {
+        Some(b) => (b, false),
+        None => ((a.clone(), None), true),
+    };
+    let (at_a, at_b) = match (&arguments.step[..], one) {
+        ([], true) => {
+            return Err(Failure(format!(
+                "one recording alone: name another, or two of its steps (--step 10 --step 200, or {0}@10 {0}@200)",
+                a.display()
+            )));
+        }
+        ([], false) => (at_a, at_b),
+        _ if at_a.is_some() || at_b.is_some() => {
+            return Err(Failure("a step is told by FILE@STEP or by --step, not by both".into()));
+        }
+        ([_], true) => {
+            return Err(Failure("one step alone: give --step twice, or a second recording".into()));
+        }
+        ([step], false) => (Some(*step), Some(*step)),
+        ([first, second], _) => (Some(*first), Some(*second)),
+        _ => return Err(Failure("--step is given twice at most: for A and for B".into())),
+    };
+    let asked = |step| Asked { step, all: true, ..Asked::default() };
+    let then = input::report(&a, asked(at_a))?;
+    let now = input::report(&b, asked(at_b))?;
+    let (a, b) = (a.display().to_string(), b.display().to_string());
+    let diff = compare((&a, &then), (&b, &now));
+    let output = arguments.output.as_deref();
+    let text = match arguments.format {
+        PlainFormat::Json => json(&diff),
+        PlainFormat::Text => terminal::diff::render(
+            &diff,
+            &Look {
+                width: output::width(output),
+                colour: arguments.color.is_on(output),
+                by: By::Site,
+                all: arguments.all,
+            },
+        ),
+    };
+    output::write(output, text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `FILE@STEP`, unless there is a file of that whole name.
+fn split(path: &Path) -> Result<(PathBuf, Option<u32>), Failure> {
+    let whole = (path.to_path_buf(), None);
+    if path.exists() {
+        return Ok(whole);
+    }
+    let Some((file, step)) = path.to_str().and_then(|p| p.rsplit_once('@')) else { return Ok(whole) };
+    if !Path::new(file).exists() {
+        return Ok(whole);
+    }
+    match step.parse() {
+        Ok(step) => Ok((file.into(), Some(step))),
+        Err(_) => {
+            Err(Failure(format!("{}: '{step}' is no step; FILE@STEP, such as {file}@10", path.display())))
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `leaktrace export`: recordings in, another tool's format out.
+
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+
+use super::{Failure, input};
+use crate::export::tables::{self, Form, Head};
+use crate::export::{self, Error, Input, REPORT_SCHEMA, Value};
+use crate::export::{folded::Folded, perfetto::Perfetto, pprof::Pprof, snapshot};
+use leaktrace_core::report::Asked;
+
+/// Events told one by one in a format that is looked at, if nothing else is said.
+const EVENTS: u64 = 1_000_000;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  leaktrace export leaktrace.*.ltrace --to flamegraph --value growth -o growth.svg
+  leaktrace export run.ltrace --to pprof -o run.pb.gz && go tool pprof -top -sample_index=growth run.pb.gz
+  leaktrace export run.ltrace --to snapshot -o run.pickle && python -m torch.cuda._memory_viz trace_plot run.pickle
+  leaktrace export leaktrace.*.ltrace --to parquet -o fleet    (fleet/run=*/rank=*/sites.parquet, …)")]
+pub struct Arguments {
+    /// Recordings (*.ltrace)
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Format,
+    /// Write there instead of the standard output; csv and parquet: the folder to write to
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// folded, flamegraph: which bytes; retained: older than the last step; peak: each stack's own
+    #[arg(long, value_enum, value_name = "VALUE", default_value = "live")]
+    value: Bytes,
+    /// Growth counts from the end of this step [default: the first quarter's last]
+    #[arg(long, value_name = "N")]
+    since: Option<u32>,
+    /// Tell the last N events one by one [default: 1000000; csv, parquet: all]
+    #[arg(long, value_name = "N")]
+    events: Option<u64>,
+    /// csv, parquet: what these recordings are a run of [default: the program and when it began]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Stacks with their bytes, a line each
+    Folded,
+    /// Flame graph (SVG)
+    Flamegraph,
+    /// Profile for pprof (live_bytes, live_blocks, retained_bytes, growth, peak_bytes)
+    Pprof,
+    /// Trace for ui.perfetto.dev: counters, steps, allocations
+    Perfetto,
+    /// PyTorch memory snapshot, for its memory_viz
+    Snapshot,
+    /// Tables: recordings, findings, steps, sites, cohorts, events
+    Csv,
+    /// The same tables as Parquet
+    #[cfg(feature = "parquet")]
+    Parquet,
+    /// JSON schema of `report --format json`; takes no FILE
+    JsonSchema,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Bytes {
+    Live,
+    Retained,
+    Growth,
+    Peak,
+}
+
+pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.to == Format::JsonSchema {
+        if let Some(file) = arguments.files.first() {
+            return Err(Failure(format!("{}: --to json-schema takes no recording", file.display())));
+        }
+        single(&arguments, |out| Ok(out.write_all(REPORT_SCHEMA.as_bytes())?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.files.is_empty() {
+        return Err(Failure("export needs a recording: leaktrace export FILE… --to FORMAT".into()));
+    }
+    let (several, events) = (arguments.files.len() > 1, arguments.events.unwrap_or(EVENTS));
+    match arguments.to {
+        Format::Folded | Format::Flamegraph => {
+            let mut folded = Folded::new(arguments.value.into(), arguments.since, several);
+            each(&arguments.files, |input| folded.add(input))?;
+            let svg = arguments.to == Format::Flamegraph;
+            single(&arguments, |out| if svg { folded.draw(out) } else { Ok(folded.write(out)?) })?;
+        }
+        Format::Pprof => {
+            let mut pprof = Pprof::new(arguments.since, several);
+            each(&arguments.files, |input| pprof.add(input))?;
+            single(&arguments, |out| pprof.write(out))?;
+        }
+        Format::Perfetto => {
+            // Written as it is read: all of them must be recordings before anything is written.
+            arguments.files.iter().try_for_each(|file| head(file).map(|_| ()))?;
+            single(&arguments, |out| {
+                let mut perfetto = Perfetto::new(out, events);
+                for file in &arguments.files {
+                    let input = read(file).map_err(|Failure(line)| Error::Input(line))?;
+                    perfetto.add(&input)?;
+                }
+                Ok(perfetto.finish()?)
+            })?;
+        }
+        Format::Snapshot => {
+            let [file] = &arguments.files[..] else {
+                return Err(Failure("a snapshot is of one process: give one recording".into()));
+            };
+            let input = read(file)?;
+            single(&arguments, |out| Ok(snapshot::write(&input, events, out)?))?;
+        }
+        Format::Csv => write_tables(&arguments, Form::Csv)?,
+        #[cfg(feature = "parquet")]
+        Format::Parquet => write_tables(&arguments, Form::Parquet)?,
+        Format::JsonSchema => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<Bytes> for Value {
+    fn from(bytes: Bytes) -> Value {
+        match bytes {
+            Bytes::Live => Value::Live,
+            Bytes::Retained => Value::Retained,
+            Bytes::Growth => Value::Growth,
+            Bytes::Peak => Value::Peak,
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Input, Failure> {
+    Input::read(file).map_err(|why| Failure(format!("{}: {why}", file.display())))
+}
+
+/// Only what is told of the process.
+fn head(file: &Path) -> Result<Input, Failure> {
+    Input::head(file).map_err(|why| Failure(format!("{}: {why}", file.display())))
+}
+
+/// One recording after the other, so that only one is in memory.
+fn each(files: &[PathBuf], mut add: impl FnMut(&Input)) -> Result<(), Failure> {
+    files.iter().try_for_each(|file| {
+        add(&read(file)?);
+        Ok(())
+    })
+}
+
+/// Writes one file, or to the standard output.
+fn single(
+    arguments: &Arguments,
+    write: impl FnOnce(&mut BufWriter<Box<dyn Write>>) -> export::Result<()>,
+) -> Result<(), Failure> {
+    let text = matches!(arguments.to, Format::Folded | Format::Flamegraph | Format::JsonSchema);
+    let (out, name): (Box<dyn Write>, String) = match &arguments.output {
+        Some(path) => {
+            let name = path.display().to_string();
+            let file = File::create(path).map_err(|e| Failure(format!("{name}: {e}")))?;
+            (Box::new(file), name)
+        }
+        None if !text && io::stdout().is_terminal() => {
+            return Err(Failure("this format is not for a terminal: say where to with -o OUT".into()));
+        }
+        None => (Box::new(io::stdout()), "standard output".to_owned()),
+    };
+    let mut out = BufWriter::new(out);
+    match write(&mut out).and_then(|()| Ok(out.flush()?)) {
+        Err(Error::Output(e)) if e.kind() == ErrorKind::BrokenPipe && arguments.output.is_none() => Ok(()),
+        Err(Error::Output(e)) => Err(Failure(format!("{name}: {e}"))),
+        Err(Error::Input(line)) => Err(Failure(line)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn write_tables(arguments: &Arguments, form: Form) -> Result<(), Failure> {
+    let Some(folder) = &arguments.output else {
+        return Err(Failure("tables are several files: name a folder for them with -o OUT".into()));
+    };
+    let heads = arguments.files.iter().map(|file| head(file).map(|input| Head::of(&input)));
+    let heads = heads.collect::<Result<Vec<Head>, Failure>>()?;
+    let places = tables::partitions(&heads, arguments.run.as_deref());
+    for (file, place) in arguments.files.iter().zip(&places) {
+        // Before the books are read once more: only one recording is in memory.
+        let told = input::report(file, Asked::default())?;
+        let input = read(file)?;
+        let events = arguments.events.unwrap_or(u64::MAX);
+        tables::write(&input, &told, place, folder, form, arguments.since, events).map_err(|e| match e {
+            Error::Output(e) => Failure(format!("{}: {e}", folder.display())),
+            Error::Input(line) => Failure(line),
+        })?;
+    }
+    Ok(())
+}

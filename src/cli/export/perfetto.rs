@@ -1,0 +1,357 @@
+//! A Perfetto trace: per device counters, per step a slice, and every allocation in the window of events as a slice with
+//! its stack. Slices that overlap need tracks of their own: tracks of one name are lanes that Perfetto draws as one.
+//! Written packet by packet.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::io::{self, Write};
+
+use prost::Message;
+
+use super::Input;
+use super::input::{device, device_name};
+use super::perfetto_proto::*;
+use super::window::{BackfilledBoundary, Window};
+use leaktrace_core::format::event::{Event, Kind, MemoryClass, NO_DEVICE};
+use leaktrace_core::ledger::{DeviceAt, Ledger, StepRecord};
+use leaktrace_core::symbols::Names;
+
+/// The names of annotations; the number of one is its place, from 1.
+const ANNOTATIONS: [&str; 4] = ["bytes", "address", "step", "stack"];
+const CATEGORIES: [&str; 3] = ["step", "block", "driver"];
+const COUNTERS: [&str; 4] = ["live bytes", "reserved bytes", "driver bytes", "pinned bytes"];
+/// In a step's record the last of these is of the host.
+const OF_DEVICE: usize = 3;
+
+/// A trace of all recordings.
+pub struct Perfetto<W: Write> {
+    out: W,
+    /// Allocations are told of as many events as these, the last ones of each recording.
+    events: u64,
+    processes: u32,
+    pids: HashSet<i32>,
+}
+
+impl<W: Write> Perfetto<W> {
+    pub fn new(out: W, events: u64) -> Perfetto<W> {
+        Perfetto { out, events, processes: 0, pids: HashSet::new() }
+    }
+
+    pub fn add(&mut self, input: &Input) -> io::Result<()> {
+        self.processes += 1;
+        // Processes of several machines may share a number, which must not make them one.
+        let free = |pids: &HashSet<i32>, pid: i32| (pid..).find(|p| !pids.contains(p)).unwrap_or(pid);
+        let pid = free(&self.pids, input.pid() as i32);
+        self.pids.insert(pid);
+        let mut process = Process {
+            out: &mut self.out,
+            sequence: self.processes,
+            input,
+            names: input.names(),
+            base: u64::from(self.processes) << 40,
+            tracks: 1,
+            counters: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            alive: HashMap::new(),
+            stacks: HashMap::new(),
+            interned: 0,
+        };
+        process.begin(pid)?;
+        process.steps(&input.ledger)?;
+        process.allocations(self.events)
+    }
+
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Lanes of one name: those in use by nobody, lowest first.
+#[derive(Default)]
+struct Lanes {
+    free: BinaryHeap<Reverse<u64>>,
+}
+
+/// The device and the layer that lanes are of.
+type LanesOf = (u8, &'static str);
+
+struct Process<'a, W: Write> {
+    out: &'a mut W,
+    sequence: u32,
+    input: &'a Input,
+    names: Names<'a>,
+    /// Numbers of this process's tracks begin there.
+    base: u64,
+    tracks: u64,
+    /// By device and figure: the track, and what was told last.
+    counters: BTreeMap<(u8, usize), (u64, i64)>,
+    lanes: BTreeMap<LanesOf, Lanes>,
+    /// What was allocated in the window and is alive: its lane's track.
+    alive: HashMap<(Space, u64), (u64, LanesOf)>,
+    /// By stack and entry point: the numbers of the event's name and of the whole stack.
+    stacks: HashMap<(u32, u16), u64>,
+    interned: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Space {
+    Block,
+    Pointer,
+    Handle,
+}
+
+impl<W: Write> Process<'_, W> {
+    fn packet(&mut self, packet: TracePacket) -> io::Result<()> {
+        let trusted_packet_sequence_id = Some(self.sequence);
+        let packet = vec![TracePacket { trusted_packet_sequence_id, ..packet }];
+        self.out.write_all(&Trace { packet }.encode_to_vec())
+    }
+
+    fn event(&mut self, at_ns: u64, event: TrackEvent) -> io::Result<()> {
+        self.packet(TracePacket {
+            timestamp: Some(self.input.recording.began_ns.saturating_add(at_ns)),
+            sequence_flags: Some(NEEDS_INCREMENTAL_STATE),
+            track_event: Some(event),
+            ..TracePacket::default()
+        })
+    }
+
+    fn track(&mut self, descriptor: TrackDescriptor) -> io::Result<u64> {
+        let uuid = self.base + self.tracks;
+        self.tracks += 1;
+        let parent_uuid = (uuid != self.process_track()).then_some(self.process_track());
+        let track_descriptor = Some(TrackDescriptor { uuid: Some(uuid), parent_uuid, ..descriptor });
+        self.packet(TracePacket { track_descriptor, ..TracePacket::default() })?;
+        Ok(uuid)
+    }
+
+    fn process_track(&self) -> u64 {
+        self.base + 1
+    }
+
+    fn begin(&mut self, pid: i32) -> io::Result<()> {
+        let named = |names: &[&str]| names.iter().zip(1..).map(|(name, iid)| named(iid, *name)).collect();
+        self.packet(TracePacket {
+            sequence_flags: Some(INCREMENTAL_STATE_CLEARED),
+            interned_data: Some(InternedData {
+                event_categories: named(&CATEGORIES),
+                debug_annotation_names: named(&ANNOTATIONS),
+                ..InternedData::default()
+            }),
+            ..TracePacket::default()
+        })?;
+        let process_name = Some(format!("{} {}", self.input.program(), self.input.process()));
+        let cmdline = self.input.argv().into_iter().map(str::to_owned).collect();
+        let process = Some(ProcessDescriptor { pid: Some(pid), cmdline, process_name });
+        self.track(TrackDescriptor { process, ..TrackDescriptor::default() })?;
+        Ok(())
+    }
+
+    /// The steps, and the devices at their ends.
+    fn steps(&mut self, ledger: &Ledger) -> io::Result<()> {
+        let track =
+            self.track(TrackDescriptor { name: Some("steps".into()), ..TrackDescriptor::default() })?;
+        let (mut before, mut began) = (0, 0);
+        for record in ledger.steps() {
+            self.step(track, before + 1, began, record)?;
+            for d in &record.devices {
+                self.device(record.at_ns, d)?;
+            }
+            (before, began) = (record.step, record.at_ns);
+        }
+        if ledger.steps().is_empty() {
+            for d in ledger.judged_devices() {
+                self.device(ledger.last_ns(), &d)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, track: u64, first: u32, began: u64, record: &StepRecord) -> io::Result<()> {
+        // Old steps were merged to bound the recording.
+        let mut name = match record.step {
+            last if last == first => format!("step {last}"),
+            last => format!("steps {first} to {last}"),
+        };
+        if let Some(label) =
+            self.input.recording.tables.labels.get(&record.label).filter(|_| record.label > 0)
+        {
+            name = format!("{name}: {label}");
+        }
+        let event = TrackEvent {
+            category_iids: vec![1],
+            r#type: Some(event_type::SLICE_BEGIN),
+            name: Some(name),
+            track_uuid: Some(track),
+            ..TrackEvent::default()
+        };
+        self.event(began, event)?;
+        self.end(record.at_ns, track)
+    }
+
+    fn end(&mut self, at_ns: u64, track: u64) -> io::Result<()> {
+        let (r#type, track_uuid) = (Some(event_type::SLICE_END), Some(track));
+        self.event(at_ns, TrackEvent { r#type, track_uuid, ..TrackEvent::default() })
+    }
+
+    fn device(&mut self, at_ns: u64, d: &DeviceAt) -> io::Result<()> {
+        if device(d.device).is_some() {
+            for (figure, value) in [d.live_bytes(), d.reserved_bytes, d.driver_bytes].into_iter().enumerate()
+            {
+                self.counter(at_ns, d.device, figure, value)?;
+            }
+        }
+        if d.host_bytes > 0 || self.counters.contains_key(&(d.device, OF_DEVICE)) {
+            self.counter(at_ns, d.device, OF_DEVICE, d.host_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, at_ns: u64, device: u8, figure: usize, value: u64) -> io::Result<()> {
+        let value = value as i64;
+        let track = match self.counters.get_mut(&(device, figure)) {
+            Some((_, last)) if *last == value => return Ok(()),
+            Some((track, last)) => {
+                *last = value;
+                *track
+            }
+            None => {
+                let track = self.track(TrackDescriptor {
+                    name: Some(format!("{} {}", device_name(device), COUNTERS[figure])),
+                    counter: Some(CounterDescriptor { unit: Some(SIZE_BYTES) }),
+                    ..TrackDescriptor::default()
+                })?;
+                self.counters.insert((device, figure), (track, value));
+                track
+            }
+        };
+        let (r#type, track_uuid) = (Some(event_type::COUNTER), Some(track));
+        self.event(
+            at_ns,
+            TrackEvent { r#type, track_uuid, counter_value: Some(value), ..TrackEvent::default() },
+        )
+    }
+
+    /// The window's events, the last `most` of them.
+    fn allocations(&mut self, most: u64) -> io::Result<()> {
+        let window = Window::new(self.input);
+        let skipped = window.count.saturating_sub(most) as usize;
+        for p in window.events().skip(skipped) {
+            let e = &p.event;
+            match Kind::from_code(e.kind) {
+                Some(Kind::BlockAlloc) => self.born(&p, Space::Block, "blocks")?,
+                Some(Kind::BlockFree) => self.died(p.at_ns, Space::Block, e.address)?,
+                Some(Kind::Alloc) => self.born(&p, space(e), given(e))?,
+                Some(Kind::Free) => self.died(p.at_ns, space(e), e.address)?,
+                Some(Kind::OutOfMemory) => self.out_of_memory(&p)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn born(&mut self, p: &BackfilledBoundary, space: Space, lanes: &'static str) -> io::Result<()> {
+        let e = &p.event;
+        if space != Space::Block && e.address == 0 {
+            return Ok(());
+        }
+        // Its end was not seen.
+        self.died(p.at_ns, space, e.address)?;
+        let key = (e.device, lanes);
+        let track = match self.lanes.entry(key).or_default().free.pop() {
+            Some(Reverse(track)) => track,
+            None => {
+                let name = Some(format!("{} {lanes}", device_name(e.device)));
+                self.track(TrackDescriptor { name, ..TrackDescriptor::default() })?
+            }
+        };
+        self.alive.insert((space, e.address), (track, key));
+        let category = if space == Space::Block { 2 } else { 3 };
+        let event = self.told(p, track, event_type::SLICE_BEGIN, category)?;
+        self.event(p.at_ns, event)
+    }
+
+    fn died(&mut self, at_ns: u64, space: Space, address: u64) -> io::Result<()> {
+        let Some((track, key)) = self.alive.remove(&(space, address)) else { return Ok(()) };
+        self.end(at_ns, track)?;
+        self.lanes.entry(key).or_default().free.push(Reverse(track));
+        Ok(())
+    }
+
+    fn out_of_memory(&mut self, p: &BackfilledBoundary) -> io::Result<()> {
+        let process = self.process_track();
+        let event = self.told(p, process, event_type::INSTANT, 2)?;
+        self.event(p.at_ns, TrackEvent { name_iid: None, name: Some("out of memory".into()), ..event })
+    }
+
+    /// An event with its size, address, step and stack.
+    fn told(
+        &mut self,
+        p: &BackfilledBoundary,
+        track: u64,
+        r#type: i32,
+        category: u64,
+    ) -> io::Result<TrackEvent> {
+        let e = &p.event;
+        let name = self.stack(e.stack, e.entry_point)?;
+        let annotation = |number| DebugAnnotation { name_iid: Some(number), ..DebugAnnotation::default() };
+        let number = |at, value| DebugAnnotation { uint_value: Some(value), ..annotation(at) };
+        let debug_annotations = vec![
+            number(1, e.size),
+            DebugAnnotation { pointer_value: Some(e.address), ..annotation(2) },
+            number(3, u64::from(p.step)),
+            DebugAnnotation { string_value_iid: Some(name), ..annotation(4) },
+        ];
+        Ok(TrackEvent {
+            category_iids: vec![category],
+            debug_annotations,
+            r#type: Some(r#type),
+            name_iid: Some(name),
+            track_uuid: Some(track),
+            ..TrackEvent::default()
+        })
+    }
+
+    /// The number under which a stack is interned: as a name the line that allocates, as a value the whole of it.
+    fn stack(&mut self, stack: u32, entry_point: u16) -> io::Result<u64> {
+        if let Some(&known) = self.stacks.get(&(stack, entry_point)) {
+            return Ok(known);
+        }
+        self.interned += 1;
+        let iid = self.interned;
+        self.stacks.insert((stack, entry_point), iid);
+        let frames = self.names.frames(stack);
+        let labels: Vec<String> = frames.iter().map(|f| self.input.label(f)).collect();
+        let place = self.names.allocated_at(&frames);
+        let place = place.map_or_else(|| self.input.call(entry_point), |f| self.input.label(f));
+        let interned_data = Some(InternedData {
+            event_names: vec![named(iid, place)],
+            debug_annotation_string_values: vec![named(iid, labels.join("\n"))],
+            ..InternedData::default()
+        });
+        let sequence_flags = Some(NEEDS_INCREMENTAL_STATE);
+        self.packet(TracePacket { sequence_flags, interned_data, ..TracePacket::default() })?;
+        Ok(iid)
+    }
+}
+
+fn named(iid: u64, name: impl Into<String>) -> Named {
+    Named { iid: Some(iid), name: Some(name.into()) }
+}
+
+fn space(e: &Event) -> Space {
+    if MemoryClass::from_code(e.class).is_some_and(MemoryClass::is_handle) {
+        Space::Handle
+    } else {
+        Space::Pointer
+    }
+}
+
+/// The lanes that something the driver gave goes to.
+fn given(e: &Event) -> &'static str {
+    match MemoryClass::from_code(e.class) {
+        Some(class) if class.is_external() => "borrowed",
+        Some(class) if class.is_host() || e.device == NO_DEVICE => "pinned",
+        _ => "driver allocations",
+    }
+}

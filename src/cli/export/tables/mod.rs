@@ -1,0 +1,92 @@
+//! Tables for DuckDB, pandas, Spark and the like: `run=…/rank=…/{recordings,findings,steps,sites,cohorts,events}` under one
+//! folder, as CSV or Parquet. What stands in them is defined once; a sink writes rows of one format.
+
+mod csv;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod partition;
+mod rows;
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+
+pub use partition::{Head, Partition, partitions};
+
+use super::{Error, Input, Result};
+use leaktrace_core::report::Report;
+
+/// Format of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Csv,
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+/// What a column holds; any of them may be absent in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Int,
+    Float,
+    Text,
+    Bool,
+}
+
+/// A field of a row.
+#[derive(Clone, Debug, PartialEq)]
+enum Field<'a> {
+    Null,
+    Int(i64),
+    Float(f64),
+    Text(Cow<'a, str>),
+    Bool(bool),
+}
+
+/// A table: its name and columns.
+struct Table {
+    name: &'static str,
+    columns: &'static [(&'static str, Type)],
+}
+
+/// Takes the rows of one table.
+trait Sink {
+    fn row(&mut self, row: &[Field<'_>]) -> Result<()>;
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+impl Form {
+    fn open(self, folder: &Path, table: &'static Table) -> Result<Box<dyn Sink>> {
+        match self {
+            Form::Csv => Ok(Box::new(csv::Csv::create(folder, table)?)),
+            #[cfg(feature = "parquet")]
+            Form::Parquet => Ok(Box::new(parquet::Parquet::create(folder, table)?)),
+        }
+    }
+}
+
+/// Writes the tables of one recording to its place under `folder`. `events`: at most so many of the last ones.
+pub fn write(
+    input: &Input,
+    report: &Report,
+    partition: &Partition,
+    folder: &Path,
+    form: Form,
+    since: Option<u32>,
+    events: u64,
+) -> Result<()> {
+    let folder = folder.join(partition.path());
+    fs::create_dir_all(&folder).map_err(|e| Error::Input(format!("{}: {e}", folder.display())))?;
+    let names = input.names();
+    let table = |table, rows: &mut dyn FnMut(&mut dyn Sink) -> Result<()>| {
+        let mut sink = form.open(&folder, table)?;
+        rows(&mut *sink)?;
+        sink.finish()
+    };
+    table(&rows::RECORDINGS, &mut |sink| rows::recording(input, report, sink))?;
+    table(&rows::FINDINGS, &mut |sink| rows::findings(report, sink))?;
+    table(&rows::STEPS, &mut |sink| rows::steps(input, sink))?;
+    table(&rows::SITES, &mut |sink| rows::sites(input, &names, since, sink))?;
+    table(&rows::COHORTS, &mut |sink| rows::cohorts(input, sink))?;
+    table(&rows::EVENTS, &mut |sink| rows::events(input, events, sink))
+}

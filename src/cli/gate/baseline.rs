@@ -1,0 +1,142 @@
+//! The leaks that somebody knows of and lives with, as a file: each by its file, function and layer (lines move), with the
+//! bytes per step that are accepted.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::rate;
+use crate::ranks::Cause;
+use leaktrace_core::ledger::verdict::Kind;
+use leaktrace_core::report::explain::short;
+use leaktrace_core::report::{Place, Site};
+
+const SCHEMA: &str = "leaktrace.baseline/1";
+/// Runs of one program differ by this much: what grows by no more than this beyond the baseline has not grown.
+const SLACK: f64 = 1.05;
+
+/// One known leak.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Leak {
+    kind: String,
+    file: String,
+    function: String,
+    /// Where it was: for people.
+    line: Option<u32>,
+    layer: String,
+    bytes_per_step: f64,
+}
+
+/// The file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Baseline {
+    schema: String,
+    leaks: Vec<Leak>,
+}
+
+/// What makes two causes the same one in different runs.
+type Key = (String, String, String, String);
+
+/// Bytes per step by line: several may stand in one function.
+pub type Growth = BTreeMap<Key, f64>;
+
+/// What the baseline says of a cause.
+pub enum Known {
+    Accepted,
+    Grew { was: f64, is: f64 },
+    New { at: String },
+}
+
+/// What grows at each line of a cause: one may join it that nobody knows of.
+fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
+    let f = &cause.finding;
+    let class = match f.kind {
+        // A shorter run may not show yet that it is a leak.
+        Kind::Growing => Kind::Leak,
+        kind => kind,
+    };
+    let key = |at: Option<&Place>| {
+        let file = at.map_or("", |p| short(&p.file, &cause.program.cwd));
+        // The same package lies elsewhere on another machine.
+        let file = file.rsplit_once("/site-packages/").map_or(file, |(_, inside)| inside);
+        let function = at.map_or("", |p| p.function.as_str());
+        (class.name().to_owned(), f.layer.to_owned(), file.to_owned(), function.to_owned())
+    };
+    if f.sites.is_empty() {
+        return vec![(key(None), None, rate(cause))];
+    }
+    let all: f64 = f.sites.iter().map(|s| s.bytes_per_step).sum();
+    let part = |s: &Site| {
+        let at = s.allocated_at.as_ref();
+        let share = if all > 0.0 { s.bytes_per_step / all } else { 1.0 / f.sites.len() as f64 };
+        (key(at), at.and_then(|p| p.line), rate(cause) * share)
+    };
+    f.sites.iter().map(part).collect()
+}
+
+/// What grows, by line.
+pub fn growth(causes: &[Cause]) -> Growth {
+    let mut all = Growth::new();
+    for (key, _, rate) in causes.iter().flat_map(parts) {
+        *all.entry(key).or_default() += rate;
+    }
+    all
+}
+
+impl Baseline {
+    /// Of what was found.
+    pub fn of<'c>(causes: impl IntoIterator<Item = &'c Cause>) -> Baseline {
+        let leak = |(c, (key, line, bytes_per_step)): (&Cause, (Key, Option<u32>, f64))| {
+            let (_, layer, file, function) = key;
+            Leak { kind: c.finding.kind.name().to_owned(), file, function, line, layer, bytes_per_step }
+        };
+        let all = causes.into_iter().flat_map(|c| parts(c).into_iter().map(move |part| (c, part)));
+        Baseline { schema: SCHEMA.to_owned(), leaks: all.map(leak).collect() }
+    }
+
+    /// Reads the file; the error is for people.
+    pub fn read(text: &str) -> Result<Baseline, String> {
+        let baseline: Baseline = serde_json::from_str(text).map_err(|e| format!("is no baseline: {e}"))?;
+        match baseline.schema == SCHEMA {
+            true => Ok(baseline),
+            false => Err(format!("is a baseline of another kind ({}); write it anew", baseline.schema)),
+        }
+    }
+
+    pub fn to_text(&self) -> String {
+        // Numbers and strings only: that cannot fail.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    pub fn len(&self) -> usize {
+        self.leaks.len()
+    }
+
+    /// Whether all of a cause is known, and none of it has grown; `growth`: of all that was found.
+    pub fn compare(&self, cause: &Cause, growth: &Growth) -> Known {
+        let mut known = Known::Accepted;
+        for (key, line, _) in parts(cause) {
+            let (mut was, mut any) = (0.0, false);
+            self.leaks
+                .iter()
+                .filter(|l| l.is(&key))
+                .for_each(|l| (was, any) = (was + l.bytes_per_step, true));
+            let is = growth.get(&key).copied().unwrap_or_default();
+            if !any {
+                let line = line.map_or_else(String::new, |line| format!(":{line}"));
+                return Known::New { at: format!("{}{line} {}", key.2, key.3) };
+            }
+            if is > was * SLACK {
+                known = Known::Grew { was, is };
+            }
+        }
+        known
+    }
+}
+
+impl Leak {
+    fn is(&self, key: &Key) -> bool {
+        let class = if self.kind == Kind::Growing.name() { Kind::Leak.name() } else { &self.kind };
+        (class, &self.layer, &self.file, &self.function) == (&*key.0, &key.1, &key.2, &key.3)
+    }
+}

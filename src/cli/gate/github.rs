@@ -1,0 +1,59 @@
+//! Workflow commands for GitHub: a leak shows at its line in a pull request.
+
+use std::path::Path;
+
+use super::{Passage, headline, in_repository, place_of};
+use crate::ranks::Gathered;
+use leaktrace_core::report::advice::advice;
+
+/// One annotation per cause that fails or is accepted.
+pub fn annotations(found: &Gathered, judged: &[Passage], root: &Path) -> String {
+    let mut out = String::new();
+    for (cause, passage) in found.causes.iter().zip(judged) {
+        let (command, reason) = match passage {
+            Passage::Fails(reason) => ("error", reason),
+            Passage::Accepted(reason) => ("notice", reason),
+            Passage::Passes => continue,
+        };
+        let mut properties = Vec::new();
+        if let Some(p) = place_of(cause) {
+            properties.push(format!("file={}", property(in_repository(&p.file, root, &cause.program))));
+            properties.extend(p.line.map(|line| format!("line={line}")));
+        }
+        properties.push(format!("title={}", property(&format!("GPU memory: {}", cause.finding.kind.name()))));
+        let mut text = headline(cause);
+        if !reason.is_empty() {
+            text = format!("{text} ({reason})");
+        }
+        text = format!("{text}\n{}", cause.finding.explanation);
+        if let Some(advice) = advice(&cause.finding) {
+            text = format!("{text}\nTo change: {advice}.");
+        }
+        out.push_str(&format!("::{command} {}::{}\n", properties.join(","), message(&text)));
+    }
+    out
+}
+
+/// The message of a warning that belongs to no line.
+pub fn warning(text: &str) -> String {
+    format!("::warning title=leaktrace::{}\n", message(text))
+}
+
+fn message(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    message(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{message, property};
+
+    #[test]
+    fn what_would_end_a_command_is_escaped() {
+        assert_eq!(message("100 %\r\nx: a,b"), "100 %25%0D%0Ax: a,b");
+        assert_eq!(property("a,b:c%\n"), "a%2Cb%3Ac%25%0A");
+    }
+}

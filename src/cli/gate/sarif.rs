@@ -1,0 +1,164 @@
+//! SARIF 2.1.0, as code scanning takes it.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{Passage, headline, in_repository, place_of};
+use crate::ranks::{Cause, Gathered};
+use leaktrace_core::ledger::verdict::Kind;
+use leaktrace_core::report::advice::advice;
+use leaktrace_core::report::{Frame, Place, Program};
+
+/// Frames of a stack that are written.
+const FRAMES: usize = 64;
+
+/// What every kind is, for the list of rules.
+const RULES: [(Kind, &str); 7] = [
+    (Kind::Leak, "GPU memory grows with the steps, and nothing lets go of it"),
+    (Kind::Growing, "GPU memory grows, and the run does not show a bound"),
+    (Kind::PendingGc, "GPU memory waits for Python's garbage collector"),
+    (Kind::Residue, "GPU memory stayed when what it was set up with was let go"),
+    (Kind::Fragmentation, "A few blocks keep empty segments from going back to the driver"),
+    (Kind::CarryOver, "GPU memory of one step is alive at the next one's peak"),
+    (Kind::Periodic, "GPU memory gathers and is let go down to the same floor"),
+];
+
+/// The whole log. `root`: the folder that the paths of a repository are relative to.
+pub fn render(found: &Gathered, judged: &[Passage], root: &Path) -> String {
+    let rules: Vec<Value> = RULES.iter().map(|(kind, what)| rule(*kind, what)).collect();
+    let results: Vec<Value> =
+        found.causes.iter().zip(judged).map(|(c, passage)| result(c, passage, root)).collect();
+    let log = json!({
+        "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "leaktrace",
+                "version": env!("CARGO_PKG_VERSION"),
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "originalUriBaseIds": {"SRCROOT": {"uri": format!("file://{}/", encoded(&root.to_string_lossy()))}},
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    });
+    // Numbers and strings only: that cannot fail.
+    serde_json::to_string_pretty(&log).unwrap_or_default() + "\n"
+}
+
+fn rule_id(kind: Kind) -> String {
+    format!("leaktrace/{}", kind.name())
+}
+
+fn rule(kind: Kind, what: &str) -> Value {
+    let level = if kind == Kind::Leak { "error" } else { "warning" };
+    json!({
+        "id": rule_id(kind),
+        "name": kind.name(),
+        "shortDescription": {"text": what},
+        "defaultConfiguration": {"level": level},
+        "properties": {"tags": ["memory", "gpu"]},
+    })
+}
+
+fn result(cause: &Cause, passage: &Passage, root: &Path) -> Value {
+    let f = &cause.finding;
+    let mut text = format!("{}. {}", headline(cause), f.explanation);
+    if let Some(advice) = advice(f) {
+        let _ = write!(text, " To change: {advice}.");
+    }
+    let level = match passage {
+        Passage::Fails(_) | Passage::Accepted(_) => "error",
+        Passage::Passes if matches!(f.kind, Kind::Leak | Kind::Growing | Kind::Residue) => "warning",
+        Passage::Passes => "note",
+    };
+    let index = RULES.iter().position(|(kind, _)| *kind == f.kind);
+    let at = f.sites.first().and_then(|s| s.allocated_at.as_ref());
+    let names = at.map_or(("", ""), |p| (in_repository(&p.file, root, &cause.program), p.function.as_str()));
+    let mut result = json!({
+        "ruleId": rule_id(f.kind),
+        "level": level,
+        "message": {"text": text},
+        "partialFingerprints": {
+            "leaktraceCause/v1": format!("{}:{}:{}:{}", f.kind.name(), f.layer, names.0, names.1),
+        },
+        "properties": {
+            "bytesPerStep": f.bytes_per_step,
+            "growthBytesPerStep": f.growth_bytes_per_step,
+            "liveBytes": f.live_bytes,
+            "processes": cause.members.len(),
+        },
+    });
+    if let Some(index) = index {
+        result["ruleIndex"] = index.into();
+    }
+    if let Some(p) = place_of(cause) {
+        result["locations"] = json!([location(p, root, &cause.program)]);
+    }
+    let others = f.sites.iter().skip(1).filter_map(|s| s.allocated_at.as_ref());
+    let others: Vec<Value> = others
+        .filter(|p| p.line.is_some() && !p.file.is_empty())
+        .map(|p| {
+            let mut at = location(p, root, &cause.program);
+            at["message"] = json!({"text": format!("{} is part of the same cause", p.function)});
+            at
+        })
+        .collect();
+    if !others.is_empty() {
+        result["relatedLocations"] = others.into();
+    }
+    if let Some(site) = f.sites.first().filter(|s| !s.stack.is_empty()) {
+        let frames = site.stack.iter().take(FRAMES).map(|f| frame(f, root, &cause.program));
+        let frames: Vec<Value> = frames.collect();
+        result["stacks"] = json!([{"message": {"text": "the stack of the allocation"}, "frames": frames}]);
+    }
+    if let Passage::Accepted(reason) = passage {
+        result["suppressions"] = json!([{"kind": "external", "justification": reason}]);
+    }
+    result
+}
+
+fn location(p: &Place, root: &Path, program: &Program) -> Value {
+    let mut physical = json!({"artifactLocation": artifact(&p.file, root, program)});
+    if let Some(line) = p.line.filter(|&l| l > 0) {
+        physical["region"] = json!({"startLine": line});
+    }
+    json!({"physicalLocation": physical, "logicalLocations": [{"fullyQualifiedName": p.function}]})
+}
+
+fn frame(f: &Frame, root: &Path, program: &Program) -> Value {
+    let mut at = json!({"logicalLocations": [{"fullyQualifiedName": f.frame.function}]});
+    if !f.frame.file.is_empty() {
+        let with_place = location(&f.place(), root, program);
+        at = with_place;
+    }
+    json!({"location": at})
+}
+
+/// Relative to the root where it lies below it.
+fn artifact(file: &str, root: &Path, program: &Program) -> Value {
+    let inside = in_repository(file, root, program);
+    match inside.starts_with('/') {
+        true => json!({"uri": format!("file://{}", encoded(inside))}),
+        false => json!({"uri": encoded(inside), "uriBaseId": "SRCROOT"}),
+    }
+}
+
+/// As a path stands in a URI.
+fn encoded(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(byte as char)
+            }
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}

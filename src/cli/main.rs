@@ -1,0 +1,5 @@
+//! The `leaktrace` program.
+
+fn main() -> std::process::ExitCode {
+    leaktrace_cli::main()
+}

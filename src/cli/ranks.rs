@@ -1,0 +1,300 @@
+//! One report over many processes: the same cause in several of them is one finding with its spread, a cause in one alone
+//! is marked, and one that ended before the others is named. Keeps of each report what it needs: memory does not grow with
+//! what the recordings hold, only with how many there are.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
+use leaktrace_core::report::{Device, End, Finding, Place, Program, Report};
+
+/// Different holes that are kept.
+const HOLES: usize = 50;
+/// A rank that made this share of the longest's steps less ended early, but never for one step alone.
+const EARLY_SHARE: f64 = 0.01;
+
+/// What is kept of one report.
+pub struct One {
+    file: String,
+    program: Program,
+    steps: u32,
+    live_bytes: u64,
+    peak_bytes: u64,
+    findings: Vec<Finding>,
+    holes: Vec<String>,
+    dropped_events: u64,
+    suppressed: u32,
+}
+
+impl One {
+    pub fn of(file: &Path, report: Report) -> One {
+        let sum = |of: fn(&Device) -> u64| report.devices.iter().map(of).fold(0, u64::saturating_add);
+        One {
+            file: file.display().to_string(),
+            steps: report.steps.count,
+            live_bytes: sum(|d| d.live_bytes),
+            peak_bytes: sum(|d| d.peak_bytes),
+            findings: report.findings,
+            holes: report.coverage.holes,
+            dropped_events: report.coverage.dropped_events,
+            suppressed: report.suppressed.iter().map(|s| s.findings).sum(),
+            program: report.program,
+        }
+    }
+}
+
+/// One process.
+#[derive(Clone, Debug, Serialize)]
+pub struct Process {
+    pub file: String,
+    pub rank: Option<String>,
+    pub host: String,
+    pub pid: u32,
+    pub end: End,
+    pub steps: u32,
+    pub duration_s: f64,
+    pub live_bytes: u64,
+    pub peak_bytes: u64,
+    pub findings: usize,
+    /// What it runs: only processes of one program can be behind each other.
+    #[serde(skip)]
+    runs: (String, Option<String>),
+}
+
+impl Process {
+    /// `rank 3`, or the recording where there are no ranks.
+    pub fn name(&self) -> String {
+        match &self.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => self.file.rsplit('/').next().unwrap_or(&self.file).to_owned(),
+        }
+    }
+}
+
+/// A cause in one process.
+#[derive(Clone, Debug, Serialize)]
+pub struct Member {
+    /// Its place in the list of processes.
+    pub process: usize,
+    pub bytes_per_step: f64,
+    pub live_bytes: u64,
+}
+
+/// The same cause wherever it was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cause {
+    /// As it was found where it is largest.
+    pub finding: Finding,
+    /// The processes that have it, by number.
+    pub members: Vec<Member>,
+    /// All processes that made steps have it.
+    pub everywhere: bool,
+    /// One alone has it, though there are others.
+    pub alone: bool,
+    /// Least, middle and most bytes per step.
+    pub spread: [f64; 3],
+    /// Lines that are part of it in some of these processes only, and in which.
+    pub partial: Vec<(Option<Place>, Vec<usize>)>,
+    #[serde(skip)]
+    pub program: Program,
+    /// All lines that are part of it, and in which processes.
+    #[serde(skip)]
+    places: Vec<(Option<Place>, Vec<usize>)>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Gathered {
+    pub schema: &'static str,
+    pub processes: Vec<Process>,
+    pub causes: Vec<Cause>,
+    /// Processes that ended before the others, by number.
+    pub ended_early: Vec<usize>,
+    /// Files that could not be read, and why.
+    pub unread: Vec<(String, String)>,
+    /// What could not be seen, and in how many processes.
+    pub holes: Vec<(String, u64)>,
+    pub dropped_events: u64,
+    pub suppressed: u32,
+    #[serde(skip)]
+    pub program: Program,
+    #[serde(skip)]
+    at: HashMap<(Kind, &'static str, Option<Place>), Vec<usize>>,
+}
+
+/// What grows is one kind of cause: a shorter recording may not show yet that it is a leak.
+fn class(kind: Kind) -> Kind {
+    if kind == Kind::Growing { Kind::Leak } else { kind }
+}
+
+/// The way through the user's own code to where it is allocated.
+fn way(f: &Finding) -> Option<impl Iterator<Item = (&str, Option<u32>)>> {
+    let frames = &f.sites.first()?.stack;
+    Some(frames.iter().filter(|f| f.own).map(|f| (f.frame.file.as_str(), f.frame.line)))
+}
+
+impl Gathered {
+    /// Nothing could be read.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// A file that holds nothing for us.
+    pub fn unread(&mut self, file: &Path, why: &str) {
+        self.unread.push((file.display().to_string(), why.to_owned()));
+    }
+
+    pub fn add(&mut self, one: One) {
+        let process = self.processes.len();
+        let p = &one.program;
+        self.processes.push(Process {
+            file: one.file,
+            rank: p.rank.clone(),
+            host: p.host.clone(),
+            pid: p.pid,
+            end: p.end,
+            steps: one.steps,
+            duration_s: p.duration_s,
+            live_bytes: one.live_bytes,
+            peak_bytes: one.peak_bytes,
+            findings: one.findings.len(),
+            runs: (p.exe.clone(), p.argv.get(1).cloned()),
+        });
+        if self.program.argv.is_empty() || (one.steps > 0 && process == 0) {
+            self.program = one.program.clone();
+        }
+        for finding in one.findings {
+            self.add_finding(process, finding, &one.program);
+        }
+        for hole in one.holes {
+            match self.holes.iter().position(|h| h.0 == hole) {
+                Some(known) => self.holes[known].1 += 1,
+                None if self.holes.len() < HOLES => self.holes.push((hole, 1)),
+                None => {}
+            }
+        }
+        self.dropped_events = self.dropped_events.saturating_add(one.dropped_events);
+        self.suppressed = self.suppressed.saturating_add(one.suppressed);
+    }
+
+    fn add_finding(&mut self, process: usize, finding: Finding, program: &Program) {
+        let member =
+            Member { process, bytes_per_step: finding.bytes_per_step, live_bytes: finding.live_bytes };
+        let places: Vec<Option<Place>> = match finding.sites.is_empty() {
+            true => vec![None],
+            false => finding.sites.iter().map(|s| s.allocated_at.clone()).collect(),
+        };
+        let key = |place: &Option<Place>| (class(finding.kind), finding.layer, place.clone());
+        let known = places.iter().find_map(|place| self.at.get(&key(place))).map_or(&[][..], |c| &c[..]);
+        // Several causes may come to one line by different ways.
+        let same_way = |&&c: &&usize| match (way(&self.causes[c].finding), way(&finding)) {
+            (Some(a), Some(b)) => a.eq(b),
+            (a, b) => a.is_none() == b.is_none(),
+        };
+        let free = |&&c: &&usize| self.causes[c].members.last().is_some_and(|m| m.process != process);
+        let cause = known.iter().find(same_way).or_else(|| known.iter().find(free)).copied();
+        let cause = cause.unwrap_or(self.causes.len());
+        for place in &places {
+            let causes = self.at.entry(key(place)).or_default();
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
+        let Some(c) = self.causes.get_mut(cause) else {
+            self.causes.push(Cause {
+                finding,
+                members: vec![member],
+                everywhere: false,
+                alone: false,
+                spread: [0.0; 3],
+                partial: Vec::new(),
+                program: program.clone(),
+                places: places.into_iter().map(|place| (place, vec![process])).collect(),
+            });
+            return;
+        };
+        let largest = c.members.iter().all(|m| m.bytes_per_step < member.bytes_per_step);
+        match c.members.last_mut().filter(|m| m.process == process) {
+            Some(m) => {
+                m.bytes_per_step += member.bytes_per_step;
+                m.live_bytes = m.live_bytes.saturating_add(member.live_bytes);
+            }
+            None => c.members.push(member),
+        }
+        for place in &places {
+            match c.places.iter_mut().find(|(known, _)| known == place) {
+                Some((_, of)) if of.last() == Some(&process) => {}
+                Some((_, of)) => of.push(process),
+                None => c.places.push((place.clone(), vec![process])),
+            }
+        }
+        // What one process shows for certain is certain.
+        if finding.kind < c.finding.kind || (finding.kind == c.finding.kind && largest) {
+            (c.finding, c.program) = (finding, program.clone());
+        }
+    }
+
+    /// When all are there: the spreads, the order, and who ended early.
+    pub fn finish(&mut self) {
+        self.schema = "leaktrace.ranks/1";
+        self.at.clear();
+        let stepping = self.processes.iter().filter(|p| p.steps >= MIN_STEPS).count();
+        for c in &mut self.causes {
+            let mut all: Vec<f64> = c.members.iter().map(|m| m.bytes_per_step).collect();
+            all.sort_by(f64::total_cmp);
+            if let (Some(least), Some(most)) = (all.first(), all.last()) {
+                c.spread = [*least, all[all.len() / 2], *most];
+            }
+            c.everywhere = stepping > 1 && c.members.len() >= stepping;
+            c.alone = stepping > 1 && c.members.len() == 1;
+            c.places.retain(|(_, of)| of.len() < c.members.len());
+            c.partial = std::mem::take(&mut c.places);
+        }
+        let weight = |c: &Cause| c.members.iter().map(|m| m.bytes_per_step.max(1e-9)).sum::<f64>();
+        self.causes.sort_by(|a, b| a.finding.kind.cmp(&b.finding.kind).then(weight(b).total_cmp(&weight(a))));
+        self.ended_early = self.early();
+    }
+
+    /// Those that made fewer steps than the others, or none at all though they have a rank.
+    fn early(&self) -> Vec<usize> {
+        // By program: the most steps, and whether those that made them ended well.
+        let mut longest: HashMap<&(String, Option<String>), (u32, bool)> = HashMap::new();
+        for p in &self.processes {
+            let (most, well) = longest.entry(&p.runs).or_default();
+            let clean = p.end == End::Clean;
+            match p.steps.cmp(most) {
+                Ordering::Greater => (*most, *well) = (p.steps, clean),
+                Ordering::Equal => *well |= clean,
+                Ordering::Less => {}
+            }
+        }
+        let ranked = self.processes.iter().any(|p| p.rank.is_some() && p.steps > 0);
+        let is_early = |p: &Process| {
+            let (most, well) = longest.get(&p.runs).copied().unwrap_or_default();
+            let slack = ((EARLY_SHARE * f64::from(most)) as u32).max(1);
+            let takes_part = p.steps > 0 || (ranked && p.rank.is_some());
+            let fewer = p.steps.saturating_add(slack) < most;
+            takes_part && p.end != End::Running && (fewer || (p.end == End::Killed && well))
+        };
+        (0..self.processes.len()).filter(|&i| is_early(&self.processes[i])).collect()
+    }
+
+    /// Steps of the process of the same program that made the most.
+    pub fn most_steps(&self, of: &Process) -> u32 {
+        self.processes.iter().filter(|p| p.runs == of.runs).map(|p| p.steps).max().unwrap_or(0)
+    }
+
+    /// Processes that made steps enough to be judged.
+    pub fn judged(&self) -> usize {
+        self.processes.iter().filter(|p| p.steps >= MIN_STEPS).count()
+    }
+}
+
+/// All of it as JSON.
+pub fn json(gathered: &Gathered) -> String {
+    // Numbers and strings only: that cannot fail.
+    serde_json::to_string_pretty(gathered).unwrap_or_default() + "\n"
+}

@@ -1,0 +1,190 @@
+//! The report as one HTML file that needs nothing else: data, program and style in it. The program's room alone: the
+//! preload carries none of it.
+//!
+//! Everything is summed up before it is written, so that a page stays small however long the run was. Numbers are the
+//! report's own; the page only draws them.
+
+mod history;
+mod segments;
+mod stacks;
+
+use serde::Serialize;
+
+use history::History;
+use leaktrace_core::format::tables::Tables;
+use leaktrace_core::ledger::Ledger;
+use leaktrace_core::report::advice::advice;
+use leaktrace_core::report::phrases::found;
+use leaktrace_core::report::{Finding, Report};
+use leaktrace_core::symbols::Names;
+use segments::Map;
+use stacks::Stacks;
+
+/// What a page may hold, so that a file of any number of pages stays below 20 MB.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Points of the timeline, sites listed, and changes of single sites over all points.
+    points: usize,
+    sites: usize,
+    changes: usize,
+    /// Bytes of names, and frames in the tree of the stacks.
+    text: usize,
+    nodes: usize,
+    segments: usize,
+}
+
+impl Room {
+    /// For each of so many pages.
+    pub fn of(pages: usize) -> Room {
+        let share = |all: usize| all / pages.max(1);
+        Room {
+            points: share(2000).max(100),
+            sites: share(5000).max(50),
+            changes: share(400_000),
+            text: share(3 << 20),
+            nodes: share(150_000),
+            segments: share(2000).max(20),
+        }
+    }
+}
+
+/// What a page shows of one recording.
+#[derive(Debug, Serialize)]
+pub struct Page {
+    /// The recording's file name.
+    file: String,
+    /// `1 leak`, as the terminal says it; empty: nothing was found.
+    found: String,
+    /// What to change, of each finding.
+    advice: Vec<Option<String>>,
+    /// As the JSON report has it, without the stacks and the series: `history` has them.
+    report: Report,
+    /// Places in `history.sites`: of each finding's sites, each benign one's, and of what is retained.
+    finding_sites: Vec<Vec<usize>>,
+    benign_sites: Vec<Vec<usize>>,
+    retained_sites: Vec<usize>,
+    history: History,
+    stacks: Stacks,
+    segments: Map,
+}
+
+impl Page {
+    pub fn new(
+        file: &str,
+        mut report: Report,
+        ledger: &Ledger,
+        tables: &Tables,
+        names: &Names<'_>,
+        room: &Room,
+    ) -> Page {
+        let named = report.findings.iter().chain(&report.benign).flat_map(|f| &f.sites).map(|s| s.number);
+        let mine: Vec<u32> = named.chain(report.retained.iter().map(|r| r.number)).collect();
+        let mut stacks = Stacks::new(room);
+        let history = History::new(ledger, tables, names, &report, &mine, &mut stacks, room);
+        let slots = |all: &[Finding]| {
+            let of = |f: &Finding| f.sites.iter().map(|s| history.slot(s.number)).collect();
+            all.iter().map(of).collect()
+        };
+        let (finding_sites, benign_sites) = (slots(&report.findings), slots(&report.benign));
+        let retained_sites = report.retained.iter().map(|r| history.slot(r.number)).collect();
+        let of_findings = report.findings.iter_mut().chain(&mut report.benign).flat_map(|f| &mut f.sites);
+        of_findings.for_each(|s| s.stack.clear());
+        report.retained.iter_mut().for_each(|r| r.stack.clear());
+        for o in &mut report.out_of_memory {
+            o.retained.iter_mut().for_each(|r| r.stack.clear());
+        }
+        report.steps.series.clear();
+        let segments = Map::new(ledger, &history, room.segments);
+        Page {
+            file: file.to_owned(),
+            found: if report.findings.is_empty() { String::new() } else { found(&report.findings) },
+            advice: report.findings.iter().map(advice).collect(),
+            report,
+            finding_sites,
+            benign_sites,
+            retained_sites,
+            history,
+            stacks,
+            segments,
+        }
+    }
+}
+
+/// What the data of a file may take.
+const FILE: usize = 18 << 20;
+
+/// The pages of one file, written down as they come. Where they grow too many, those without a finding are left out first,
+/// then the later ones.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// With whether something was found.
+    pages: Vec<(bool, String)>,
+    bytes: usize,
+    left_out: usize,
+}
+
+impl Pages {
+    pub fn add(&mut self, page: &Page) {
+        // Only maps with keys that are no strings can fail to be written; there are none.
+        let data = serde_json::to_string(page).unwrap_or_default();
+        // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
+        self.keep(!page.found.is_empty(), data.replace('<', "\\u003c"));
+    }
+
+    fn keep(&mut self, found: bool, data: String) {
+        self.bytes += data.len();
+        self.pages.push((found, data));
+        while self.bytes > FILE && self.pages.len() > 1 {
+            let clean = self.pages.iter().rposition(|(found, _)| !found);
+            self.bytes -= self.pages.remove(clean.unwrap_or(self.pages.len() - 1)).1.len();
+            self.left_out += 1;
+        }
+    }
+}
+
+/// The file: one page, or one for each recording to choose from.
+pub fn render(pages: &Pages) -> String {
+    let data: Vec<&str> = pages.pages.iter().map(|(_, data)| data.as_str()).collect();
+    let data = format!("[{}]", data.join(","));
+    const PARTS: [(&str, &str); 11] = [
+        ("/*uplot.css*/", include_str!("vendor/uPlot.min.css")),
+        ("/*style*/", include_str!("style.css")),
+        ("/*uplot.js*/", include_str!("vendor/uPlot.iife.min.js")),
+        ("/*d3.js*/", include_str!("vendor/d3-hierarchy.min.js")),
+        ("<!--uplot license-->", include_str!("vendor/uPlot.LICENSE")),
+        ("<!--d3 license-->", include_str!("vendor/d3-hierarchy.LICENSE")),
+        ("/*model*/", include_str!("model.js")),
+        ("/*timeline*/", include_str!("timeline.js")),
+        ("/*icicle*/", include_str!("icicle.js")),
+        ("/*segments*/", include_str!("segments.js")),
+        ("/*page*/", include_str!("page.js")),
+    ];
+    let left_out = format!("data-left-out=\"{}\"", pages.left_out);
+    let mut page = include_str!("page.html").replace("data-left-out=\"\"", &left_out);
+    for (mark, part) in PARTS {
+        page = page.replace(mark, part);
+    }
+    // Last: what a recording says is never looked through for marks.
+    page.replacen("/*data*/", &data, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_finding_is_left_out_first() {
+        let mut pages = Pages::default();
+        let data = |n: usize| "0".repeat(FILE / 4 - 8) + &n.to_string();
+        // The third and the fifth have none.
+        (0..7).for_each(|n| pages.keep(n != 2 && n != 4, data(n)));
+        let kept: Vec<usize> = pages.pages.iter().map(|(_, data)| data.parse().unwrap()).collect();
+        assert_eq!((kept, pages.left_out), (vec![0, 1, 3, 5], 3));
+        assert!(render(&pages).len() < 20_000_000);
+        assert!(render(&pages).contains("data-left-out=\"3\""));
+        // One alone is told of whatever it takes.
+        let mut one = Pages::default();
+        one.keep(false, "0".repeat(FILE + 1));
+        assert_eq!((one.pages.len(), one.left_out), (1, 0));
+    }
+}

@@ -1,0 +1,165 @@
+//! Two reports side by side, for a terminal: what leaks more or less first, then every line that changed.
+
+use anstyle::Style;
+
+use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE};
+use crate::diff::{Change, Diff, Row, Side};
+use leaktrace_core::report::explain::{count, exact, grouped, place, size};
+use leaktrace_core::report::phrases::clean;
+
+/// Rows shown if not all are wanted.
+const TOP: usize = 20;
+
+/// The whole comparison.
+pub fn render(diff: &Diff, look: &Look) -> String {
+    let mut page = Page::new(look.width, look.colour);
+    answer(&mut page, diff);
+    side(&mut page, "A", &diff.a);
+    side(&mut page, "B", &diff.b);
+    page.gap();
+    if !diff.same_recording {
+        leaks(&mut page, diff);
+        others(&mut page, diff);
+    }
+    retained(&mut page, diff, look.all);
+    page.into_text()
+}
+
+fn answer(page: &mut Page, diff: &Diff) {
+    let (was, is) = (diff.a.growth_bytes_per_step, diff.b.growth_bytes_per_step);
+    let change = signed(diff.a.retained_bytes, diff.b.retained_bytes);
+    let (style, said) = match (was, is) {
+        _ if diff.same_recording => (BOLD, format!("{change} retained between the two steps.")),
+        (was, is) if was == 0.0 && is == 0.0 => {
+            let (came, went) = turned(diff);
+            let style = if came == 0 { GOOD } else { BAD };
+            let told = |n: usize, what| match n {
+                0 => String::new(),
+                n => format!("{} {what}; ", count(n as f64, "other finding")),
+            };
+            let (went, came) = (told(went, "of A gone"), told(came, "new in B"));
+            (style, format!("Neither leaks; {went}{came}{change} retained at the end of B."))
+        }
+        (_, 0.0) => (GOOD, format!("B does not leak any more: A grew by {} per step.", exact(was))),
+        (0.0, _) => (BAD, format!("B leaks and A does not: {} per step.", exact(is))),
+        (was, is) if is > was => (BAD, format!("B leaks more: {} per step, A {}.", exact(is), exact(was))),
+        (was, is) if is < was => (UNSURE, format!("B leaks less: {} per step, A {}.", exact(is), exact(was))),
+        _ => (UNSURE, format!("Both leak the same: {} per step.", exact(is))),
+    };
+    page.wrap("", 2, &[(style, &said)]);
+}
+
+fn side(page: &mut Page, name: &str, s: &Side) {
+    let at = match s.step {
+        Some(step) => format!("at step {} of {}", grouped(u64::from(step)), grouped(u64::from(s.steps))),
+        None => format!("at the end, after {}", count(f64::from(s.steps), "step")),
+    };
+    let peak = size(s.peak_bytes as f64);
+    let text = format!("{}: {} retained {at}, peak {peak}", clean(&s.file), size(s.retained_bytes as f64));
+    page.wrap("  ", 6, &[(BOLD, name), (DIM, &text)]);
+}
+
+fn signed(before: u64, after: u64) -> String {
+    let sign = if after < before { '-' } else { '+' };
+    format!("{sign}{}", size(after.abs_diff(before) as f64))
+}
+
+/// Where, with the line it had before, if that is another.
+fn at(r: &Row) -> String {
+    let mut text = clean(&place(r.allocated_at.as_ref(), ""));
+    if let Some(line) = r.line_before {
+        text.push_str(&format!(" (line {line} in A)"));
+    }
+    if r.layer != "block" {
+        let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
+        text.push_str(&clean(&format!(" ({}{by})", r.layer)));
+    }
+    text
+}
+
+fn leaks(page: &mut Page, diff: &Diff) {
+    let grows = |r: &&Row| r.before.growth_bytes_per_step > 0.0 || r.after.growth_bytes_per_step > 0.0;
+    let mut rows: Vec<&Row> = diff.rows.iter().filter(grows).collect();
+    if rows.is_empty() {
+        return;
+    }
+    let weight = |r: &Row| (r.after.growth_bytes_per_step - r.before.growth_bytes_per_step).abs();
+    rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    page.line(&[(BOLD, "Leaks")]);
+    for r in rows {
+        let (was, is) = (r.before.growth_bytes_per_step.round(), r.after.growth_bytes_per_step.round());
+        let (style, mark, text): (Style, &str, String) = match (was, is) {
+            (0.0, is) => (BAD, "new:", format!("{} per step", exact(is))),
+            (was, 0.0) => (GOOD, "gone:", format!("{} per step before", exact(was))),
+            (was, is) if is > was => (BAD, "more:", format!("{} per step, {} before", exact(is), exact(was))),
+            (was, is) if is < was => {
+                (UNSURE, "less:", format!("{} per step, {} before", exact(is), exact(was)))
+            }
+            (_, is) => (UNSURE, "same:", format!("{} per step", exact(is))),
+        };
+        page.wrap("  ", 8, &[(style, mark), (PLAIN, &text), (PLAIN, "at"), (BOLD, &at(r))]);
+    }
+    page.gap();
+}
+
+/// How many of the findings that do not grow came, and how many went.
+fn turned(diff: &Diff) -> (usize, usize) {
+    let came = diff.others.iter().filter(|o| o.before.is_none()).count();
+    (came, diff.others.iter().filter(|o| o.after.is_none()).count())
+}
+
+fn others(page: &mut Page, diff: &Diff) {
+    if diff.others.is_empty() {
+        return;
+    }
+    page.line(&[(BOLD, "Other findings")]);
+    for o in &diff.others {
+        let (style, mark) = match (&o.before, &o.after) {
+            (None, _) => (BAD, "new:"),
+            (_, None) => (GOOD, "gone:"),
+            _ => (UNSURE, "same:"),
+        };
+        let kind = o.kind.name();
+        let at = clean(&place(o.allocated_at.as_ref(), ""));
+        page.wrap("  ", 8, &[(style, mark), (PLAIN, kind), (PLAIN, "at"), (BOLD, &at)]);
+        if let Some(why) = o.after.as_ref().or(o.before.as_ref()) {
+            page.wrap("        ", 8, &[(DIM, &clean(why))]);
+        }
+    }
+    page.gap();
+}
+
+fn retained(page: &mut Page, diff: &Diff, all: bool) {
+    let rows: Vec<&Row> = diff.rows.iter().filter(|r| all || r.before.bytes != r.after.bytes).collect();
+    let most = if all { usize::MAX } else { TOP };
+    if rows.is_empty() {
+        page.line(&[(BOLD, "Retained"), (PLAIN, ": every line the same")]);
+        return;
+    }
+    page.line(&[(BOLD, "Retained")]);
+    let head = format!("  {:>11}  {:>10}  {:>10}  {:<8}  where", "change", "A", "B", "");
+    page.line(&[(DIM, &head)]);
+    for r in rows.iter().take(most) {
+        let (style, mark) = match r.change {
+            _ if r.before.bytes == r.after.bytes => (DIM, "same"),
+            Change::Appeared => (BAD, "appeared"),
+            Change::Vanished => (GOOD, "vanished"),
+            _ if r.after.bytes > r.before.bytes => (UNSURE, "grew"),
+            _ => (GOOD, "shrank"),
+        };
+        let head = format!(
+            "  {:>11}  {:>10}  {:>10}  {mark:<8}  ",
+            signed(r.before.bytes, r.after.bytes),
+            size(r.before.bytes as f64),
+            size(r.after.bytes as f64),
+        );
+        let blocks = match (r.before.blocks, r.after.blocks) {
+            (a, b) if a == b => format!("({})", count(b as f64, "block")),
+            (a, b) => format!("({} to {} blocks)", grouped(a), grouped(b)),
+        };
+        page.wrap(&head, head.chars().count(), &[(style, &at(r)), (DIM, &blocks)]);
+    }
+    if rows.len() > most {
+        page.line(&[(DIM, &format!("  and {} (--all)", count((rows.len() - most) as f64, "more row")))]);
+    }
+}

@@ -1,0 +1,273 @@
+//! Events: 32-byte records, one per thing that happened, drawn bit by bit. Knows no file.
+//!
+//! ```text
+//!        63            56 55             48 47                             0
+//! word 0 │ sequence number (dense over all threads, from 1; 0 = not written) │  ← stored last: the commit word
+//! word 1 │ address: pointer, handle, or a figure (see the kind)              │
+//! word 2 │     kind      │     device      │ size in bytes                  │
+//!        63                     32 31             24 23      16 15          0
+//! word 3 │ stack id               │    context      │  class   │  entry point│
+//! ```
+
+/// Size of one record in bytes.
+pub const RECORD: usize = 32;
+
+/// `device` of an event that belongs to none (pinned host memory, boundaries).
+pub const NO_DEVICE: u8 = 0xff;
+
+/// The largest size an event can carry: 2⁴⁸ − 1 bytes.
+pub const MAX_SIZE: u64 = (1 << 48) - 1;
+
+macro_rules! codes {
+    ($(#[$m:meta])* $name:ident { $($(#[$v:meta])* $variant:ident = $code:literal,)+ }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$v])* $variant = $code,)+ }
+
+        impl $name {
+            /// The variant of a code; `None` for a code this version does not know.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+codes! {
+    /// What happened.
+    Kind {
+        /// The caching allocator handed out a block: `address`, `size`, `device`, `stack`.
+        BlockAlloc = 1,
+        /// The caching allocator took a block back: `address`, `size`, `device`; `context` byte = 1 where the program's
+        /// garbage collector was running.
+        BlockFree = 2,
+        /// The driver (or a runtime without a driver in sight) gave memory: `address` (pointer or handle), `size`,
+        /// `device`, `stack`, `class`, `entry point`, `context`.
+        Alloc = 3,
+        /// It is being given back: `address`, `class` (the address space: see [`MemoryClass::is_handle`]), `entry point`.
+        Free = 4,
+        /// The free of that address failed: the allocation lives on. Follows its `Free`.
+        FreeFailed = 5,
+        /// Virtual address range reserved: `address`, `size`. Costs no memory.
+        Reserve = 6,
+        /// Virtual address range given back: `address`, `size`.
+        Unreserve = 7,
+        /// A handle was mapped at `address` for `size` bytes. The next sequence number is its `MapHandle`.
+        Map = 8,
+        /// `address` = the handle of the preceding `Map`.
+        MapHandle = 9,
+        /// Every mapping inside `address..address+size` was removed.
+        Unmap = 10,
+        /// One more reference to a handle (`address`).
+        Retain = 11,
+        /// All memory of `context` on `device` ended (context destroyed, primary context reset).
+        ContextEnd = 12,
+        /// What the caching allocator of `device` said of itself at its latest block event: `address` = allocated bytes,
+        /// `size` = reserved bytes, `stack` = the low half of the latest sequence number then.
+        AllocatorTotals = 13,
+        /// All stream-ordered and graph pools of `device`: `size` = bytes reserved from the system, `address` = bytes used.
+        PoolTotals = 14,
+        /// The driver's own account of `device`: `address` = free bytes, `size` = total bytes.
+        MemInfo = 15,
+        /// A step ended: `address` = nanoseconds since the recording began, `class` byte = [`Source`],
+        /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration), `device` = the
+        /// depth of the loop, if it is one. The sequence number is 0 for one that was [`super::backfilled`]; then `size` is that
+        /// of the event behind it.
+        StepEnd = 16,
+        /// An allocation failed for want of memory: `size` = requested bytes, `address` = allocated bytes, `device`, `stack`.
+        OutOfMemory = 17,
+        /// The program is ending in good order; what is freed from here on is teardown. `address` as for `Boundary`.
+        Exit = 18,
+        /// Something that goes by a name: `class` byte = [`AnnotationKind`], `stack` = label id (see `Entry::Label`; 0: none),
+        /// `address` as for `Boundary`.
+        Annotation = 19,
+        /// A call that takes memory without saying how much, or that moves it out of sight: `entry point`, `device`; `size`
+        /// where one is told.
+        UntrackedCall = 20,
+        /// A graph's allocation node was made: `address`, `size`, `stack`, `device`, `entry point`. Costs no memory yet.
+        GraphAllocNode = 21,
+        /// An executable graph has a node at `address`: `context` byte = 0 an allocation of `size` on `device`, 1 a free.
+        /// The next sequence number is its `GraphExec`.
+        GraphNode = 22,
+        /// `address` = the executable graph of the preceding `GraphNode`.
+        GraphExec = 23,
+        /// The executable graph `address` was launched: its nodes happen. `stack`, `context`, `entry point`.
+        GraphLaunch = 24,
+        /// The executable graph `address` is no more; what it allocated lives on.
+        GraphEnd = 25,
+        /// What would end a step by another source or on another level: its fields are those of a `Boundary`.
+        AltBoundary = 26,
+    }
+}
+
+codes! {
+    /// What kind of memory a driver-level event is about.
+    MemoryClass {
+        /// `cuMemAlloc` and the like.
+        Linear = 1,
+        /// `cuMemAllocPitch`: size is pitch × height.
+        Pitched = 2,
+        /// `cuMemAllocManaged`.
+        Managed = 3,
+        /// Pinned host memory.
+        Host = 4,
+        /// Stream-ordered, from a pool.
+        Async = 5,
+        /// Physical memory by handle (`cuMemCreate`).
+        Physical = 6,
+        /// Arrays and mipmapped arrays, by handle.
+        Array = 7,
+        /// A handle to memory of somebody else's (imported, multicast). One that is had already gains a reference.
+        ExternalHandle = 8,
+        /// A pointer to memory of somebody else's (another process's, another interface's), counted like the handle.
+        External = 9,
+        /// The program's own memory, page-locked.
+        Registered = 10,
+        /// From a graph's allocation node.
+        Graph = 11,
+    }
+}
+
+impl MemoryClass {
+    /// True where the address is a handle, false where it is a pointer. The two are separate address spaces.
+    pub const fn is_handle(self) -> bool {
+        matches!(self, MemoryClass::Physical | MemoryClass::Array | MemoryClass::ExternalHandle)
+    }
+
+    /// True for memory that somebody else gave and will take back: it counts apart.
+    pub const fn is_external(self) -> bool {
+        matches!(self, MemoryClass::ExternalHandle | MemoryClass::External | MemoryClass::Registered)
+    }
+
+    /// True for memory on the host.
+    pub const fn is_host(self) -> bool {
+        matches!(self, MemoryClass::Host | MemoryClass::Registered)
+    }
+
+    /// True for memory out of a pool of the driver's, which is charged to the device whole.
+    pub const fn is_pooled(self) -> bool {
+        matches!(self, MemoryClass::Async | MemoryClass::Graph)
+    }
+}
+
+codes! {
+    /// What told us that a step ended.
+    Source {
+        /// An optimizer's `step`.
+        Optimizer = 1,
+        /// A loop of the program.
+        Loop = 2,
+        /// A backward pass.
+        Backward = 3,
+        /// An NVTX range.
+        Range = 4,
+        /// `leaktrace_step`.
+        Api = 5,
+        /// The clock.
+        Time = 6,
+    }
+}
+
+codes! {
+    /// What a mark is of.
+    AnnotationKind {
+        /// The program set it.
+        User = 0,
+        /// A range that the program named is over.
+        Range = 1,
+        /// The program's garbage collector freed memory. Told by the frees, no event.
+        Gc = 2,
+        /// PyTorch was told to give back what it kept.
+        EmptyCache = 3,
+    }
+}
+
+impl AnnotationKind {
+    /// The name reports use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AnnotationKind::User => "user",
+            AnnotationKind::Range => "range",
+            AnnotationKind::Gc => "gc",
+            AnnotationKind::EmptyCache => "empty-cache",
+        }
+    }
+}
+
+impl Source {
+    /// The name reports and settings use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Optimizer => "optimizer",
+            Source::Loop => "loop",
+            Source::Backward => "backward",
+            Source::Range => "range",
+            Source::Api => "api",
+            Source::Time => "time",
+        }
+    }
+}
+
+/// One event, unpacked. `kind`, `class` stay raw codes so that a record of a newer version can be passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub seq: u64,
+    pub address: u64,
+    /// Bytes, at most [`MAX_SIZE`].
+    pub size: u64,
+    pub kind: u8,
+    pub device: u8,
+    pub stack: u32,
+    pub context: u8,
+    pub class: u8,
+    pub entry_point: u16,
+}
+
+impl Event {
+    /// An event of `kind`; every other field zero, no device.
+    pub const fn new(kind: Kind) -> Event {
+        Event {
+            seq: 0,
+            address: 0,
+            size: 0,
+            kind: kind as u8,
+            device: NO_DEVICE,
+            stack: 0,
+            context: 0,
+            class: 0,
+            entry_point: 0,
+        }
+    }
+
+    /// The words of the record; word 0 is the sequence number.
+    #[inline(always)]
+    pub const fn pack(&self) -> [u64; 4] {
+        let size = if self.size > MAX_SIZE { MAX_SIZE } else { self.size };
+        [
+            self.seq,
+            self.address,
+            (self.kind as u64) << 56 | (self.device as u64) << 48 | size,
+            (self.stack as u64) << 32
+                | (self.context as u64) << 24
+                | (self.class as u64) << 16
+                | self.entry_point as u64,
+        ]
+    }
+
+    /// The inverse of [`Event::pack`].
+    #[inline(always)]
+    pub const fn unpack(w: [u64; 4]) -> Event {
+        Event {
+            seq: w[0],
+            address: w[1],
+            size: w[2] & MAX_SIZE,
+            kind: (w[2] >> 56) as u8,
+            device: (w[2] >> 48) as u8,
+            stack: (w[3] >> 32) as u32,
+            context: (w[3] >> 24) as u8,
+            class: (w[3] >> 16) as u8,
+            entry_point: w[3] as u16,
+        }
+    }
+}

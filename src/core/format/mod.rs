@@ -1,0 +1,22 @@
+//! The paper: what a recording is made of, shared by the traced process (writer) and the `leaktrace` program (reader).
+//!
+//! It knows bytes, not meaning: nothing here knows CUDA, Python, or what a leak is.
+//!
+//! A recording (`*.ltrace`) is a file of equal segments. Segment 0 is the header; every other one is free, or holds
+//! events, table entries, or a part of a checkpoint:
+//!
+//! ```text
+//! ┌────────┬────────┬────────┬────────────┬────────┬───
+//! │ header │ events │ tables │ checkpoint │ events │ …      SEGMENT bytes each
+//! └────────┴────────┴────────┴────────────┴────────┴───
+//! ```
+//!
+//! Events of all threads carry one dense sequence number; the truth at any moment is the newest whole checkpoint plus
+//! the committed events from its sequence number on.
+
+pub mod backfilled;
+pub mod entry;
+pub mod event;
+pub mod file_layout;
+pub mod reader;
+pub mod tables;

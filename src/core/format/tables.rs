@@ -1,0 +1,166 @@
+//! The tables as the reading side holds them: every entry by its number.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::backfilled::BackfillRounds;
+use super::entry::{Entry, Frame, LineTable, Retention, Site};
+
+/// Frames of a stack that are read; the writer keeps fewer.
+const MAX_FRAMES: usize = 2048;
+/// Bytes of a file's or a function's name that are read; the writer keeps no more.
+const MAX_NAME: usize = 4096;
+/// Examples of one stack.
+pub const EXAMPLES: usize = 4;
+
+/// A Python code object.
+#[derive(Clone, Debug)]
+pub struct Code {
+    pub file: String,
+    pub name: String,
+    pub first_line: i32,
+    pub encoding: LineTable,
+    pub lines: Vec<u8>,
+}
+
+/// A mapped object file.
+#[derive(Clone, Debug)]
+pub struct Module {
+    pub start: u64,
+    pub end: u64,
+    pub bias: u64,
+    pub build_id: Vec<u8>,
+    pub path: String,
+}
+
+/// A call stack; both lists innermost first.
+#[derive(Clone, Debug, Default)]
+pub struct Stack {
+    pub python: Vec<Frame>,
+    pub native: Vec<Frame>,
+}
+
+/// A node of an autograd graph.
+#[derive(Clone, Debug)]
+pub struct Backward {
+    /// The mangled name of its type.
+    pub node: String,
+    /// The stack of the forward operation that made it; 0: not known.
+    pub forward: u32,
+}
+
+/// A device as the driver names it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub name: String,
+    pub total_bytes: u64,
+}
+
+/// Who held blocks of a site.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub path: String,
+    /// The bytes of `path` that name the owner alone.
+    pub name: usize,
+    pub hold: Retention,
+    pub step: u32,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// All tables of one recording.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    pub meta: BTreeMap<String, String>,
+    pub entry_points: HashMap<u16, String>,
+    pub codes: HashMap<u32, Code>,
+    pub modules: HashMap<u32, Module>,
+    pub stacks: HashMap<u32, Stack>,
+    pub labels: HashMap<u32, String>,
+    pub notes: Vec<String>,
+    noted: HashSet<String>,
+    pub devices: BTreeMap<u8, Device>,
+    pub backward: HashMap<u32, Backward>,
+    /// What the last search for the holders of a site's blocks found, and its number.
+    pub holders: HashMap<Site, (u32, Vec<Holder>)>,
+    /// For stacks that are known by their Python frames alone, the stacks with the native frames that were seen.
+    pub examples: HashMap<u32, Vec<u32>>,
+    pub placed: BackfillRounds,
+}
+
+impl Tables {
+    /// Takes in one entry; a later entry of the same number replaces the earlier.
+    pub fn add(&mut self, entry: Entry<'_>) {
+        match entry {
+            Entry::Meta { key, value } => {
+                self.meta.insert(key.into(), value.into());
+            }
+            Entry::Symbol { id, name } => {
+                self.entry_points.insert(id, name.into());
+            }
+            Entry::Code { id, file, name, first_line, encoding, lines } => {
+                let (file, name) = (short(file).into(), short(name).into());
+                let code = Code { file, name, first_line, encoding, lines: lines.into() };
+                self.codes.insert(id, code);
+            }
+            Entry::Module { id, start, end, bias, build_id, path } => {
+                let module = Module { start, end, bias, build_id: build_id.into(), path: short(path).into() };
+                self.modules.insert(id, module);
+            }
+            Entry::Stack { id, python, frames } => {
+                let all: Vec<Frame> = frames
+                    .chunks_exact(8)
+                    .take(MAX_FRAMES)
+                    .map(|b| {
+                        Frame::unpack(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+                    })
+                    .collect();
+                let (python, native) = all.split_at((python as usize).min(all.len()));
+                self.stacks.insert(id, Stack { python: python.into(), native: native.into() });
+            }
+            Entry::Label { id, text } => {
+                self.labels.insert(id, text.into());
+            }
+            Entry::Note { text } => {
+                if self.noted.insert(text.into()) {
+                    self.notes.push(text.into());
+                }
+            }
+            Entry::Device { index, name, total_bytes } => {
+                self.devices.insert(index, Device { name: name.into(), total_bytes });
+            }
+            Entry::Backward { id, node, forward } => {
+                self.backward.insert(id, Backward { node: short(node).into(), forward });
+            }
+            Entry::Holder { site, search, step, blocks, bytes, name, hold, path } => {
+                let (newest, holders) = self.holders.entry(site).or_default();
+                if search > *newest {
+                    holders.clear();
+                    *newest = search;
+                }
+                if search == *newest {
+                    holders.push(Holder {
+                        path: path.into(),
+                        name: name as usize,
+                        hold,
+                        step,
+                        blocks,
+                        bytes,
+                    });
+                }
+            }
+            Entry::NativeSample { stack, whole } => {
+                let of = self.examples.entry(stack).or_default();
+                if of.len() < EXAMPLES && !of.contains(&whole) {
+                    of.push(whole);
+                }
+            }
+            Entry::Backfilled { round, last, ends } => self.placed.add(round, last, ends),
+        }
+    }
+}
+
+/// A name as long as one can be: a few bytes of a damaged recording must not fill the memory, frame after frame.
+fn short(name: &str) -> &str {
+    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&at| name.is_char_boundary(at));
+    end.map_or("", |end| &name[..end])
+}

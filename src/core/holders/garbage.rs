@@ -1,0 +1,182 @@
+//! What no root reaches: held by something that is no Python object, or by nothing but itself. Told apart as the cyclic
+//! collector does: references from among themselves are taken off the reference counts, and who has some left is held
+//! from outside.
+
+use super::search::Search;
+use super::{Node, Origin, Owner, Retention, Root, UNSEEN, Wanted, World, group};
+use crate::ledger::Map;
+
+/// More strays than that are not looked at.
+const MOST: usize = 400_000;
+/// The members of a cycle that are named.
+const MEMBERS: usize = 6;
+
+/// The references among the strays, by number.
+struct Strays {
+    nodes: Vec<Node>,
+    numbers: Map<u32>,
+    edges: Vec<Vec<u32>>,
+    counts: Vec<i64>,
+}
+
+/// Owners of what `search` has not reached though it saw everything.
+pub(super) fn owners(world: &mut impl World, wanted: &[Wanted], search: &mut Search) -> Vec<Owner> {
+    let lost: Vec<usize> = (0..wanted.len()).filter(|&i| search.is_missing(wanted[i].block)).collect();
+    let Some(strays) = Strays::gather(world, search) else { return Vec::new() };
+    let foreign = (0..strays.nodes.len()).filter(|&i| strays.counts[i] > 0);
+    let foreign: Vec<Root> = foreign
+        .map(|i| Root { node: strays.nodes[i], origin: Origin::Foreign(world.type_name(strays.nodes[i])) })
+        .collect();
+    if !search.walk_from(world, foreign) {
+        return Vec::new();
+    }
+    let cyclic = strays.in_cycles(|node| !search.has(node));
+    let roots = cyclic.iter().map(|&i| Root { node: strays.nodes[i], origin: Origin::Cycle(Vec::new()) });
+    if !search.is_done() && !search.walk_from(world, roots.collect()) {
+        return Vec::new();
+    }
+    let mut paths = Vec::new();
+    let mut unseen: Vec<Owner> = Vec::new();
+    for &i in &lost {
+        match search.path(i, &wanted[i]) {
+            Some(mut path) => {
+                if path.root.origin == Origin::Cycle(Vec::new()) {
+                    path.root.origin = Origin::Cycle(strays.cycle(world, path.root.node));
+                    // Which member it hangs on says nothing more.
+                    path.root.node = 0;
+                    path.nodes.clear();
+                }
+                paths.push(path);
+            }
+            None => match unseen.iter_mut().find(|o| o.cause == wanted[i].cause) {
+                Some(owner) => owner.blocks.push(i),
+                None => unseen.push(Owner {
+                    path: UNSEEN.to_owned(),
+                    name: UNSEEN.len(),
+                    hold: Retention::Unknown,
+                    cause: wanted[i].cause,
+                    blocks: vec![i],
+                }),
+            },
+        }
+    }
+    let groups = group::groups(world, wanted, paths);
+    groups.iter().flat_map(|g| group::owners(world, g)).chain(unseen).collect()
+}
+
+impl Strays {
+    fn gather(world: &mut impl World, search: &Search) -> Option<Strays> {
+        let all = world.strays(&|node| search.has(node))?;
+        if all.len() > MOST || world.is_late() {
+            return None;
+        }
+        let numbers: Map<u32> = all.iter().zip(0..).map(|(&(node, _), i)| (node, i)).collect();
+        let mut counts: Vec<i64> = all.iter().map(|&(_, count)| count).collect();
+        let mut edges = Vec::with_capacity(all.len());
+        let mut found = Vec::new();
+        for &(node, _) in &all {
+            found.clear();
+            world.references(node, &mut found);
+            let among: Vec<u32> = found.iter().filter_map(|n| numbers.get(n).copied()).collect();
+            among.iter().for_each(|&n| counts[n as usize] -= 1);
+            edges.push(among);
+        }
+        Some(Strays { nodes: all.into_iter().map(|(node, _)| node).collect(), numbers, edges, counts })
+    }
+
+    /// Numbers of those that are in a cycle of nodes that `may` be in one (Tarjan, without recursion).
+    fn in_cycles(&self, may: impl Fn(Node) -> bool) -> Vec<usize> {
+        const NEW: u32 = u32::MAX;
+        let n = self.nodes.len();
+        let (mut index, mut low) = (vec![NEW; n], vec![0u32; n]);
+        let mut open = vec![false; n];
+        let (mut stack, mut path, mut count) = (Vec::new(), Vec::<(usize, usize)>::new(), 0);
+        let mut cyclic = Vec::new();
+        for start in (0..n).filter(|&i| may(self.nodes[i])) {
+            if index[start] != NEW {
+                continue;
+            }
+            path.push((start, 0));
+            while let Some(&mut (node, ref mut at)) = path.last_mut() {
+                if *at == 0 {
+                    (index[node], low[node], open[node]) = (count, count, true);
+                    count += 1;
+                    stack.push(node);
+                }
+                if let Some(&next) = self.edges[node].get(*at) {
+                    *at += 1;
+                    let next = next as usize;
+                    if !may(self.nodes[next]) {
+                    } else if index[next] == NEW {
+                        path.push((next, 0));
+                    } else if open[next] {
+                        low[node] = low[node].min(index[next]);
+                    }
+                    continue;
+                }
+                // A node without references must not begin again.
+                path.pop();
+                if let Some(&(above, _)) = path.last() {
+                    low[above] = low[above].min(low[node]);
+                }
+                if low[node] == index[node] {
+                    let from = stack.iter().rposition(|&s| s == node).unwrap_or(0);
+                    let part = stack.split_off(from);
+                    let itself = self.edges[node].contains(&(node as u32));
+                    part.iter().for_each(|&p| open[p] = false);
+                    if part.len() > 1 || itself {
+                        cyclic.extend(part);
+                    }
+                }
+            }
+        }
+        cyclic
+    }
+
+    /// The names along the shortest cycle through a node.
+    fn cycle(&self, world: &mut impl World, node: Node) -> Vec<String> {
+        let Some(&start) = self.numbers.get(&node) else { return Vec::new() };
+        let mut from: Map<u32> = Map::default();
+        let mut front = vec![start];
+        'search: while !front.is_empty() {
+            let mut next = Vec::new();
+            for &holder in &front {
+                for &held in &self.edges[holder as usize] {
+                    if held == start {
+                        from.insert(u64::from(start), holder);
+                        break 'search;
+                    }
+                    if let hashbrown::hash_map::Entry::Vacant(v) = from.entry(u64::from(held)) {
+                        v.insert(holder);
+                        next.push(held);
+                    }
+                }
+            }
+            front = next;
+        }
+        let mut members = vec![start];
+        let mut at = from.get(&u64::from(start)).copied();
+        while let Some(i) = at.filter(|&i| i != start && members.len() < 64) {
+            members.push(i);
+            at = from.get(&u64::from(i)).copied();
+        }
+        members.push(start);
+        members.reverse();
+        let names: Vec<String> = members.iter().map(|&i| world.type_name(self.nodes[i as usize])).collect();
+        // A dict or a cell in between is how it is done, not who does it.
+        let detail = |name: &String| matches!(name.as_str(), "dict" | "cell" | "tuple" | "list");
+        let mut plain: Vec<String> = names.iter().filter(|n| !detail(n)).cloned().collect();
+        if plain.is_empty() {
+            plain = names;
+        }
+        // It ends where it began, also where that was left out.
+        if plain.len() == 1 || detail(&world.type_name(node)) {
+            plain.push(plain[0].clone());
+        }
+        if plain.len() > MEMBERS {
+            plain.truncate(MEMBERS);
+            plain.push("…".into());
+        }
+        plain
+    }
+}

@@ -1,0 +1,227 @@
+//! The search over a made-up world.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Objects by number: what each holds and how. Blocks are from 1000 on.
+#[derive(Default)]
+struct Toy {
+    edges: BTreeMap<Node, Vec<(Node, Step)>>,
+    graphs: BTreeMap<Node, Vec<(Node, Step)>>,
+    roots: Vec<Vec<Root>>,
+    collections: Vec<Node>,
+    tensors: Vec<Node>,
+    bounds: BTreeMap<Node, (u64, u64)>,
+    counts: BTreeMap<Node, i64>,
+    asked: usize,
+    patience: Option<usize>,
+}
+
+impl Toy {
+    fn holds(mut self, holder: Node, held: Node, step: Step) -> Toy {
+        self.edges.entry(holder).or_default().push((held, step));
+        self
+    }
+
+    fn saves(mut self, holder: Node, held: Node, step: Step) -> Toy {
+        self.graphs.entry(holder).or_default().push((held, step));
+        self
+    }
+
+    fn root(mut self, rank: usize, node: Node, name: &str) -> Toy {
+        self.roots.resize_with(self.roots.len().max(rank + 1), Vec::new);
+        self.roots[rank].push(Root { node, origin: Origin::Global(name.into()) });
+        self
+    }
+
+    fn list(mut self, list: Node, items: impl Iterator<Item = Node>) -> Toy {
+        self.collections.push(list);
+        for (i, item) in items.enumerate() {
+            self = self.holds(list, item, Step::Index(i));
+        }
+        self
+    }
+
+    /// A tensor and its block, 1000 behind it.
+    fn tensor(mut self, tensor: Node) -> Toy {
+        self.tensors.push(tensor);
+        self.holds(tensor, tensor + 1000, Step::Through)
+    }
+
+    fn find(&mut self, blocks: impl Iterator<Item = Node>) -> Vec<(String, usize)> {
+        let wanted: Vec<Wanted> = blocks.map(|block| Wanted { block, cause: 0 }).collect();
+        super::find(self, &wanted).into_iter().map(|o| (o.path, o.blocks.len())).collect()
+    }
+}
+
+impl World for Toy {
+    fn held(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>) {
+        self.asked += holders.len();
+        for (i, holder) in (0..).zip(holders) {
+            let more = self.graphs.get(holder).filter(|_| graphs);
+            let all = self.edges.get(holder).into_iter().chain(more).flatten();
+            found.extend(all.map(|(held, _)| (i, *held)));
+        }
+    }
+
+    fn roots(&mut self, rank: usize) -> Option<Vec<Root>> {
+        self.roots.get(rank).cloned()
+    }
+
+    fn steps(&mut self, way: &[Node]) -> Vec<Step> {
+        let step = |pair: &[Node]| {
+            let all = self.edges.get(&pair[0]).into_iter().chain(self.graphs.get(&pair[0])).flatten();
+            all.clone().find(|(held, _)| *held == pair[1]).map_or(Step::Through, |(_, step)| step.clone())
+        };
+        way.windows(2).map(step).collect()
+    }
+
+    fn is_collection(&mut self, _: Option<Node>, node: Node) -> bool {
+        self.collections.contains(&node)
+    }
+
+    fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
+        self.bounds.get(&node).copied()
+    }
+
+    fn has_graph(&mut self, node: Node) -> bool {
+        self.tensors.contains(&node)
+    }
+
+    fn strays(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
+        let counts = self.counts.iter().map(|(&node, &count)| (node, count));
+        Some(counts.filter(|(node, _)| !reached(*node)).collect())
+    }
+
+    fn references(&mut self, holder: Node, found: &mut Vec<Node>) {
+        found.extend(self.edges.get(&holder).into_iter().flatten().map(|(held, _)| *held));
+    }
+
+    fn type_name(&mut self, node: Node) -> String {
+        format!("T{node}")
+    }
+
+    fn sort(&mut self, node: Node) -> u64 {
+        u64::from(self.tensors.contains(&node))
+    }
+
+    fn is_late(&self) -> bool {
+        self.patience.is_some_and(|most| self.asked >= most)
+    }
+}
+
+fn one(path: &str, blocks: usize) -> Vec<(String, usize)> {
+    vec![(path.to_owned(), blocks)]
+}
+
+#[test]
+fn many_blocks_of_one_list_have_one_owner() {
+    let mut toy = Toy::default().root(0, 1, "__main__.losses").list(1, 10..30);
+    toy = (10..30).fold(toy, Toy::tensor);
+    assert_eq!(toy.find(1010..1030), one("__main__.losses[*]", 20));
+    assert_eq!(toy.find([1013].into_iter()), one("__main__.losses[3]", 1));
+}
+
+#[test]
+fn a_bound_is_the_owners_or_all_of_its_entries() {
+    let hold = |toy: &mut Toy| {
+        let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, cause: 0 }).collect();
+        let owners = super::find(toy, &wanted);
+        let [owner] = &owners[..] else { panic!("{owners:?}") };
+        (owner.path.clone(), owner.path[..owner.name].to_owned(), owner.hold)
+    };
+    let base = || (10..30).fold(Toy::default().root(0, 1, "__main__.recent").list(1, 10..30), Toy::tensor);
+    let told = |hold| ("__main__.recent[*]".to_owned(), "__main__.recent".to_owned(), hold);
+    assert_eq!(hold(&mut base()), told(Retention::Unbounded));
+    let mut bounded = base();
+    bounded.bounds.insert(1, (20, 100));
+    assert_eq!(hold(&mut bounded), told(Retention::Bounded { entries: 20, max_entries: 100 }));
+    // Two buffers in a dict, both bounded, or one of them.
+    let mut two = Toy::default().root(0, 1, "__main__.buffers").list(1, 2..4).list(2, 10..20).list(3, 20..30);
+    two = (10..30).fold(two, Toy::tensor);
+    two.bounds = [(2, (10, 50)), (3, (10, 70))].into();
+    assert_eq!(hold(&mut two).2, Retention::Bounded { entries: 20, max_entries: 120 });
+    two.bounds.remove(&3);
+    assert_eq!(hold(&mut two).2, Retention::Unbounded);
+}
+
+#[test]
+fn an_alias_of_the_list_is_no_second_owner_but_another_list_is() {
+    let base = || {
+        let toy = Toy::default().root(0, 1, "__main__.losses").list(1, 10..30).root(0, 2, "__main__.trainer");
+        (10..30).fold(toy, Toy::tensor)
+    };
+    let mut alias = base().holds(2, 1, Step::Attribute("losses".into()));
+    assert_eq!(alias.find(1010..1030), one("__main__.losses[*]", 20));
+    let mut copy = base().holds(2, 3, Step::Attribute("kept".into())).list(3, 10..30);
+    let found = copy.find(1010..1030);
+    assert_eq!(found, [one("__main__.losses[*]", 20), one("__main__.trainer.kept[*]", 20)].concat());
+}
+
+#[test]
+fn two_variables_of_one_tensor_are_two_owners() {
+    let toy = Toy::default().root(0, 10, "__main__.loss").root(0, 1, "__main__.retval").tensor(10);
+    let mut toy = toy.holds(1, 10, Step::Index(0));
+    let found = toy.find([1010].into_iter());
+    assert_eq!(found, [one("__main__.loss", 1), one("__main__.retval[0]", 1)].concat());
+}
+
+#[test]
+fn the_programs_own_names_come_before_a_librarys() {
+    let toy = Toy::default().root(0, 1, "__main__.a").root(2, 10, "torch.something").tensor(10);
+    let mut toy = toy.holds(1, 2, Step::Attribute("b".into())).holds(2, 10, Step::Key("'c'".into()));
+    assert_eq!(toy.find([1010].into_iter()), one("__main__.a.b['c']", 1));
+}
+
+#[test]
+fn graphs_come_last_and_are_summed_up() {
+    let mut toy = Toy::default().root(0, 1, "__main__.losses").list(1, 10..14);
+    for tensor in 10..14 {
+        toy = toy.tensor(tensor).saves(tensor, tensor + 100, Step::Graph("MeanBackward0".into()));
+        toy = toy.saves(tensor + 100, tensor + 200, Step::Next("MulBackward0".into()));
+        toy = toy.saves(tensor + 200, tensor + 3000, Step::Saved);
+    }
+    assert_eq!(toy.find(3010..3014), one("__main__.losses[*].grad_fn → … saved by MulBackward0", 4));
+}
+
+#[test]
+fn modules_are_named_as_in_a_program() {
+    let toy = Toy::default().root(0, 1, "__main__.model").tensor(10);
+    let toy = toy.holds(1, 2, Step::Attribute("_modules".into())).holds(2, 3, Step::Key("'0'".into()));
+    let toy =
+        toy.holds(3, 4, Step::Attribute("_parameters".into())).holds(4, 10, Step::Key("'weight'".into()));
+    let mut toy = toy.holds(10, 500, Step::Gradient).holds(500, 5000, Step::Through);
+    assert_eq!(toy.find([5000].into_iter()), one("__main__.model[0].weight.grad", 1));
+}
+
+#[test]
+fn what_only_holds_itself_is_garbage_and_what_something_else_holds_is_not() {
+    // 1 → 2 → 1, and 2 holds the tensor; every reference is one of theirs.
+    let mut toy = Toy::default().root(0, 7, "__main__.x").tensor(10);
+    toy = toy.holds(1, 2, Step::Attribute("a".into())).holds(2, 1, Step::Attribute("b".into()));
+    toy = toy.holds(2, 10, Step::Attribute("t".into()));
+    toy.counts = [(1, 1), (2, 1), (10, 1)].into();
+    let found = toy.find([1010].into_iter());
+    assert_eq!(found, one("garbage waiting for the cyclic collector: T2 → T1 → T2", 1));
+    // One reference more than they have of each other.
+    toy.counts.insert(1, 2);
+    let found = toy.find([1010].into_iter());
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].0.starts_with("held by C or C++ code, or by an expression under way: T1.a.t"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_nothing_is_seen_to_hold_is_said_so() {
+    let mut toy = Toy::default().root(0, 7, "__main__.x");
+    assert_eq!(toy.find([1010].into_iter()), one(UNSEEN, 1));
+}
+
+#[test]
+fn a_search_that_was_cut_short_claims_nothing() {
+    let mut toy = Toy { patience: Some(1), ..Toy::default() }.root(0, 1, "__main__.x").list(1, 2..3);
+    assert_eq!(toy.find([1010].into_iter()), Vec::new());
+}

@@ -1,0 +1,239 @@
+//! Programs that leak and programs that only look it.
+
+use super::*;
+use verdict::{Confidence, Verdict, judge};
+
+/// A block each, at an address of its own.
+#[derive(Default)]
+struct Shape {
+    p: Program,
+    next: u64,
+    held: Vec<u64>,
+}
+
+impl Shape {
+    fn run(mut step: impl FnMut(&mut Shape, u64), steps: u64) -> Verdict {
+        let mut s = Shape::default();
+        for n in 1..=steps {
+            // Every program has parameters, and a batch that lives into the next step.
+            if n == 1 {
+                (0..20).for_each(|_| s.keep(65_536, 1000));
+            }
+            let batch = s.block(4096, 1001);
+            s.held.push(batch);
+            if s.held.len() > 1 {
+                let old = s.held.remove(0);
+                s.p.free(old);
+            }
+            step(&mut s, n);
+            s.p.step();
+        }
+        judge(&s.p.replay())
+    }
+
+    fn block(&mut self, size: u64, stack: u32) -> u64 {
+        self.next += 1;
+        self.p.alloc(self.next << 12, size, stack);
+        self.next << 12
+    }
+
+    /// A block that is never freed.
+    fn keep(&mut self, size: u64, stack: u32) {
+        self.block(size, stack);
+    }
+}
+
+#[test]
+fn one_block_a_step_that_nothing_frees() {
+    let v = Shape::run(|s, _| s.keep(512, 7), 200);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.bytes_per_step, f.blocks_per_step, f.adding_share), (512.0, 1.0, 1.0));
+    assert_eq!((f.growth_bytes_per_step, f.live_bytes, f.live_blocks), (512.0, 512 * 200, 200));
+    assert_eq!((f.cohorts, f.oldest_step, f.span, f.confidence), (200, 1, 200, Confidence::Likely));
+}
+
+#[test]
+fn a_leak_among_much_churn_at_the_same_site() {
+    let step = |s: &mut Shape, n| {
+        let all: Vec<u64> = (0..50).map(|_| s.block(8192, 7)).collect();
+        let kept = (n % 50) as usize;
+        all.iter().enumerate().filter(|(i, _)| *i != kept).for_each(|(_, a)| s.p.free(*a));
+    };
+    let v = Shape::run(step, 40);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.bytes_per_step, f.confidence, f.blocks_per_step), (8192.0, Confidence::Confirmed, 1.0));
+}
+
+#[test]
+fn a_leak_is_seen_from_early_on_and_the_shortest_run_is_the_documented_one() {
+    let run = |steps| Shape::run(|s, _| s.keep(512, 7), steps).findings.len();
+    assert_eq!(run(u64::from(verdict::MIN_STEPS)), 1);
+    assert_eq!(run(u64::from(verdict::MIN_STEPS) - 1), 0);
+}
+
+#[test]
+fn a_leak_in_every_tenth_step() {
+    let step = |s: &mut Shape, n: u64| {
+        if n.is_multiple_of(10) {
+            (0..3).for_each(|_| s.keep(512, 7));
+        }
+    };
+    let v = Shape::run(step, 120);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.bytes_per_step, f.blocks_per_step), (1536.0, 3.0));
+    assert!((0.08..0.13).contains(&f.adding_share), "{}", f.adding_share);
+}
+
+#[test]
+fn blocks_that_live_and_die_together_are_one_cause() {
+    let mut late = Vec::new();
+    let step = move |s: &mut Shape, n: u64| {
+        for stack in 0..5 {
+            s.block(512 << stack, 10 + stack);
+        }
+        // Another cause, in half of the steps.
+        if n.is_multiple_of(2) {
+            s.block(1 << 20, 30);
+        }
+        // One site frees others so late that its survivors must wait longer than the rest.
+        s.block(256, 40);
+        late.push(s.block(256, 40));
+        if late.len() > 8 {
+            s.p.free(late.remove(0));
+        }
+    };
+    let v = Shape::run(step, 150);
+    assert_eq!(v.findings.len(), 2, "{v:?}");
+    assert_eq!(v.findings[0].bytes_per_step, f64::from(1 << 20));
+    let together = &v.findings[1];
+    assert_eq!(together.bytes_per_step, 512.0 * 31.0 + 256.0);
+    assert_eq!(together.parts.len(), 6);
+    assert!(together.parts.windows(2).all(|w| w[0].bytes_per_step >= w[1].bytes_per_step));
+}
+
+#[test]
+fn the_warm_up_of_the_same_line_is_not_part_of_the_leak() {
+    let step = |s: &mut Shape, n| {
+        if n == 1 {
+            s.block(17 << 20, 7);
+        }
+        s.block(512, 7);
+    };
+    let v = Shape::run(step, 100);
+    assert_eq!((v.findings.len(), v.findings[0].growth_bytes_per_step), (1, 512.0));
+    // Step 1's own 512 B stand in one cohort with the 17 MiB.
+    assert_eq!(v.findings[0].live_bytes, 512 * 99);
+}
+
+#[test]
+fn driver_objects_leak_too_but_segments_do_not() {
+    let object =
+        |s: &mut Shape, n: u64| s.p.driver(Kind::Alloc, MemoryClass::Linear, (1 << 44) + (n << 21), 1 << 20);
+    let v = Shape::run(object, 60);
+    assert_eq!((v.findings.len(), v.findings[0].layer), (1, Layer::Driver));
+    let segment = |s: &mut Shape, n: u64| {
+        let start = (1 << 44) + (n << 21);
+        s.p.driver(Kind::Alloc, MemoryClass::Linear, start, 1 << 20);
+        s.p.alloc(start, 512, 5);
+        s.p.free(start);
+    };
+    assert_eq!(Shape::run(segment, 60).findings, []);
+}
+
+/// Nothing is wrong with it, though a sawtooth may be named as what it is.
+fn clean(step: impl FnMut(&mut Shape, u64), steps: u64) {
+    let mut findings = Shape::run(step, steps).findings;
+    findings.retain(|f| f.kind != verdict::Kind::Periodic);
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn warm_up_and_plateaus_are_none() {
+    for steps in [15, 30, 150] {
+        clean(|_, _| {}, steps);
+        // Optimizer state, an average of the weights, a lazily made buffer.
+        clean(
+            |s, n| {
+                if [1, 30, 60].contains(&n) {
+                    (0..20).for_each(|_| s.keep(65_536, 7));
+                }
+            },
+            steps,
+        );
+    }
+    // Something that filled up in the first third and stands since.
+    clean(
+        |s, n| {
+            if n <= 50 {
+                s.keep(512, 7)
+            }
+        },
+        150,
+    );
+}
+
+#[test]
+fn a_bounded_cache_with_churn_is_none() {
+    // The last 10 outputs.
+    clean(
+        |s, n| {
+            let a = s.block(4096, 7);
+            s.held.insert(0, a);
+            if s.held.len() > 11 {
+                let old = s.held.remove(10);
+                s.p.free(old);
+            }
+            let _ = n;
+        },
+        150,
+    );
+    // A list that is cleared every 20 steps.
+    let mut list = Vec::new();
+    clean(
+        move |s, n| {
+            list.push(s.block(512, 7));
+            if n.is_multiple_of(20) {
+                list.drain(..).for_each(|a| s.p.free(a));
+            }
+        },
+        190,
+    );
+    // Entries replaced at random.
+    let (mut cache, mut r) = (Vec::new(), Random(3));
+    clean(
+        move |s, _| {
+            for _ in 0..4 {
+                cache.push(s.block(2048, 7));
+            }
+            while cache.len() > 30 {
+                let old = cache.swap_remove(r.below(cache.len() as u64) as usize);
+                s.p.free(old);
+            }
+        },
+        300,
+    );
+}
+
+#[test]
+fn a_spike_at_the_end_is_none() {
+    let mut kept = Vec::new();
+    clean(
+        move |s, n| {
+            if n % 60 > 45 {
+                kept.push(s.block(90_000, 7));
+            } else {
+                kept.drain(..).for_each(|a| s.p.free(a));
+            }
+        },
+        180,
+    );
+}
+
+#[test]
+fn nothing_is_said_without_steps() {
+    let mut p = Program::default();
+    for i in 0..1000 {
+        p.alloc((i + 1) << 12, 512, 1);
+    }
+    assert_eq!(judge(&p.replay()), Verdict::default());
+}

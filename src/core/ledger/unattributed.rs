@@ -1,0 +1,77 @@
+//! Memory in use that nobody was seen to ask for: does it grow with the steps? There are no blocks here whose identity
+//! could tell, only the driver's own account at each boundary, so what it takes to be a finding is a rise that goes on.
+
+use super::steps::Delta;
+use super::verdict::{Confidence, Finding, Kind};
+use super::{DeviceAt, Layer, Ledger, StepRecord};
+use crate::format::event::NO_DEVICE;
+
+/// The run after its warm-up is cut into so many windows; the lowest account of each must lie above the one before.
+const WINDOWS: usize = 8;
+/// The first steps load code, make handles and work spaces: this share of the run is warm-up, and at least so many steps.
+const WARM_UP_SHARE: f64 = 0.25;
+const WARM_UP_STEPS: usize = 5;
+/// Accounts in each window, at least: a low one among them is what a spike does not reach.
+const MIN_ACCOUNTS: usize = 3;
+/// A device hands out memory in large pages: less than a few of them is no growth.
+const MIN_GROWTH: u64 = 16 << 20;
+/// The page that a device hands memory out in: an object may take up so much more than was asked for.
+const PAGE: u64 = 2 << 20;
+/// Each window adds at least this share of the mean one: one jump is not a rise.
+const EVEN: f64 = 0.25;
+
+/// The devices on which it grows.
+pub(super) fn growing(ledger: &Ledger) -> Vec<Finding> {
+    let devices = ledger.devices().iter().map(|d| d.device).filter(|&d| d != NO_DEVICE);
+    devices.filter_map(|device| judge(ledger, device)).collect()
+}
+
+fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
+    let at = |devices: &[DeviceAt]| devices.iter().find(|d| d.device == device)?.unattributed_bytes;
+    // Objects that were seen take whole pages: what the rounding of more and more of them can explain is attributed.
+    let (mut objects, mut most) = (0i64, 0);
+    let mut account = |r: &StepRecord| {
+        let of_device =
+            |d: &&Delta| ledger.site(d.site).is_some_and(|s| s.device == device && s.layer == Layer::Driver);
+        objects += r.deltas.iter().filter(of_device).map(|d| i64::from(d.blocks)).sum::<i64>();
+        most = most.max((objects.max(0) as u64).saturating_mul(PAGE));
+        Some((r.step, at(&r.devices)?, most))
+    };
+    let accounts: Vec<(u32, u64, u64)> = ledger.steps().iter().filter_map(&mut account).collect();
+    let rounding = accounts.last()?.2;
+    let accounts: Vec<(u32, u64)> = accounts
+        .into_iter()
+        .map(|(step, bytes, below)| (step, bytes.saturating_add(rounding - below)))
+        .collect();
+    let warm_up = WARM_UP_STEPS.max((WARM_UP_SHARE * accounts.len() as f64) as usize);
+    let judged = accounts.get(warm_up..)?;
+    let window = judged.len() / WINDOWS;
+    if window < MIN_ACCOUNTS {
+        return None;
+    }
+    // The newest windows whole: what is left over goes to the warm-up.
+    let judged = &judged[judged.len() - window * WINDOWS..];
+    let lows: Vec<u64> = judged.chunks(window).filter_map(|w| w.iter().map(|a| a.1).min()).collect();
+    let (first, last) = (*lows.first()?, *lows.last()?);
+    let growth = last.checked_sub(first).filter(|&g| g >= MIN_GROWTH)?;
+    let mean = growth as f64 / (WINDOWS - 1) as f64;
+    let rises = lows.windows(2).all(|w| w[1].saturating_sub(w[0]) as f64 >= EVEN * mean);
+    if !rises {
+        return None;
+    }
+    let steps = judged[window * (WINDOWS - 1)].0.saturating_sub(judged[0].0).max(1);
+    let slope = growth as f64 / f64::from(steps);
+    let adding: Vec<u64> =
+        judged.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).filter(|&step| step > 0).collect();
+    let held = accounts.last()?.1.saturating_sub(judged[0].1);
+    Some(Finding {
+        bytes_per_step: super::verdict::median(adding.iter().copied()),
+        adding_share: adding.len() as f64 / (judged.len() - 1).max(1) as f64,
+        growth_bytes_per_step: slope,
+        live_bytes: held,
+        oldest_step: judged[0].0,
+        first_step: judged[0].0,
+        span: accounts.last()?.0.saturating_sub(judged[0].0),
+        ..Finding::new(Kind::Growing, Confidence::Likely, device, Layer::Driver)
+    })
+}

@@ -1,0 +1,223 @@
+//! Puts a report together from books, tables and names; its parts each have a file.
+
+mod alive;
+mod asked;
+mod figures;
+mod findings;
+mod holders;
+mod stacks;
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::format::entry;
+use crate::format::tables::{Stack, Tables};
+use crate::ledger::verdict::{Known, judge_by};
+use crate::ledger::{self, Ledger};
+use crate::symbols::Names;
+
+pub use asked::{Asked, StepUnknown};
+pub use stacks::whole;
+
+/// Sites listed under `retained`.
+const RETAINED: usize = 50;
+
+/// What is known of a run beside its events.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub end: End,
+    pub pid: u32,
+    /// Nanoseconds the process was watched, if it said goodbye; else the last boundary's time stands in.
+    pub duration_ns: Option<u64>,
+    /// Events that found no room in the recording.
+    pub dropped_events: u64,
+    /// What the reader or the recorder could not do, one line each.
+    pub problems: Vec<String>,
+    /// Nanoseconds since 1970 when the recording began; 0: not known.
+    pub began_ns: u64,
+}
+impl Report {
+    /// The report of a run; with `step`, of what was alive when that step ended.
+    pub fn build(
+        ledger: &Ledger,
+        tables: &Tables,
+        names: &Names<'_>,
+        run: &Run,
+        step: Option<u32>,
+    ) -> Result<Report, StepUnknown> {
+        Report::asked(ledger, tables, names, run, Asked { step, ..Asked::default() })
+    }
+
+    /// The same, asked for more.
+    pub fn asked(
+        ledger: &Ledger,
+        tables: &Tables,
+        names: &Names<'_>,
+        run: &Run,
+        asked: Asked,
+    ) -> Result<Report, StepUnknown> {
+        let step = asked.step;
+        for step in step.into_iter().chain(asked.since.filter(|&s| s > 0)) {
+            if ledger.step(step).is_none() {
+                let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
+                return Err(StepUnknown { step, count: ledger.step_count(), next });
+            }
+        }
+        let mut b = Builder {
+            ledger,
+            tables,
+            names,
+            stacks: HashMap::new(),
+            forward: HashMap::new(),
+            room: stacks::NAMES,
+        };
+        let mut devices = b.devices(step);
+        let (host_bytes, host_live_bytes) = b.host(step);
+        let places = b.places();
+        let held = b.held();
+        let verdict = judge_by(
+            ledger,
+            Known {
+                place: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
+                held: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
+            },
+        );
+        for d in &mut devices {
+            let of_device = verdict.findings.iter().filter(|f| f.device == d.index && findings::fills(f));
+            d.steps_to_oom = findings::steps_to_oom(d, of_device.map(|f| f.growth_bytes_per_step).sum());
+        }
+        let program = b.program(run);
+        let mut report = Report {
+            schema: SCHEMA,
+            steps: Steps {
+                count: ledger.step_count(),
+                source: ledger.source().map(|s| s.name()),
+                between: ledger.steps_between(),
+                loops: b.loops("loop"),
+                levels: b.levels(),
+                missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
+                marks: marks::latest(ledger, tables),
+                mark_counts: marks::counts(ledger, tables),
+                series: figures::series(ledger),
+            },
+            findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            suppressed: Vec::new(),
+            retained: b
+                .retained(&alive::listed(ledger, asked), if asked.all { usize::MAX } else { RETAINED }),
+            out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o)).collect(),
+            out_of_memory_count: ledger.out_of_memory_count(),
+            coverage: b.coverage(run),
+            holder_searches: b.searches(),
+            notes: run.problems.clone(),
+            all_frames: names.shows_all(),
+            program,
+            devices,
+            host_bytes,
+            host_live_bytes,
+            step,
+            since: asked.since,
+            cohorts: if asked.cohorts { b.cohorts(asked.since.unwrap_or(0)) } else { Vec::new() },
+        };
+        for (f, curve) in report.findings.iter_mut().zip(findings::curves(ledger, &verdict.findings)) {
+            f.retained_over_steps = curve;
+        }
+        report.add_notes(ledger);
+        Ok(report)
+    }
+
+    fn add_notes(&mut self, ledger: &Ledger) {
+        let (checks, mismatches) = ledger.allocator_checks();
+        if mismatches > 0 {
+            self.notes.push(format!(
+                "the caching allocator's own total differed from the blocks seen in {mismatches} of {checks} checks"
+            ));
+        }
+        if ledger.unknown_events() > 0 {
+            let n = ledger.unknown_events();
+            self.notes.push(format!("{n} events of a kind this version does not know were passed over"));
+        }
+        if ledger.stackless() > 0 {
+            let n = ledger.stackless();
+            self.notes.push(format!("{n} allocations are listed without a stack: too many different stacks"));
+        }
+    }
+}
+
+struct Builder<'a> {
+    ledger: &'a Ledger,
+    tables: &'a Tables,
+    names: &'a Names<'a>,
+    stacks: HashMap<u32, (Option<Place>, Vec<Frame>)>,
+    forward: HashMap<u32, Option<Place>>,
+    /// Bytes left for names in stacks.
+    room: usize,
+}
+
+impl Builder<'_> {
+    fn meta(&self, key: &str) -> Option<String> {
+        self.tables.meta.get(key).filter(|v| !v.is_empty()).cloned()
+    }
+
+    fn program(&self, run: &Run) -> Program {
+        let argv = self.meta("argv").unwrap_or_default();
+        let argv = argv.strip_suffix('\0').unwrap_or(&argv);
+        Program {
+            argv: argv.split('\0').filter(|_| !argv.is_empty()).map(str::to_owned).collect(),
+            pid: self.meta("pid").and_then(|p| p.parse().ok()).unwrap_or(run.pid),
+            host: self.meta("host").unwrap_or_default(),
+            rank: self.meta("rank"),
+            end: run.end,
+            began_s: run.began_ns as f64 / 1e9,
+            duration_s: run.duration_ns.unwrap_or(self.ledger.last_ns()) as f64 / 1e9,
+            exe: self.meta("exe").unwrap_or_default(),
+            python: self.meta("python"),
+            cwd: self.meta("cwd").unwrap_or_default(),
+        }
+    }
+
+    /// The loops whose iterations are steps, as places.
+    fn loops(&self, level: &str) -> Vec<String> {
+        let place = |text: &str| {
+            let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
+            let &[code, header, last] = numbers?.as_slice() else { return None };
+            // A `while` begins with its body, and has its condition at the end.
+            let frame = |offset| entry::Frame::Python { code, offset, entry: false };
+            let ends = Stack { python: vec![frame(header), frame(last)], native: Vec::new() };
+            let first =
+                self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
+            Some(format!("{}:{}", first.file, first.line?))
+        };
+        self.meta(level).iter().flat_map(|all| all.split(',')).filter_map(place).collect()
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        let level = |(by, count): (ledger::By, u32)| {
+            let name = by.to_string();
+            Level { loops: self.loops(&name), name, count }
+        };
+        let mut all: Vec<Level> = self.ledger.levels().map(level).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    fn entry_point(&self, id: u16) -> Option<String> {
+        self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
+    }
+    fn marker(&self, m: &ledger::Marker) -> Option<Marker> {
+        let entry_point = self.entry_point(m.entry_point)?;
+        Some(Marker { entry_point, calls: m.calls, bytes: m.bytes })
+    }
+
+    fn coverage(&self, run: &Run) -> Coverage {
+        Coverage {
+            holes: self.tables.notes.clone(),
+            unknown_frees: self.ledger.unknown_frees().iter().fold(0, |sum, n| sum.wrapping_add(*n)),
+            dropped_events: run.dropped_events.saturating_add(self.ledger.lost_events()),
+            ledger_matches_allocator: self.ledger.matches_allocator(),
+            missed_frees: self.ledger.missed_frees(),
+            implicit_ends: self.ledger.implicit_ends(),
+            markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
+        }
+    }
+}

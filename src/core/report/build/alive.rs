@@ -1,0 +1,88 @@
+//! What was alive: at the end, at a step, of what came since one, by birth, and when memory ran out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Asked, Builder};
+use crate::format::event::NO_DEVICE;
+use crate::ledger::{self, Ledger, retained};
+use crate::report::{Cohort, OutOfMemory, Retained};
+
+impl Builder<'_> {
+    pub(super) fn retained(&mut self, held: &[ledger::Retained], most: usize) -> Vec<Retained> {
+        let mut listed = Vec::new();
+        for r in held.iter().take(most) {
+            let Some(site) = self.ledger.site(r.site) else { continue };
+            let (allocated_at, stack) = self.stack(site.stack);
+            listed.push(Retained {
+                number: r.site,
+                allocated_at,
+                layer: site.layer.name(),
+                device: (site.device != NO_DEVICE).then_some(site.device),
+                live_bytes: r.bytes,
+                live_blocks: r.blocks,
+                entry_point: self.entry_point(site.entry_point),
+                stack,
+                holders: self.holders(std::iter::once(r.site)),
+            });
+        }
+        listed
+    }
+
+    /// What is alive at the end of what was born after a step, by birth.
+    pub(super) fn cohorts(&mut self, since: u32) -> Vec<Cohort> {
+        // By birth: bytes, blocks, the most of one site and which.
+        let mut births: BTreeMap<u32, (u64, u64, u64, u32)> = BTreeMap::new();
+        for (site, cohorts) in self.ledger.cohorts() {
+            for c in cohorts.iter().filter(|c| c.birth > since) {
+                let sum = births.entry(c.birth).or_default();
+                (sum.0, sum.1) = (sum.0.wrapping_add(c.bytes), sum.1.wrapping_add(c.blocks));
+                if c.bytes > sum.2 {
+                    (sum.2, sum.3) = (c.bytes, site);
+                }
+            }
+        }
+        let row = |(step, (bytes, blocks, _, site)): (u32, (u64, u64, u64, u32))| {
+            let stack = self.ledger.site(site).map_or(0, |s| s.stack);
+            Cohort { step, bytes, blocks, allocated_at: self.stack(stack).0 }
+        };
+        births.into_iter().map(row).collect()
+    }
+
+    pub(super) fn out_of_memory(&mut self, o: &ledger::OutOfMemory) -> OutOfMemory {
+        let (allocated_at, stack) = self.stack(o.stack);
+        OutOfMemory {
+            device: o.device,
+            requested_bytes: o.requested_bytes,
+            allocated_bytes: o.allocated_bytes,
+            step: o.step,
+            allocated_at,
+            stack,
+            carried_bytes: o.carried_bytes,
+            reserved_bytes: o.reserved_bytes,
+            empty_bytes: o.empty_bytes,
+            largest_hole_bytes: o.largest_hole_bytes,
+            retained: self.retained(&o.sites, o.sites.len()),
+        }
+    }
+}
+
+/// What is listed as retained: what was alive then, or what has come since a step.
+pub(super) fn listed(ledger: &Ledger, asked: Asked) -> Vec<ledger::Retained> {
+    let now = retained(ledger, asked.step);
+    let Some(since) = asked.since else { return now };
+    let before: HashMap<u32, ledger::Retained> = match since {
+        0 => HashMap::new(),
+        _ => retained(ledger, Some(since)).into_iter().map(|r| (r.site, r)).collect(),
+    };
+    let more = |r: ledger::Retained| match before.get(&r.site) {
+        Some(then) => ledger::Retained {
+            site: r.site,
+            blocks: r.blocks.saturating_sub(then.blocks),
+            bytes: r.bytes.saturating_sub(then.bytes),
+        },
+        None => r,
+    };
+    let mut grown: Vec<ledger::Retained> = now.into_iter().map(more).filter(|r| r.bytes > 0).collect();
+    grown.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.site));
+    grown
+}

@@ -1,0 +1,109 @@
+//! Findings as they are listed: their sites, their curves, when they fill their device.
+
+use std::collections::HashMap;
+
+use super::Builder;
+use crate::format::event::NO_DEVICE;
+use crate::ledger::{self, Ledger, verdict};
+use crate::report::{Device, Finding, Point, Program, Site, explain};
+
+/// Sites listed under one finding.
+const SITES: usize = 20;
+/// Points of the curve of one finding.
+const CURVE: usize = 120;
+
+impl Builder<'_> {
+    pub(super) fn finding(&mut self, f: &verdict::Finding, devices: &[Device], program: &Program) -> Finding {
+        let parts = f.parts.iter().take(SITES);
+        let sites: Vec<Site> = parts
+            .filter_map(|part| {
+                let site = self.ledger.site(part.site)?;
+                let (allocated_at, stack) = self.stack(site.stack);
+                let also_through = self.also_through(site.stack);
+                Some(Site {
+                    number: part.site,
+                    allocated_at,
+                    bytes_per_step: part.bytes_per_step,
+                    live_bytes: part.live_bytes,
+                    live_blocks: part.live_blocks,
+                    entry_point: self.entry_point(site.entry_point),
+                    stack,
+                    also_through,
+                    backward_of: self.backward_of(site.stack),
+                })
+            })
+            .collect();
+        let device = devices.iter().find(|d| d.index == f.device);
+        Finding {
+            kind: f.kind,
+            confidence: f.confidence,
+            device: (f.device != NO_DEVICE).then_some(f.device),
+            layer: f.layer.name(),
+            bytes_per_step: f.bytes_per_step,
+            bytes_per_step_interval: f.bytes_interval,
+            blocks_per_step: f.blocks_per_step,
+            adding_share: f.adding_share,
+            period_steps: f.period_steps,
+            growth_bytes_per_step: f.growth_bytes_per_step,
+            live_bytes: f.live_bytes,
+            live_blocks: f.live_blocks,
+            cohorts: f.cohorts,
+            oldest_step: f.oldest_step,
+            first_step: (f.first_step > 0).then_some(f.first_step),
+            peak_reduction_bytes: f.peak_reduction_bytes,
+            event_step: (f.event_step > 0).then_some(f.event_step),
+            reserved_growth_bytes: f.reserved_growth_bytes,
+            steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
+            explanation: explain::sentence(f, &sites, &program.cwd),
+            sites,
+            holders: self.holders(f.parts.iter().map(|part| part.site)),
+            retained_over_steps: Vec::new(),
+        }
+    }
+}
+
+/// What each finding's sites retained over the run.
+pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<Point>> {
+    let mut of_site: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (i, f) in findings.iter().enumerate() {
+        f.parts.iter().for_each(|p| of_site.entry(p.site).or_default().push(i));
+    }
+    let records = ledger.steps();
+    let stride = records.len().div_ceil(CURVE).max(1);
+    let mut sums = vec![0i64; findings.len()];
+    let mut curves = vec![Vec::new(); findings.len()];
+    if findings.is_empty() {
+        return curves;
+    }
+    for (i, record) in records.iter().enumerate() {
+        for delta in &record.deltas {
+            for &f in of_site.get(&delta.site).into_iter().flatten() {
+                sums[f] = sums[f].wrapping_add(delta.bytes);
+            }
+        }
+        if (records.len() - 1 - i).is_multiple_of(stride) {
+            for (f, finding) in findings.iter().enumerate() {
+                let device = record.devices.iter().find(|d| d.device == finding.device);
+                let bytes = match finding.parts.is_empty() {
+                    true => device.and_then(|d| d.unattributed_bytes).unwrap_or(0),
+                    false => sums[f].max(0) as u64,
+                };
+                curves[f].push(Point { step: record.step, bytes });
+            }
+        }
+    }
+    curves
+}
+
+/// Steps until the device is full if it goes on like this.
+pub(super) fn steps_to_oom(device: &Device, growth_bytes_per_step: f64) -> Option<u64> {
+    let used = device.live_bytes.saturating_add(device.unattributed_bytes.unwrap_or(0));
+    let free = device.total_bytes.checked_sub(used).filter(|_| device.total_bytes > 0)?;
+    let steps = free as f64 / growth_bytes_per_step;
+    (growth_bytes_per_step > 0.0 && steps.is_finite()).then_some(steps as u64)
+}
+
+/// Whether it fills its device.
+pub(super) fn fills(f: &verdict::Finding) -> bool {
+    matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing) && f.layer != ledger::Layer::Host
+}

@@ -1,0 +1,78 @@
+//! Who holds what: for the verdicts as numbers, for people by name.
+
+use std::collections::HashMap;
+
+use super::Builder;
+use crate::format::entry::{self, Retention};
+use crate::ledger::verdict::Held;
+use crate::report::{Holder, Searches};
+
+/// Holders listed under one finding.
+const HOLDERS: usize = 32;
+
+impl Builder<'_> {
+    pub(super) fn searches(&self) -> Option<Searches> {
+        let text = self.meta("holder_searches")?;
+        let mut figures = text.split(' ').map(|n| n.parse::<u64>().ok());
+        let mut next = || figures.next().flatten();
+        let (count, total, longest) = (next()?, next()?, next()?);
+        Some(Searches { count, seconds: total as f64 / 1e6, longest_s: longest as f64 / 1e6 })
+    }
+
+    pub(super) fn key(&self, site: u32) -> Option<entry::Site> {
+        let site = self.ledger.site(site)?;
+        let (stack, entry_point) = (site.stack, site.entry_point);
+        Some(entry::Site { stack, entry_point, device: site.device, layer: site.layer as u8 })
+    }
+
+    /// Who holds what, the holders as numbers.
+    pub(super) fn held(&self) -> HashMap<entry::Site, Vec<Held>> {
+        let mut numbers: HashMap<&str, u64> = HashMap::new();
+        let mut of_sites = HashMap::new();
+        for (site, (_, holders)) in &self.tables.holders {
+            let held = holders.iter().map(|h| {
+                let next = numbers.len() as u64;
+                let name = h.path.get(..h.name).unwrap_or(&h.path);
+                let owner = *numbers.entry(name).or_insert(next);
+                Held { owner, hold: h.hold, blocks: h.blocks, bytes: h.bytes }
+            });
+            of_sites.insert(*site, held.collect());
+        }
+        of_sites
+    }
+
+    /// Who held the blocks of these sites when somebody last looked.
+    pub(super) fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
+        let mut holders: Vec<Holder> = Vec::new();
+        for key in sites.filter_map(|site| self.key(site)) {
+            for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
+                match holders.iter_mut().find(|h| h.path == held.path) {
+                    Some(h) => {
+                        h.bytes = h.bytes.saturating_add(held.bytes);
+                        h.blocks = h.blocks.saturating_add(held.blocks);
+                        h.step = h.step.max(held.step);
+                    }
+                    None => holders.push(Holder {
+                        path: held.path.clone(),
+                        bytes: held.bytes,
+                        blocks: held.blocks,
+                        step: held.step,
+                        hold: match held.hold {
+                            Retention::Unknown => None,
+                            Retention::Unbounded => Some("open"),
+                            Retention::Bounded { .. } => Some("bounded"),
+                            Retention::Unreachable => Some("garbage"),
+                        },
+                        most_entries: match held.hold {
+                            Retention::Bounded { max_entries, .. } => Some(max_entries),
+                            _ => None,
+                        },
+                    }),
+                }
+            }
+        }
+        holders.sort_by_key(|h| std::cmp::Reverse((h.bytes, h.blocks)));
+        holders.truncate(HOLDERS);
+        holders
+    }
+}

@@ -1,0 +1,105 @@
+//! Stacks as they are listed: named, folded, no longer than there is room for; and the places in them.
+
+use std::collections::HashMap;
+
+use super::Builder;
+use crate::report::{Frame, Place, column};
+use crate::symbols::{FrameKind, NamedFrame, Names};
+
+/// Bytes of names listed in stacks; where they run out, a stack shows its innermost frame only. Every stack of a usual
+/// report fits many times over.
+pub(super) const NAMES: usize = 16 << 20;
+/// What a frame takes beside its names.
+const FRAME: usize = 256;
+
+impl Builder<'_> {
+    /// The user's line whose backward pass a stack was taken in.
+    pub(super) fn backward_of(&mut self, stack: u32) -> Option<Place> {
+        let names = self.names;
+        let find = || {
+            let frames = names.forward_of(stack);
+            let at = names.allocated_at(&frames)?;
+            Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+        };
+        self.forward.entry(stack).or_insert_with(find).clone()
+    }
+
+    pub(super) fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {
+        let names = self.names;
+        let left = self.room;
+        let resolve = || {
+            let frames = names.frames(id);
+            let at = names.allocated_at(&frames);
+            let place =
+                at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
+            let mut frames = whole(names, id, frames);
+            shorten(&mut frames, left);
+            (place, frames)
+        };
+        let (place, frames) = self.stacks.entry(id).or_insert_with(resolve);
+        let (place, mut frames) = (place.clone(), frames.clone());
+        // Listed once more.
+        self.room = left.saturating_sub(shorten(&mut frames, left));
+        (place, frames)
+    }
+
+    /// The other ways that a site's allocations took from Python's innermost frame to the allocator.
+    pub(super) fn also_through(&mut self, id: u32) -> Vec<Vec<Frame>> {
+        let mut ways = Vec::new();
+        for frames in self.names.examples(id).into_iter().skip(1) {
+            let mut frames = shown(self.names, frames);
+            frames.truncate(
+                frames.iter().position(|f| f.frame.kind != FrameKind::Native).unwrap_or(frames.len()),
+            );
+            if frames.is_empty() {
+                continue;
+            }
+            self.room = self.room.saturating_sub(shorten(&mut frames, self.room));
+            ways.push(frames);
+        }
+        ways
+    }
+
+    /// A number for the line of each stack that allocates, equal for one line.
+    pub(super) fn places(&self) -> HashMap<u32, u64> {
+        let stacks: Vec<u32> = self.ledger.set_up_stacks();
+        let mut lines: HashMap<Place, u64> = HashMap::new();
+        let mut places = HashMap::new();
+        for stack in stacks {
+            let frames = self.names.frames(stack);
+            let Some(at) = self.names.allocated_at(&frames) else { continue };
+            let place = Place { file: at.file.clone(), line: at.line, function: at.function.clone() };
+            // Beyond every stack id.
+            let next = (lines.len() as u64) << 32 | u64::from(u32::MAX);
+            places.insert(stack, *lines.entry(place).or_insert(next));
+        }
+        places
+    }
+}
+
+/// A stack as it is listed: of one known by its Python frames alone the example with the native ones. `frames`: its own.
+pub fn whole(names: &Names<'_>, id: u32, frames: Vec<NamedFrame>) -> Vec<Frame> {
+    shown(names, names.examples(id).into_iter().next().unwrap_or(frames))
+}
+
+/// Frames as they are listed.
+fn shown(names: &Names<'_>, frames: Vec<NamedFrame>) -> Vec<Frame> {
+    let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, folded: 0 };
+    let frames = frames.into_iter().map(frame).collect();
+    if names.shows_all() { frames } else { column::folded(frames) }
+}
+
+/// Cuts a stack that takes more than `room` bytes to its innermost frame; returns what it takes.
+fn shorten(frames: &mut Vec<Frame>, room: usize) -> usize {
+    let of = |f: &Frame| {
+        let module = f.frame.module.as_ref().map_or(0, String::len);
+        FRAME + f.frame.file.len() + f.frame.function.len() + module
+    };
+    let taken: usize = frames.iter().map(of).sum();
+    if taken <= room || frames.len() < 2 {
+        return taken;
+    }
+    frames.truncate(1);
+    frames.shrink_to_fit();
+    frames.iter().map(of).sum()
+}

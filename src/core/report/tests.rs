@@ -1,0 +1,368 @@
+//! What people and machines get to read.
+
+use super::build::StepUnknown;
+use super::*;
+use crate::format::entry::{Entry, Frame as Packed, LineTable};
+use crate::format::event::{Event, Kind};
+use crate::format::tables::Tables;
+use crate::ledger::Ledger;
+use crate::symbols::Names;
+
+const PARAMETERS: u32 = 1;
+const LOSS: u32 = 2;
+
+fn tables() -> Tables {
+    let mut t = Tables::default();
+    for (key, value) in [
+        ("argv", "python\0/home/u/train.py\0--steps\x00200"),
+        ("cwd", "/home/u"),
+        ("host", "box"),
+        ("python", "3.11"),
+    ] {
+        t.add(Entry::Meta { key, value });
+    }
+    let torch = "/v/lib/python3.11/site-packages/torch/nn/functional.py";
+    for (id, file, name, first_line) in [
+        (1, torch, "cross_entropy", 3000),
+        (2, "/home/u/train.py", "cross_entropy_loss", 37),
+        (3, "/home/u/train.py", "main", 65),
+    ] {
+        t.add(Entry::Code { id, file, name, first_line, encoding: LineTable::Pairs, lines: &[] });
+    }
+    let frames = |codes: &[u32]| -> Vec<u8> {
+        let frame = |&code| Packed::Python { code, offset: 0, entry: false }.pack().to_le_bytes();
+        codes.iter().flat_map(frame).collect()
+    };
+    t.add(Entry::Stack { id: PARAMETERS, python: 1, frames: &frames(&[3]) });
+    t.add(Entry::Stack { id: LOSS, python: 3, frames: &frames(&[1, 2, 3]) });
+    t.add(Entry::Device { index: 0, name: "GPU", total_bytes: 80 << 30 });
+    t.add(Entry::Note { text: "/x/odd.so was opened with its own scope first: its calls are not seen" });
+    t
+}
+
+fn ledger(steps: u64, leaks: bool) -> Ledger {
+    let mut ledger = Ledger::default();
+    let mut seq = 0;
+    let mut say = |e: Event| {
+        seq += 1;
+        ledger.apply(&Event { seq, device: 0, ..e });
+    };
+    say(Event { address: 1 << 20, size: 4 << 20, stack: PARAMETERS, ..Event::new(Kind::BlockAlloc) });
+    for step in 1..=steps {
+        let (kept, gone) = (step << 32, step << 32 | 4096);
+        say(Event { address: gone, size: 2048, stack: LOSS, ..Event::new(Kind::BlockAlloc) });
+        if leaks {
+            say(Event { address: kept, size: 512, stack: LOSS, ..Event::new(Kind::BlockAlloc) });
+        }
+        say(Event { address: gone, ..Event::new(Kind::BlockFree) });
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::StepEnd) });
+    }
+    ledger
+}
+
+fn report(ledger: &Ledger, end: End, step: Option<u32>) -> Result<Report, StepUnknown> {
+    let tables = tables();
+    let run = Run { end, pid: 42, ..Run::default() };
+    Report::build(ledger, &tables, &Names::new(&tables, None), &run, step)
+}
+
+fn fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100 && line == line.trim_end(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_leak_in_json() {
+    let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let json: serde_json::Value = serde_json::from_str(&json::render(&report)).expect("is JSON");
+    assert_eq!(json["schema"], "leaktrace.report/1");
+    assert_eq!(json["program"]["argv"][3], "200");
+    assert_eq!(json["program"]["end"], "clean");
+    assert_eq!(json["program"]["rank"], serde_json::Value::Null);
+    assert_eq!((&json["steps"]["count"], &json["steps"]["source"]), (&200.into(), &"optimizer".into()));
+    let series = json["steps"]["series"].as_array().unwrap();
+    let last = &series[199];
+    assert_eq!((series.len(), &last["step"]), (200, &200.into()));
+    assert_eq!(last["devices"][0]["block_bytes"], json["devices"][0]["block_bytes"]);
+    assert_eq!(json["devices"][0]["live_bytes"], (4 << 20) + 200 * 512);
+    assert_eq!(json["devices"][0]["peak_bytes"], (4 << 20) + 200 * 512 + 2048);
+    let f = &json["findings"][0];
+    assert_eq!(
+        (&f["kind"], &f["confidence"], &f["layer"]),
+        (&"leak".into(), &"confirmed".into(), &"block".into())
+    );
+    assert_eq!((f["bytes_per_step"].as_f64(), f["adding_share"].as_f64()), (Some(512.0), Some(1.0)));
+    let at = serde_json::json!({"file": "/home/u/train.py", "line": 37, "function": "cross_entropy_loss"});
+    assert_eq!(f["sites"][0]["allocated_at"], at);
+    assert_eq!(f["sites"][0]["stack"][0]["function"], "cross_entropy");
+    assert_eq!(f["sites"][0]["stack"][0]["kind"], "python");
+    assert!(f["steps_to_oom"].as_u64() > Some(100_000_000));
+    for key in ["period_steps", "peak_reduction_bytes", "holders", "cohorts", "oldest_step", "explanation"] {
+        assert!(f.get(key).is_some(), "{key}");
+    }
+    assert_eq!(json["retained"][0]["live_bytes"], 4 << 20);
+    assert_eq!(json["coverage"]["holes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_leak_in_plain_words() {
+    let report = report(&ledger(200, true), End::Killed, None).expect("no step asked for");
+    let text = text::render(&report);
+    fits(&text);
+    let sentence = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "python /home/u/train.py --steps 200 process 42 on box was killed or crashed after 0.2 s",
+        "200 steps, told by: optimizer",
+        "1. leak (confirmed): train.py:37 cross_entropy_loss keeps 1 block (512 B) of every step: \
+         blocks of 200 of the 200 steps since step 1 are still held, \
+         while the others of this line were all freed in the step that made them. This is a leak.",
+        "512 B per step; alive on device 0: 100.0 KiB (102,400 B) in 200 blocks from 200 steps, since step 1",
+        "at train.py:37 cross_entropy_loss at train.py:65 main",
+        "Retained at step 200",
+        "not seen: /x/odd.so",
+    ] {
+        assert!(sentence.contains(words), "{words}\n{text}");
+    }
+    let last = summary::render(&report, "/tmp/leaktrace.42.ltrace");
+    fits(&last);
+    assert!(
+        last.lines().count() <= 8 && last.contains("train.py:37") && last.contains("This is a leak."),
+        "{last}"
+    );
+    assert!(last.ends_with("leaktrace report /tmp/leaktrace.42.ltrace\n"));
+}
+
+#[test]
+fn no_leak_and_why() {
+    for (steps, words) in [
+        (200, "No leak found over 200 steps."),
+        (5, "Not judged: 5 steps were seen; at least 14 are needed."),
+        (0, "Not judged: no training step was seen"),
+    ] {
+        let report = report(&ledger(steps, false), End::Clean, None).expect("no step asked for");
+        let text = text::render(&report);
+        fits(&text);
+        assert!(text.contains(words), "{text}");
+        assert!(!summary::render(&report, "x").contains("This is a leak"));
+    }
+}
+
+#[test]
+fn a_step_asked_for_is_shown_as_it_ended() {
+    let ledger = ledger(200, true);
+    let then = report(&ledger, End::Clean, Some(50)).expect("step 50 is there");
+    assert_eq!(then.devices[0].live_bytes, (4 << 20) + 50 * 512);
+    assert_eq!(then.devices[0].peak_bytes, (4 << 20) + 50 * 512 + 2048);
+    assert_eq!((then.retained[1].live_bytes, then.retained[1].live_blocks), (50 * 512, 50));
+    assert_eq!((then.step, then.findings.len()), (Some(50), 1));
+    assert!(text::render(&then).contains("Retained at step 50\n"));
+    for step in [0, 201] {
+        let said = report(&ledger, End::Clean, Some(step)).err().map(|e| e.to_string());
+        assert_eq!(said, Some(format!("step {step} is not there: the steps are 1 to 200")));
+    }
+}
+
+#[test]
+fn out_of_memory_ranks_what_was_alive() {
+    let mut ledger = ledger(20, true);
+    let seq = ledger.next_seq();
+    let oom = Event {
+        seq,
+        address: 9 << 20,
+        size: 64 << 30,
+        device: 0,
+        stack: LOSS,
+        ..Event::new(Kind::OutOfMemory)
+    };
+    ledger.apply(&oom);
+    let report = report(&ledger, End::Running, None).expect("no step asked for");
+    let text = text::out_of_memory(&report).expect("it ran out");
+    fits(&text);
+    assert!(
+        text.contains("Out of memory on device 0 in step 21: train.py:37 cross_entropy_loss asked for"),
+        "{text}"
+    );
+    assert!(text.contains("64.0 GiB"), "{text}");
+    let (big, small) = (text.find("4.0 MiB         1"), text.find("10.0 KiB        20"));
+    assert!(big.is_some() && big < small, "{text}");
+}
+
+#[test]
+fn sizes_are_for_people() {
+    let sizes = [0.0, 512.0, 1023.0, 73_728.0, 1.5 * 1024.0 * 1024.0, 80.0 * f64::from(1 << 30)];
+    assert_eq!(sizes.map(explain::size), ["0 B", "512 B", "1023 B", "72.0 KiB", "1.5 MiB", "80.0 GiB"]);
+    assert_eq!([0, 999, 1000, 1_234_567].map(explain::grouped), ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!(explain::exact(282_112.0), "275.5 KiB (282,112 B)");
+}
+
+#[test]
+fn no_text_of_the_recording_steers_the_terminal() {
+    let mut t = tables();
+    t.add(Entry::Symbol { id: 3, name: "cu\x1b[2JMemAlloc" });
+    t.add(Entry::Code {
+        id: 3,
+        file: "/home/u/a\rb.py",
+        name: "ma\x08in",
+        first_line: 65,
+        encoding: LineTable::Pairs,
+        lines: &[],
+    });
+    t.add(Entry::Note { text: "a\u{9b}note" });
+    t.add(Entry::Device { index: 0, name: "G\nPU", total_bytes: 80 << 30 });
+    t.add(Entry::Meta { key: "host", value: "b\tox" });
+    let mut ledger = ledger(20, true);
+    let object = Event {
+        address: 1 << 40,
+        size: 8 << 20,
+        class: 1,
+        stack: LOSS,
+        device: 0,
+        ..Event::new(Kind::Alloc)
+    };
+    ledger.apply(&Event { seq: ledger.next_seq(), entry_point: 3, ..object });
+    ledger.apply(&Event {
+        seq: ledger.next_seq(),
+        size: 9,
+        entry_point: 3,
+        ..Event::new(Kind::UntrackedCall)
+    });
+    let oom = Event { size: 9, device: 0, stack: LOSS, ..Event::new(Kind::OutOfMemory) };
+    ledger.apply(&Event { seq: ledger.next_seq(), ..oom });
+    let run = Run { problems: vec!["a\x7fproblem".into()], ..Run::default() };
+    let report = Report::build(&ledger, &t, &Names::new(&t, None), &run, None).expect("no step asked for");
+    let texts = [
+        text::render(&report),
+        summary::render(&report, "/tmp/\x1b.ltrace"),
+        text::out_of_memory(&report).expect("it ran out"),
+    ];
+    for text in texts {
+        assert!(text.lines().all(|l| !l.chars().any(char::is_control)), "{text:?}");
+    }
+}
+
+#[test]
+fn long_names_in_deep_stacks_do_not_fill_the_memory() {
+    let mut t = tables();
+    let long = "x".repeat(100_000);
+    t.add(Entry::Code {
+        id: 9,
+        file: &long,
+        name: &long,
+        first_line: 1,
+        encoding: LineTable::Pairs,
+        lines: &[],
+    });
+    let frame = Packed::Python { code: 9, offset: 0, entry: false }.pack().to_le_bytes();
+    let mut ledger = Ledger::default();
+    for stack in 0..40 {
+        t.add(Entry::Stack { id: 100 + stack, python: 16_000, frames: &frame.repeat(16_000) });
+        let block =
+            Event { address: u64::from(stack) << 20, size: 512, device: 0, ..Event::new(Kind::BlockAlloc) };
+        ledger.apply(&Event { seq: ledger.next_seq(), stack: 100 + stack, ..block });
+    }
+    let report = Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step");
+    assert_eq!(report.retained.len(), 40);
+    assert!(report.retained.iter().all(|r| r.allocated_at.is_some() && !r.stack.is_empty()));
+    // 5 GB if every frame were told with all of its name.
+    let length = json::render(&report).len();
+    assert!(length < 64 << 20, "{length}");
+}
+
+#[test]
+fn the_series_of_many_devices_is_bounded() {
+    let mut ledger = Ledger::default();
+    for device in 0..200 {
+        let block =
+            Event { address: u64::from(device) << 20, size: 512, device, ..Event::new(Kind::BlockAlloc) };
+        ledger.apply(&Event { seq: ledger.next_seq(), ..block });
+    }
+    for step in 1..=600 {
+        let boundary = Event { address: step, class: 1, ..Event::new(Kind::StepEnd) };
+        ledger.apply(&Event { seq: ledger.next_seq(), ..boundary });
+    }
+    let report = report(&ledger, End::Clean, None).expect("no step asked for");
+    let series = &report.steps.series;
+    assert_eq!((series.len(), series.last().map(|s| s.step)), (80_000 / 200, Some(600)));
+}
+
+#[test]
+fn what_is_suppressed_is_counted_and_not_shown() {
+    let report = || report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let applied = |rules: &str| {
+        let mut report = report();
+        suppress::Suppressions::read(rules).expect(rules).apply(&mut report);
+        report
+    };
+    for rules in [
+        "leak:train.py:cross_entropy_loss # known",
+        "*:/home/*:37 # known",
+        "leak:main # known",
+        "growing:main\nleak:u/train.py:37:cross_* # known\nleak:main",
+    ] {
+        let report = applied(rules);
+        assert_eq!(report.findings.len(), 0, "{rules}");
+        let [s] = &report.suppressed[..] else { panic!("{:?}", report.suppressed) };
+        assert_eq!((s.findings, s.bytes_per_step, s.reason.as_deref()), (1, 512.0, Some("known")));
+        let text = text::render(&report);
+        fits(&text);
+        assert!(text.contains("No leak found over 200 steps but what is suppressed."), "{text}");
+        assert!(text.contains("1 finding, 512 B per step, by ") && text.contains(": known"), "{text}");
+    }
+    // Part of a name is no name; another kind is another matter; a cache outlives nothing that its line lets go.
+    for rules in ["leak:rain.py:main", "leak:mai", "growing:main", "cache:main"] {
+        let report = applied(rules);
+        assert_eq!((report.findings.len(), report.suppressed.len()), (1, 0), "{rules}");
+        let note = format!("suppressions that suppressed nothing: {rules} (line 1)");
+        assert_eq!(report.notes.last(), Some(&note));
+    }
+}
+
+#[test]
+fn each_device_fills_at_its_own_pace() {
+    let mut t = tables();
+    t.add(Entry::Device { index: 1, name: "GPU", total_bytes: 1 << 30 });
+    let mut ledger = Ledger::default();
+    let mut say = |e: Event| {
+        let seq = ledger.next_seq();
+        ledger.apply(&Event { seq, ..e });
+    };
+    let block = |address: u64, size: u64, device: u8, stack: u32| Event {
+        address,
+        size,
+        device,
+        stack,
+        ..Event::new(Kind::BlockAlloc)
+    };
+    for step in 1..=100u64 {
+        say(block(step << 24, 1 << 20, 1, LOSS));
+        // Another cause, in every other step, of varying size.
+        if step % 2 == 0 {
+            say(block(step << 24 | 1 << 23, (1 + step % 8) << 20, 1, PARAMETERS));
+        }
+        say(block(step << 24 | 1 << 22, 512, 0, LOSS));
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::StepEnd) });
+    }
+    let report =
+        Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step asked for");
+    let of = |device: u8, share: f64| {
+        let f = report.findings.iter().find(|f| f.device == Some(device) && f.adding_share == share);
+        f.unwrap_or_else(|| panic!("device {device}: {:#?}", report.findings))
+    };
+    let (small, large) = (of(0, 1.0), of(1, 1.0));
+    assert_eq!(small.steps_to_oom, Some(((80 << 30) - 512 * 100) / 512));
+    let live = report.devices[1].live_bytes;
+    assert_eq!(large.steps_to_oom, Some(((1 << 30) - live) >> 20));
+    // Both causes fill the one device.
+    let other =
+        report.findings.iter().find(|f| f.device == Some(1) && f.adding_share < 1.0).expect("a third");
+    let together = ((1 << 30) - live) as f64 / (large.growth_bytes_per_step + other.growth_bytes_per_step);
+    assert_eq!(report.devices[1].steps_to_oom, Some(together as u64));
+    assert_eq!(report.devices[0].steps_to_oom, small.steps_to_oom);
+    // One always adds as much, the other does not.
+    assert_eq!(large.bytes_per_step_interval, Some([1048576.0; 2]));
+    let [low, high] = other.bytes_per_step_interval.expect("of single steps");
+    assert!(low < high && (low..=high).contains(&other.bytes_per_step), "{other:#?}");
+    assert!(other.explanation.contains("(between ") && !large.explanation.contains("(between "));
+    assert_eq!((other.first_step, large.first_step), (Some(2), Some(1)));
+}

@@ -1,0 +1,274 @@
+//! Which loops of the tree are the steps of the program. The rules and their figures were found on programs with a known
+//! truth; they see events and iterations only, no names.
+//!
+//! 1. Of the thread with most events, the outermost loops of the user's own code; if these see less than half of all events,
+//!    the outermost loops of any. A user's loop that a library's loop calls now and then is a callback's: the library's it is.
+//! 2. Those that come round at least twice, and do a noticeable amount of work each time: an initialisation is no step, and
+//!    neither is the printing of a table.
+//! 3. Down to the loop inside, where that does nearly all of the work and comes round far more often: an epoch is no step,
+//!    its batches are; not where an optimizer steps outside of it, which makes its rounds micro-batches. Loops beside it that do comparable work (an evaluation) are phases of the same level.
+
+use super::tree::{Id, STEPS_BETWEEN, Tree};
+
+/// Least share of all events that the user's loops must see.
+const USERS: f64 = 0.5;
+/// A callback's loop covers less than this of the library's loop it is called from.
+const CALLBACK: f64 = 0.8;
+/// Least events of an iteration, and as a share of the main loop's.
+const LEAST_EVENTS: f64 = 4.0;
+const LEAST_SHARE: f64 = 0.03;
+/// A loop inside does this share of the events directly, and this together with what lies behind library code.
+const DIRECT: f64 = 0.5;
+const COVERED: f64 = 0.9;
+/// With so many rounds inside one outside, less will do.
+const COVERED_OFTEN: f64 = 0.8;
+const OFTEN: f64 = 32.0;
+/// BackfillRounds inside one outside, from which on the outer loop is taken for epochs whatever its own count.
+const EPOCH: f64 = 10.0;
+const LEAST_ROUNDS: f64 = 1.5;
+
+/// A loop of which less than this share of the events gives something back is building something.
+const GIVEN_BACK: f64 = 0.125;
+
+/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones the optimizer's
+/// steps tell enough.
+pub(super) const LEAST_OF_A_PHASE: u64 = 8;
+/// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of it, what is worked
+/// out for every parameter does not.
+const LEAST_SHARE_INSIDE: f64 = 0.1;
+
+/// Micro-batches do at least this share of the training's work.
+const MICRO: f64 = 0.5;
+
+struct Chooser<'a> {
+    tree: &'a Tree,
+    totals: Vec<u64>,
+    frees: Vec<u64>,
+    optimizers: Vec<u64>,
+}
+
+/// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any, so that a loop
+/// that only builds something (a model, layer by layer) is none, nor one that does next to nothing each time.
+pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
+    let chooser = Chooser::new(tree);
+    let roots = tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
+    let Some(root) = roots.max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
+    let mut level = chooser.below_root(root);
+    level.retain(|&id| !unasked || (chooser.gives_back(id) && chooser.per_iteration(id) >= LEAST_EVENTS));
+    level
+}
+
+/// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps, that work like a
+/// training step and do so now and then, as evaluations do. What comes round within every step or two is a part of it.
+/// `batch`: the work of one, where not all of the training was looked at.
+pub(super) fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
+    let chooser = Chooser::new(tree);
+    let Some(main) = chooser.training() else { return Vec::new() };
+    let users = tree.get(main).is_some_and(|n| !n.library);
+    let batch = batch.unwrap_or_else(|| chooser.work_of_a_batch(main));
+    let mut tops = Vec::new();
+    chooser.without_optimizers(root, users, &mut tops);
+    let mut level = Vec::new();
+    for top in tops {
+        let entered = tree.get(top).map_or(0, |n| u64::from(n.instances));
+        let inside = chooser.steps_around(top);
+        let routine = tree.get(top).is_some_and(|n| n.is_routine());
+        if inside.is_some_and(|steps| routine || entered * u64::from(STEPS_BETWEEN) > steps) {
+            continue;
+        }
+        let share = if inside.is_some() { LEAST_SHARE_INSIDE } else { LEAST_SHARE };
+        let works = |id: Id| {
+            let rounds = chooser.iterations(id);
+            let entered = tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
+            rounds >= LEAST_OF_A_PHASE as f64 * entered
+                && chooser.per_iteration(id) >= LEAST_EVENTS.max(share * batch)
+                && chooser.gives_back(id)
+        };
+        level.extend(chooser.down_from(top).into_iter().filter(|&id| works(id)));
+    }
+    level
+}
+
+/// The work of a batch of the training, in events.
+pub(super) fn work_of_a_batch(tree: &Tree) -> Option<f64> {
+    let chooser = Chooser::new(tree);
+    chooser.training().map(|main| chooser.work_of_a_batch(main))
+}
+
+/// The loop whose rounds are training steps.
+pub(super) fn training(tree: &Tree) -> Option<Id> {
+    Chooser::new(tree).training()
+}
+
+impl<'a> Chooser<'a> {
+    fn new(tree: &'a Tree) -> Chooser<'a> {
+        Chooser {
+            tree,
+            totals: tree.totals(|n| n.events),
+            frees: tree.totals(|n| n.frees),
+            optimizers: tree.totals(|n| n.optimizers),
+        }
+    }
+
+    fn gives_back(&self, id: Id) -> bool {
+        self.frees[usize::from(id)] as f64 >= GIVEN_BACK * self.total(id)
+    }
+
+    /// The outermost loops below one in which no optimizer steps.
+    fn without_optimizers(&self, id: Id, users: bool, out: &mut Vec<Id>) {
+        for (child, _) in self.nearest(id, users) {
+            if self.optimizers[usize::from(child)] > 0 {
+                self.without_optimizers(child, users, out);
+            } else {
+                out.push(child);
+            }
+        }
+    }
+
+    /// Of the loops around most optimizer steps the innermost that is not entered anew for each of them, as the optimizer's
+    /// own are; after the first step, when that does not show yet, the user's.
+    fn training(&self) -> Option<Id> {
+        let steps = |id: Id| self.tree.get(id).map_or(0, |n| n.optimizers);
+        let innermost = self.tree.ids().filter(|&id| steps(id) > 0).max_by_key(|&id| steps(id))?;
+        let around: Vec<Id> =
+            std::iter::successors(Some(innermost), |&id| self.tree.get(id).map(|n| n.parent))
+                .take_while(|&id| self.tree.get(id).is_some_and(|n| !n.is_root))
+                .collect();
+        let entered_seldom = |&&id: &&Id| {
+            self.tree.get(id).is_some_and(|n| u64::from(n.instances) < self.optimizers[usize::from(id)])
+        };
+        let users = |&&id: &&Id| self.tree.get(id).is_some_and(|n| !n.library);
+        around.iter().find(entered_seldom).or(around.iter().find(users)).or(around.last()).copied()
+    }
+
+    /// Events of one round of the training, or of the loop over micro-batches that does most of the work in each.
+    fn work_of_a_batch(&self, main: Id) -> f64 {
+        let (all, rounds) = (self.total(main), self.iterations(main));
+        let inner = self.nearest(main, false).into_iter().map(|(id, _)| id);
+        let micro = self.largest(
+            inner.filter(|&id| self.total(id) >= MICRO * all && self.iterations(id) >= 2.0 * rounds),
+        );
+        self.per_iteration(micro.unwrap_or(main))
+    }
+
+    /// The optimizer steps in the nearest loop around this one in which there are any.
+    fn steps_around(&self, id: Id) -> Option<u64> {
+        let around = std::iter::successors(Some(id), |&at| self.tree.get(at).map(|n| n.parent)).skip(1);
+        let mut training = around
+            .take_while(|&at| self.tree.get(at).is_some_and(|n| !n.is_root))
+            .filter(|&at| self.tree.get(at).is_some_and(|n| n.trains));
+        training.next().map(|at| self.optimizers[usize::from(at)])
+    }
+
+    fn total(&self, id: Id) -> f64 {
+        self.totals[usize::from(id)] as f64
+    }
+
+    fn iterations(&self, id: Id) -> f64 {
+        self.tree.get(id).map_or(0.0, |n| n.iterations() as f64)
+    }
+
+    fn per_iteration(&self, id: Id) -> f64 {
+        self.total(id) / self.iterations(id).max(1.0)
+    }
+
+    fn largest(&self, of: impl Iterator<Item = Id>) -> Option<Id> {
+        of.max_by_key(|&id| (self.totals[usize::from(id)], std::cmp::Reverse(id)))
+    }
+
+    /// The nearest loops below one, and whether library code lies between; for the user's, through the library's. What is
+    /// nearest lies through comprehensions: they are never steps themselves.
+    fn below(&self, id: Id, users: bool, across: bool, out: &mut Vec<(Id, bool)>) {
+        for child in self.tree.children(id) {
+            let Some(n) = self.tree.get(child) else { continue };
+            if n.comprehension {
+                self.below(child, users, across || n.across, out);
+            } else if users && n.library {
+                self.below(child, users, true, out);
+            } else {
+                out.push((child, across || n.across));
+            }
+        }
+    }
+
+    fn nearest(&self, id: Id, users: bool) -> Vec<(Id, bool)> {
+        let mut out = Vec::new();
+        self.below(id, users, false, &mut out);
+        out
+    }
+
+    fn works_like(&self, id: Id, main: Id) -> bool {
+        self.per_iteration(id) >= LEAST_EVENTS.max(LEAST_SHARE * self.per_iteration(main))
+    }
+
+    fn below_root(&self, root: Id) -> Vec<Id> {
+        let sum = |ids: &[(Id, bool)]| ids.iter().map(|&(id, _)| self.total(id)).sum::<f64>();
+        let mut tops = self.nearest(root, true);
+        if sum(&tops) < USERS * self.total(root) {
+            tops = self.nearest(root, false);
+        }
+        let mut level: Vec<Id> = Vec::new();
+        for (top, _) in tops {
+            let outermost = self.outermost_around(top);
+            let callback = outermost.filter(|&outer| {
+                self.iterations(outer) >= 2.0
+                    && sum(&self.nearest(outer, true)) < CALLBACK * self.total(outer)
+            });
+            let id = callback.unwrap_or(top);
+            if !level.contains(&id) {
+                level.push(id);
+            }
+        }
+        let Some(main) = self.largest(level.iter().copied()) else { return Vec::new() };
+        let good: Vec<Id> = level
+            .iter()
+            .copied()
+            .filter(|&id| self.iterations(id) >= 2.0 && self.works_like(id, main))
+            .collect();
+        let tops = if good.is_empty() { vec![main] } else { good };
+        tops.into_iter().flat_map(|top| self.down_from(top)).collect()
+    }
+
+    /// The outermost loop around one, comprehensions aside.
+    fn outermost_around(&self, id: Id) -> Option<Id> {
+        let (mut at, mut found) = (self.tree.get(id)?.parent, None);
+        while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
+            if !n.comprehension {
+                found = Some(at);
+            }
+            at = n.parent;
+        }
+        found
+    }
+
+    fn down_from(&self, outer: Id) -> Vec<Id> {
+        let users = self.tree.get(outer).is_some_and(|n| !n.library);
+        let inner: Vec<(Id, bool)> =
+            self.nearest(outer, users).into_iter().filter(|&(id, _)| self.iterations(id) >= 2.0).collect();
+        let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
+        let Some(main) = self.largest(direct()) else { return vec![outer] };
+        let all = self.total(outer).max(1.0);
+        let covered = inner.iter().map(|&(id, _)| self.total(id)).sum::<f64>() / all;
+        let directly = direct().map(|id| self.total(id)).sum::<f64>() / all;
+        let optimizers = |id: Id| self.optimizers[usize::from(id)];
+        if inner.iter().map(|&(id, _)| optimizers(id)).sum::<u64>() * 2 < optimizers(outer) {
+            return vec![outer];
+        }
+        let n = self.iterations(outer).max(1.0);
+        let rounds = self.iterations(main) / n;
+        let enough = if rounds >= OFTEN { COVERED_OFTEN } else { COVERED };
+        if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || (rounds < EPOCH && rounds <= n) {
+            return vec![outer];
+        }
+        let mut level = Vec::new();
+        for &(id, across) in &inner {
+            let instances = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
+            if id == main {
+                level.extend(self.down_from(id));
+            } else if self.works_like(id, main) && self.iterations(id) / instances >= 2.0 {
+                if across { level.push(id) } else { level.extend(self.down_from(id)) }
+            }
+        }
+        level
+    }
+}

@@ -1,0 +1,185 @@
+//! The loops of CPython's own library, against what each interpreter's `dis` says of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::extents::Extents;
+use super::{CodeText, Heard, Loops, Moment, Seen, Surroundings};
+
+/// Every CPython that is known here and on this machine.
+fn pythons() -> Vec<(u32, PathBuf)> {
+    let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+    let folders: Vec<PathBuf> = versions
+        .iter()
+        .filter_map(|v| std::fs::read_dir(v).ok())
+        .flatten()
+        .flatten()
+        .map(|e| e.path().join("bin"))
+        .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()))
+        .collect();
+    let ask = |python: &PathBuf, minor: u32| {
+        let check = format!("import sys; sys.exit(sys.version_info[:2] != (3, {minor}))");
+        python.exists()
+            && Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success())
+    };
+    (8..=13)
+        .filter_map(|minor| {
+            let mut all = folders.iter().map(|folder| folder.join(format!("python3.{minor}")));
+            all.find(|python| ask(python, minor)).map(|python| (minor, python))
+        })
+        .collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    if hex == "-" { Vec::new() } else { (0..hex.len()).step_by(2).map(digits).collect() }
+}
+
+/// A loop as the script tells it: header, begins with `FOR_ITER`, offsets in it.
+fn told(text: &str) -> (u32, bool, Vec<u32>) {
+    let mut numbers = text.split(',').map(|n| n.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next() == Some(1), numbers.collect())
+}
+
+#[test]
+fn loops_are_those_of_dis() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/extents.py");
+    let pythons = pythons();
+    assert!(!pythons.is_empty(), "no CPython 3.8 to 3.13 on this machine");
+    let running: Vec<_> = pythons
+        .into_iter()
+        .map(|(minor, python)| {
+            let mut command = Command::new(python);
+            command.arg(script).stdout(std::process::Stdio::piped());
+            (minor, command.spawn().unwrap())
+        })
+        .collect();
+    for (minor, child) in running {
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "3.{minor}");
+        let text = String::from_utf8(out.stdout).unwrap();
+        let (mut codes, mut loops) = (0, 0);
+        for line in text.lines() {
+            let [name, memory, exceptions, listed] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("3.{minor}: {line}")
+            };
+            let memory = bytes(memory);
+            let extents = Extents::read(minor, &memory, &bytes(exceptions), name, false)
+                .unwrap_or_else(|| panic!("3.{minor}: {name} is not understood"));
+            let mut truth: Vec<_> = listed.split(';').filter(|l| *l != "-").map(told).collect();
+            let mut found: Vec<_> = extents.all().iter().map(|l| (l.header, l.is_for)).collect();
+            found.sort_unstable();
+            truth.sort_unstable();
+            let headers: Vec<_> = truth.iter().map(|t| (t.0, t.1)).collect();
+            assert_eq!(found, headers, "3.{minor}: {name}");
+            // The innermost loop at each instruction is the smallest that has it.
+            for offset in (0..memory.len() as u32).step_by(2) {
+                let smallest = truth.iter().filter(|t| t.2.binary_search(&offset).is_ok());
+                let Some(smallest) = smallest.min_by_key(|t| t.2.len()) else { continue };
+                let chain = extents.around(offset);
+                let innermost = chain.get().last().map(|&number| extents.all()[usize::from(number)].header);
+                // Two may be of one size: handlers that lead back into either.
+                let size = truth.iter().find(|t| Some(t.0) == innermost).map(|t| t.2.len());
+                assert_eq!(size, Some(smallest.2.len()), "3.{minor}: {name} at {offset}");
+            }
+            codes += 1;
+            loops += truth.len();
+        }
+        println!("3.{minor}: {codes} code objects, {loops} loops");
+        assert!(codes > 100 && loops > 150, "3.{minor}: {codes} code objects, {loops} loops");
+    }
+}
+
+#[test]
+fn nonsense_is_no_loop() {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) as u8
+    };
+    for _ in 0..2000 {
+        let length = usize::from(next()) + 1;
+        let bytes: Vec<u8> = (0..length).map(|_| next()).collect();
+        let table: Vec<u8> = (0..next() % 40).map(|_| next()).collect();
+        for minor in 8..=13 {
+            if let Some(extents) = Extents::of(minor, &bytes, &table, "f") {
+                let deepest = (0..length as u32).map(|offset| extents.around(offset).get().len()).max();
+                assert!(deepest <= Some(8));
+            }
+        }
+    }
+    assert!(Extents::of(14, &[0, 0], &[], "f").is_none());
+}
+
+/// Code 1: a `for` loop from offset 2 to 10. Code 2: none.
+struct Program(u64);
+
+impl Surroundings for Program {
+    fn moment(&mut self) -> Moment {
+        Moment { seq: self.0, ns: self.0 }
+    }
+    fn id(&mut self, seen: &Seen) -> u32 {
+        seen.code as u32
+    }
+    fn read(&mut self, seen: &Seen) -> CodeText {
+        // GET_ITER, FOR_ITER to 12, three NOPs, JUMP_ABSOLUTE to 2, NOP, RETURN_VALUE of CPython 3.8.
+        let looping = [68, 0, 93, 8, 9, 0, 9, 0, 9, 0, 113, 2, 9, 0, 83, 0];
+        let bytes = if seen.code == 1 { looping.to_vec() } else { [9, 0].repeat(40) };
+        CodeText { minor: 8, bytes, ..CodeText::default() }
+    }
+}
+
+/// Runs events, each a stack of (frame, code, offset, entered from C) from the outermost in, and returns where steps ended.
+fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
+    let (mut loops, mut program) = (Loops::new(false, false), Program(0));
+    let seat = loops.seat(1).unwrap();
+    for stack in events {
+        program.0 += 1;
+        let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
+            frame,
+            code,
+            offset,
+            entry,
+            key: 0,
+        };
+        let frames: Vec<Seen> = stack.iter().map(seen).collect();
+        assert_eq!(loops.event(seat, &frames, 0, 1, false, &mut program), Heard::Nothing);
+    }
+    let mut past: Vec<u64> =
+        loops.settle(1).map_or_else(Vec::new, |s| s.past.iter().filter(|p| p.main).map(|p| p.seq).collect());
+    loops.finish(&mut program);
+    past.extend(loops.ended().iter().filter(|(_, main)| *main).map(|_| u64::MAX));
+    past
+}
+
+#[test]
+fn an_earlier_instruction_is_the_next_round() {
+    let at = |offset| [(10, 1, offset, false)];
+    let (a, b, c) = (at(4), at(8), at(12));
+    assert_eq!(ends(&[&a, &b, &a, &b, &a, &c]), [3, 5, 6]);
+    assert_eq!(ends(&[&a, &b, &a, &b]), [3, u64::MAX]);
+    // Fetching the next item, of which there is none in the end, is no round.
+    let fetch = at(2);
+    assert_eq!(ends(&[&fetch, &a, &fetch, &b, &fetch, &c]), [3, 5]);
+}
+
+#[test]
+fn a_call_made_again_is_the_next_round() {
+    let at = |offset| [(10, 1, 6, false), (20, 2, 4, false), (30, 3, offset, false)];
+    let (early, late, between) = (at(10), at(20), [(10, 1, 6, false)]);
+    assert_eq!(ends(&[&early, &late, &early, &late]), [3, u64::MAX]);
+    // It had ended in between.
+    assert_eq!(ends(&[&early, &between, &late]), [3, u64::MAX]);
+    // Another function that got the same memory.
+    let other = [(10, 1, 6, false), (20, 4, 4, false)];
+    assert_eq!(ends(&[&early, &other]), [2, u64::MAX]);
+}
+
+#[test]
+fn what_c_calls_again_is_no_round_where_others_are_proven() {
+    let at = |mine, offset| [(10, 1, mine, false), (20, 2, offset, true)];
+    let (a, b, later) = (at(4, 10), at(4, 20), at(8, 10));
+    assert_eq!(ends(&[&a, &b, &a, &b, &later, &a, &b, &a, &later]), [6, u64::MAX]);
+    // Where nothing better is there, it is believed.
+    assert_eq!(ends(&[&a, &b, &a, &b]), [3, u64::MAX]);
+}

@@ -1,0 +1,265 @@
+//! Boundary sources, merged to one stream of steps. Pure: knows neither Python nor PyTorch, only what they tell.
+//!
+//! A step ends at the last optimizer step before the next backward pass. Which one is the last is known only later, so
+//! every optimizer step ends a step at once, and a further one *replaces* that boundary:
+//!
+//! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
+//! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the iteration).
+
+pub mod loops;
+
+use std::time::Duration;
+
+use crate::format::event::Source;
+
+/// What is to be taken for a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `leaktrace_step` once it was called, else optimizers, and between them the loops of phases that have none; for programs
+    /// without any, their loop; where none is found, backward passes.
+    Auto,
+    Optimizer,
+    Loop,
+    Backward,
+    /// A range of one name, which the settings have.
+    Range,
+    Api,
+    Every(Duration),
+}
+
+/// The end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    pub source: Source,
+    /// Takes the place of the boundary before it.
+    pub replaces: bool,
+    /// It ends a step here and now; else it is what would, were its source the one.
+    pub main: bool,
+    /// The depth of the loop, if it is one.
+    pub level: u8,
+}
+
+/// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than usual
+/// gradient accumulation before the first optimizer step.
+const WITHOUT_OPTIMIZER: u32 = 64;
+/// Optimizer steps without the one that opened the cycle, after which another one opens it.
+const WITHOUT_FIRST: u32 = 64;
+/// Cycles after which it is known how many others follow the one that opens them …
+const KNOWN_CYCLES: u32 = 8;
+/// … and so many times as many and `BEYOND` are no part of its cycle: the program goes on with another optimizer.
+const MORE_THAN_EVER: u32 = 4;
+/// More than the critic's usual steps for one of the generator's.
+const BEYOND: u32 = 12;
+
+/// The stream of steps of one process.
+#[derive(Debug)]
+pub struct Steps {
+    setting: Setting,
+    called: bool,
+    optimizer_seen: bool,
+    looped: bool,
+    backwards: u32,
+    backward_since: bool,
+    first: Option<usize>,
+    without_first: u32,
+    /// How often the one that opens the cycle stepped, and the most steps of others in between.
+    cycles: u32,
+    most_between: u32,
+    last_tick: Duration,
+}
+
+impl Steps {
+    pub const fn new(setting: Setting) -> Steps {
+        Steps {
+            setting,
+            called: false,
+            optimizer_seen: false,
+            looped: false,
+            backwards: 0,
+            backward_since: true,
+            first: None,
+            without_first: 0,
+            cycles: 0,
+            most_between: 0,
+            last_tick: Duration::ZERO,
+        }
+    }
+
+    /// An optimizer stepped; `id` tells it from others, where it is known.
+    pub fn optimizer(&mut self, id: Option<usize>) -> Option<Boundary> {
+        let main = match self.setting {
+            Setting::Auto => !self.called,
+            Setting::Optimizer => true,
+            _ => false,
+        };
+        // The first of all always ends a step: what came before it had no boundary to replace.
+        let again = self.optimizer_seen && (!self.backward_since || self.follows(id));
+        self.optimizer_seen = true;
+        self.backward_since = false;
+        if let (None, Some(_)) = (self.first, id) {
+            self.first = id;
+        }
+        Some(Boundary { source: Source::Optimizer, replaces: again, main, level: 0 })
+    }
+
+    /// True for an optimizer other than the one that opened the cycle.
+    fn follows(&mut self, id: Option<usize>) -> bool {
+        if id.is_none() || self.first.is_none() || id == self.first {
+            self.cycles = self.cycles.saturating_add(1);
+            self.most_between = self.most_between.max(self.without_first);
+            self.without_first = 0;
+            return false;
+        }
+        self.without_first += 1;
+        let known = self.cycles >= KNOWN_CYCLES;
+        let usual = if known { MORE_THAN_EVER * self.most_between + BEYOND } else { WITHOUT_FIRST };
+        if self.without_first > usual.min(WITHOUT_FIRST) {
+            (self.first, self.without_first, self.cycles, self.most_between) = (id, 0, 0, 0);
+            return false;
+        }
+        true
+    }
+
+    /// A backward pass begins.
+    pub fn backward(&mut self) -> Option<Boundary> {
+        self.backward_since = true;
+        self.backwards = self.backwards.saturating_add(1);
+        let main = match self.setting {
+            Setting::Backward => true,
+            Setting::Auto => self.falls_back() && !self.looped,
+            _ => false,
+        };
+        // Each ends what the one before began.
+        (self.backwards > 1).then_some(Boundary { source: Source::Backward, replaces: false, main, level: 0 })
+    }
+
+    /// True if `auto` has waited long enough for an optimizer.
+    pub fn falls_back(&self) -> bool {
+        self.setting == Setting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && self.backwards > WITHOUT_OPTIMIZER
+    }
+
+    /// True if one more backward pass and it has.
+    pub fn falls_back_next(&self) -> bool {
+        self.setting == Setting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && self.backwards == WITHOUT_OPTIMIZER
+    }
+
+    /// Whether the program's loop may be what ends its steps, or some of them.
+    pub fn wants_loop(&self) -> bool {
+        match self.setting {
+            Setting::Loop => true,
+            Setting::Auto => {
+                !self.called && (self.optimizer_seen || self.looped || self.backwards <= WITHOUT_OPTIMIZER)
+            }
+            _ => false,
+        }
+    }
+
+    /// The program's loop came round, or (`main` is false) one around it.
+    pub fn looped(&mut self, level: u8, main: bool) -> Option<Boundary> {
+        if !self.wants_loop() {
+            return None;
+        }
+        self.looped = true;
+        Some(Boundary { source: Source::Loop, replaces: false, main, level })
+    }
+
+    /// A range of the name that was asked for is over.
+    pub fn range(&mut self) -> Option<Boundary> {
+        let main = self.setting == Setting::Range;
+        Some(Boundary { source: Source::Range, replaces: false, main, level: 0 })
+    }
+
+    /// The program called `leaktrace_step`.
+    pub fn call(&mut self) -> Option<Boundary> {
+        self.called = true;
+        let main = matches!(self.setting, Setting::Auto | Setting::Api);
+        Some(Boundary { source: Source::Api, replaces: false, main, level: 0 })
+    }
+
+    /// The clock, since the recording began.
+    pub fn tick(&mut self, now: Duration) -> Option<Boundary> {
+        let Setting::Every(interval) = self.setting else { return None };
+        if now.saturating_sub(self.last_tick) < interval {
+            return None;
+        }
+        self.last_tick = now;
+        Some(Boundary { source: Source::Time, replaces: false, main: true, level: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replaces(steps: &mut Steps, id: usize) -> bool {
+        steps.optimizer(Some(id)).is_some_and(|b| b.replaces)
+    }
+
+    #[test]
+    fn optimizers_without_a_backward_between_are_one_step() {
+        let mut steps = Steps::new(Setting::Auto);
+        for _ in 0..3 {
+            steps.backward();
+            assert!(!replaces(&mut steps, 1));
+            assert!(replaces(&mut steps, 2));
+        }
+    }
+
+    #[test]
+    fn the_first_optimizer_defines_the_iteration() {
+        let mut steps = Steps::new(Setting::Auto);
+        let mut boundaries = 0;
+        for _ in 0..5 {
+            for id in [7, 9] {
+                steps.backward();
+                boundaries += u32::from(!replaces(&mut steps, id));
+            }
+        }
+        assert_eq!(boundaries, 5);
+    }
+
+    #[test]
+    fn a_lost_first_optimizer_is_replaced() {
+        let mut steps = Steps::new(Setting::Auto);
+        steps.backward();
+        steps.optimizer(Some(1));
+        let kept = (0..200)
+            .filter(|_| {
+                steps.backward();
+                !replaces(&mut steps, 2)
+            })
+            .count();
+        assert!(kept > 100, "{kept} boundaries of 200");
+    }
+
+    #[test]
+    fn a_second_phase_with_its_own_optimizer_has_its_own_steps() {
+        let mut steps = Steps::new(Setting::Auto);
+        let mut boundaries = |id: usize, count: usize| {
+            (0..count)
+                .filter(|_| {
+                    steps.backward();
+                    !replaces(&mut steps, id)
+                })
+                .count()
+        };
+        assert_eq!(boundaries(1, 40), 40);
+        assert_eq!(boundaries(2, 80), 80 - BEYOND as usize);
+        assert_eq!(boundaries(3, 5), 0, "it may be a critic's turn");
+        assert_eq!(boundaries(2, 5), 5);
+    }
+
+    #[test]
+    fn a_call_silences_the_optimizers() {
+        let mut steps = Steps::new(Setting::Auto);
+        assert!(steps.call().is_some());
+        steps.backward();
+        assert!(steps.optimizer(None).is_some_and(|b| !b.main));
+    }
+}

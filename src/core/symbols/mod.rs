@@ -1,0 +1,303 @@
+//! Names after death: turns a stack of numbers into frames with file, line and function.
+//!
+//! Python names come from the recording itself. Native names need the files on disk and a [`Symboliser`]; without one
+//! (in the traced process, where no symbol is ever looked up) a native frame is its module and offset. Knows nothing of
+//! allocations or findings.
+
+mod fold;
+mod lines;
+mod place;
+
+pub use fold::{folded, plain};
+pub use place::is_own_file;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use crate::format::entry::Frame;
+use crate::format::tables::{Module, Stack, Tables};
+
+/// What a frame is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FrameKind {
+    Python,
+    Native,
+    /// A node of an autograd graph: what stands before it ran in its backward pass, what stands behind it made it.
+    Autograd,
+}
+
+/// A frame with its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamedFrame {
+    pub kind: FrameKind,
+    /// The source file where it is known, else the object file.
+    pub file: String,
+    pub line: Option<u32>,
+    pub function: String,
+    /// The object file of a native frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+impl NamedFrame {
+    /// Whether it has a name of its own: not an address, nor an offset in a module.
+    pub fn has_symbol(&self) -> bool {
+        let name = self.function.as_str();
+        let base = self.module.as_deref().map(|m| m.rsplit('/').next().unwrap_or(m));
+        let offset = name.rsplit_once("+0x").map(|(module, _)| module);
+        self.kind != FrameKind::Native
+            || !(name == GOES_ON
+                || name.starts_with("0x")
+                || offset.is_some_and(|o| base == Some(o) || o == UNKNOWN_MODULE))
+    }
+}
+
+/// Stands for what lies further out and could not be followed.
+const GOES_ON: &str = "<the stack goes on>";
+const UNKNOWN_MODULE: &str = "<unknown module>";
+
+/// A function at an address, as a symboliser names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Function {
+    pub name: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+/// Looks up native functions in object files on disk.
+pub trait Symboliser {
+    /// For each address (as in the module's own symbol tables) the functions there, inlined ones first; none where it
+    /// is not known for certain.
+    fn functions(&mut self, module: &Module, addresses: &[u64]) -> Vec<Vec<Function>>;
+}
+
+type Place = (u32, u32);
+
+/// Resolves the stacks of one recording.
+pub struct Names<'a> {
+    tables: &'a Tables,
+    symboliser: Option<RefCell<Box<dyn Symboliser>>>,
+    functions: RefCell<HashMap<Place, Rc<[Function]>>>,
+    all_frames: bool,
+}
+
+impl<'a> Names<'a> {
+    /// Names from `tables`; native ones only with a symboliser.
+    pub fn new(tables: &'a Tables, symboliser: Option<Box<dyn Symboliser>>) -> Names<'a> {
+        Names {
+            tables,
+            symboliser: symboliser.map(RefCell::new),
+            functions: RefCell::default(),
+            all_frames: false,
+        }
+    }
+
+    /// Nothing is to be folded away.
+    pub fn with_all_frames(self, all_frames: bool) -> Names<'a> {
+        Names { all_frames, ..self }
+    }
+
+    pub fn shows_all(&self) -> bool {
+        self.all_frames
+    }
+
+    /// The frames of a stack by its id, innermost first; empty for an unknown id.
+    pub fn frames(&self, stack: u32) -> Vec<NamedFrame> {
+        self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.resolve(s))
+    }
+
+    /// Of a stack known by its Python frames alone: the same with native ones, for each way into the allocator that was
+    /// seen. Empty where those would have no names.
+    pub fn examples(&self, stack: u32) -> Vec<Vec<NamedFrame>> {
+        let examples = self.tables.examples.get(&stack).filter(|_| self.symboliser.is_some());
+        examples.map_or_else(Vec::new, |whole| whole.iter().map(|&id| self.frames(id)).collect())
+    }
+
+    /// The innermost frame in the user's own code; where there is none, the innermost that is not a framework's.
+    pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
+        place::allocated_at(frames, self.stdlib())
+    }
+
+    /// Whether a frame is the user's own code.
+    pub fn is_own(&self, frame: &NamedFrame) -> bool {
+        place::is_own(frame, self.stdlib())
+    }
+
+    fn stdlib(&self) -> Option<&str> {
+        self.tables.meta.get("python_stdlib").map(String::as_str)
+    }
+
+    /// The frames of a stack, innermost first.
+    pub fn resolve(&self, stack: &Stack) -> Vec<NamedFrame> {
+        let (native, node) = split_backward(stack);
+        self.look_up(native);
+        let merged = || {
+            if native.is_empty() || stack.python.is_empty() {
+                None
+            } else {
+                self.merged(&stack.python, native)
+            }
+        };
+        let mut frames =
+            merged().unwrap_or_else(|| self.python(&stack.python).chain(self.native(native)).collect());
+        if let Some(node) = node.and_then(|id| self.tables.backward.get(&id)) {
+            frames.push(nameless(FrameKind::Autograd, innermost_name(&node.node)));
+            frames.extend(self.forward(node.forward));
+        }
+        frames
+    }
+
+    /// The frames of the forward operation in whose backward pass a stack was taken; empty if it was not, or that is not
+    /// known.
+    pub fn forward_of(&self, stack: u32) -> Vec<NamedFrame> {
+        let node = self.tables.stacks.get(&stack).and_then(|s| split_backward(s).1);
+        let node = node.and_then(|id| self.tables.backward.get(&id));
+        node.map_or_else(Vec::new, |node| self.forward(node.forward))
+    }
+
+    /// Only Python frames: a forward stack has no others.
+    fn forward(&self, stack: u32) -> Vec<NamedFrame> {
+        self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.python(&s.python).collect())
+    }
+
+    /// Both lists as one: each native frame of the interpreter's loop stands for Python frames, innermost first, up to
+    /// and including one that was entered from C. `None` if the lists do not fit together.
+    fn merged(&self, mut python: &[Frame], native: &[Frame]) -> Option<Vec<NamedFrame>> {
+        let mut merged = Vec::with_capacity(python.len() + native.len());
+        let mut paired = false;
+        for frame in native {
+            if !self.is_interpreter(frame) {
+                merged.extend(self.native(std::slice::from_ref(frame)));
+                continue;
+            }
+            paired = true;
+            let entered = |f: &Frame| !matches!(f, Frame::Python { entry: false, .. });
+            let upto = python.iter().position(entered)? + 1;
+            let (run, rest) = python.split_at(upto);
+            merged.extend(self.python(run));
+            python = rest;
+        }
+        // A native stack that was cut off ends before the Python one does.
+        let cut = native.last() == Some(&Frame::Truncated);
+        merged.extend(self.python(python));
+        (paired && (python.is_empty() || cut)).then_some(merged)
+    }
+
+    fn is_interpreter(&self, frame: &Frame) -> bool {
+        let Frame::Native { module, offset } = *frame else { return false };
+        let functions = self.functions.borrow();
+        // The outermost of the inlined ones is the function that has the stack frame.
+        let name = functions.get(&(module, offset)).and_then(|f| f.last()).map_or("", |f| f.name.as_str());
+        name.starts_with("_PyEval_EvalFrameDefault") || name.starts_with("_TAIL_CALL_")
+    }
+
+    fn python<'f>(&'f self, frames: &'f [Frame]) -> impl Iterator<Item = NamedFrame> + 'f {
+        frames.iter().map(|frame| match *frame {
+            Frame::Python { code, offset, .. } => match self.tables.codes.get(&code) {
+                Some(c) => NamedFrame {
+                    kind: FrameKind::Python,
+                    file: c.file.clone(),
+                    line: lines::line(c.encoding, c.first_line, &c.lines, offset)
+                        .or_else(|| u32::try_from(c.first_line).ok().filter(|&l| l > 0)),
+                    function: c.name.clone(),
+                    module: None,
+                },
+                None => nameless(FrameKind::Python, format!("<code {code}>")),
+            },
+            _ => nameless(FrameKind::Python, GOES_ON.to_owned()),
+        })
+    }
+
+    fn native<'f>(&'f self, frames: &'f [Frame]) -> impl Iterator<Item = NamedFrame> + 'f {
+        frames.iter().flat_map(|frame| match *frame {
+            Frame::Native { module, offset } => self.functions_at(module, offset),
+            Frame::Address(address) => vec![nameless(FrameKind::Native, format!("{address:#x}"))],
+            _ => vec![nameless(FrameKind::Native, GOES_ON.to_owned())],
+        })
+    }
+
+    fn functions_at(&self, module: u32, offset: u32) -> Vec<NamedFrame> {
+        let path = self.tables.modules.get(&module).map_or("", |m| m.path.as_str());
+        let base = path.rsplit('/').next().filter(|b| !b.is_empty()).unwrap_or(UNKNOWN_MODULE);
+        let module_path = (!path.is_empty()).then(|| path.to_owned());
+        let functions = self.functions.borrow();
+        match functions.get(&(module, offset)).filter(|f| !f.is_empty()) {
+            Some(functions) => functions
+                .iter()
+                .map(|f| NamedFrame {
+                    kind: FrameKind::Native,
+                    file: f.file.clone().unwrap_or_else(|| path.to_owned()),
+                    line: f.line.filter(|_| f.file.is_some()),
+                    function: f.name.clone(),
+                    module: module_path.clone(),
+                })
+                .collect(),
+            None => vec![NamedFrame {
+                kind: FrameKind::Native,
+                file: path.to_owned(),
+                line: None,
+                function: format!("{base}+{offset:#x}"),
+                module: module_path,
+            }],
+        }
+    }
+
+    /// Asks the symboliser for what is not known yet, one call per module.
+    fn look_up(&self, frames: &[Frame]) {
+        let Some(symboliser) = &self.symboliser else { return };
+        let mut known = self.functions.borrow_mut();
+        let mut asked: HashMap<u32, Vec<u32>> = HashMap::new();
+        for frame in frames {
+            if let Frame::Native { module, offset } = *frame
+                && !known.contains_key(&(module, offset))
+            {
+                known.insert((module, offset), Rc::new([]));
+                asked.entry(module).or_default().push(offset);
+            }
+        }
+        for (id, offsets) in asked {
+            let Some(module) = self.tables.modules.get(&id) else { continue };
+            // A return address stands behind the call; the call is what is looked for.
+            let addresses: Vec<u64> = offsets.iter().map(|&o| u64::from(o).saturating_sub(1)).collect();
+            let found = symboliser.borrow_mut().functions(module, &addresses);
+            for (offset, functions) in offsets.into_iter().zip(found) {
+                known.insert((id, offset), functions.into());
+            }
+        }
+    }
+}
+
+/// The native frames of a stack, and the backward node that stands behind them.
+fn split_backward(stack: &Stack) -> (&[Frame], Option<u32>) {
+    match stack.native.split_last() {
+        Some((Frame::Backward(id), native)) => (native, Some(*id)),
+        _ => (&stack.native, None),
+    }
+}
+
+/// The last part of a mangled nested name: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`.
+fn innermost_name(mangled: &str) -> String {
+    let mut rest = mangled.strip_prefix('N').unwrap_or(mangled);
+    let mut last = None;
+    loop {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length = rest.get(..digits).and_then(|d| d.parse::<usize>().ok()).unwrap_or(0);
+        let Some(name) = rest.get(digits..digits.saturating_add(length)).filter(|n| !n.is_empty()) else {
+            break;
+        };
+        last = Some(name);
+        rest = &rest[digits + length..];
+    }
+    last.unwrap_or(mangled).to_owned()
+}
+
+fn nameless(kind: FrameKind, function: String) -> NamedFrame {
+    NamedFrame { kind, file: String::new(), line: None, function, module: None }
+}
+
+#[cfg(test)]
+mod tests;

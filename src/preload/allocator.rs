@@ -1,0 +1,152 @@
+//! Memory of our own in a process that may have none left (`ulimit -v`, strict overcommit): Rust ends a process whose
+//! allocator has nothing to give, and it is not our process to end.
+//!
+//! Large work asks first ([`enough_for`]) and is left undone otherwise. What is asked for in spite of that comes from a
+//! small reserve, once; then tracing is switched off.
+//!
+//! What is large is mapped for itself and goes back when it is let go: the C library's allocator would keep it, in one
+//! arena after the other, since any thread may be the one that takes events in.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+/// Untouched, it costs address space only.
+const RESERVE: usize = 1 << 20;
+
+#[repr(align(4096))]
+struct Reserve {
+    bytes: UnsafeCell<[u8; RESERVE]>,
+    used: AtomicUsize,
+}
+
+// SAFETY: every byte is handed out once.
+unsafe impl Sync for Reserve {}
+
+static LAST: Reserve = Reserve { bytes: UnsafeCell::new([0; RESERVE]), used: AtomicUsize::new(0) };
+static SHORT: AtomicBool = AtomicBool::new(false);
+
+/// From here on a piece is mapped for itself.
+const LARGE: usize = 256 << 10;
+
+struct Ours;
+
+fn is_large(layout: &Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= 4096
+}
+
+/// Zeroed; null if there is no room.
+fn map(size: usize) -> *mut u8 {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let p = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
+    if p == libc::MAP_FAILED { std::ptr::null_mut() } else { p.cast() }
+}
+
+#[global_allocator]
+static OURS: Ours = Ours;
+
+impl Reserve {
+    #[cold]
+    fn take(&self, layout: Layout) -> *mut u8 {
+        SHORT.store(true, Release);
+        let mut at = 0;
+        let taken = self.used.fetch_update(AcqRel, Acquire, |used| {
+            at = used.next_multiple_of(layout.align().max(16));
+            at.checked_add(layout.size()).filter(|end| *end <= RESERVE && layout.align() <= 4096)
+        });
+        // SAFETY: `at` lies inside.
+        if taken.is_ok() { unsafe { self.bytes.get().cast::<u8>().add(at) } } else { std::ptr::null_mut() }
+    }
+
+    fn holds(&self, p: *mut u8) -> bool {
+        (self.bytes.get() as usize..self.bytes.get() as usize + RESERVE).contains(&(p as usize))
+    }
+}
+
+// SAFETY: the system's allocator, mappings for what is large, and behind both a reserve that hands out every byte once and
+// takes none back. Where a piece came from shows in its address (the reserve) and its layout.
+unsafe impl GlobalAlloc for Ours {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        #[cfg(test)]
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc(layout) } };
+        if p.is_null() { LAST.take(layout) } else { p }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise. Neither a fresh mapping nor the reserve was ever written to.
+        let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc_zeroed(layout) } };
+        if p.is_null() { LAST.take(layout) } else { p }
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        if LAST.holds(p) {
+            return;
+        }
+        // SAFETY: the caller's promise; it came from there, by its layout.
+        unsafe {
+            if is_large(&layout) {
+                libc::munmap(p.cast(), layout.size());
+            } else {
+                System.dealloc(p, layout);
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise: that size is fit for a layout.
+        let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let large = (is_large(&layout), is_large(&wanted));
+        if !LAST.holds(p) && large.0 == large.1 {
+            // SAFETY: the caller's promise; it came from there, by its layout.
+            let new = unsafe {
+                match large.0 {
+                    true => match libc::mremap(p.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) {
+                        libc::MAP_FAILED => std::ptr::null_mut(),
+                        new => new.cast(),
+                    },
+                    false => System.realloc(p, layout, size),
+                }
+            };
+            if !new.is_null() {
+                return new;
+            }
+        }
+        // SAFETY: the caller's promise: both places are as long as is copied.
+        unsafe {
+            let new = self.alloc(wanted);
+            if !new.is_null() {
+                std::ptr::copy_nonoverlapping(p, new, layout.size().min(size));
+                self.dealloc(p, layout);
+            }
+            new
+        }
+    }
+}
+
+/// True once the reserve was touched.
+#[inline(always)]
+pub fn is_short() -> bool {
+    SHORT.load(Relaxed)
+}
+
+/// Whether there is room for so many bytes, and something to spare for the program.
+pub fn enough_for(bytes: usize) -> bool {
+    let bytes = bytes.saturating_add(4 << 20);
+    // SAFETY: a mapping of our own, given back untouched.
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let room = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
+        room != libc::MAP_FAILED && libc::munmap(room, bytes) == 0
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many allocations the calling thread has made.
+    pub static ALLOCATIONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}

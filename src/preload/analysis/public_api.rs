@@ -1,0 +1,41 @@
+//! What a program may call, if it wants to. Found by `dlsym`, so nothing need be linked.
+
+use std::ffi::{CStr, c_char};
+
+use crate::analysis::step_boundaries;
+
+/// A step ended; `label` may be null.
+///
+/// # Safety
+/// `label` is null or a C string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "unhooked_leaktrace_step"))]
+pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
+    // SAFETY: the caller's promise.
+    step_boundaries::call(unsafe { text(label) }.as_deref());
+}
+
+/// Something happened that is to be found again in the report.
+///
+/// # Safety
+/// `label` is null or a C string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "unhooked_leaktrace_mark"))]
+pub unsafe extern "C" fn leaktrace_mark(label: *const c_char) {
+    // SAFETY: the caller's promise.
+    if let Some(label) = unsafe { text(label) } {
+        crate::shield::fenced(|| crate::analysis::annotations::mark(&label));
+    }
+}
+
+/// Writes the report so far.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "unhooked_leaktrace_dump"))]
+pub extern "C" fn leaktrace_dump() {
+    step_boundaries::dump();
+}
+
+unsafe fn text<'a>(label: *const c_char) -> Option<std::borrow::Cow<'a, str>> {
+    // SAFETY: the caller's promise.
+    (!label.is_null()).then(|| unsafe { CStr::from_ptr(label) }.to_string_lossy())
+}

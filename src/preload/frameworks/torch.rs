@@ -1,0 +1,440 @@
+//! PyTorch's own reporting symbols: blocks of its caching allocator, memory that ran out, optimizer steps, backward
+//! passes. Exported here under PyTorch's names, which its libraries bind to; each hands on to the real one.
+//!
+//! All of them take integers and pointers only, so no C++ type is known here. The block and memory hooks run under the
+//! allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+use crate::analysis::step_boundaries;
+use crate::hooks::record;
+use crate::interpose::link_map;
+use crate::lifecycle;
+use crate::python;
+use crate::shield;
+use crate::stacks::thread_state;
+use crate::writer::recording;
+use leaktrace_core::format::entry::Entry;
+
+/// `c10::Device`: type and index, in one register.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Device {
+    kind: i8,
+    index: i8,
+}
+
+/// `c10::DeviceType::CUDA`
+const CUDA: i8 = 1;
+
+/// A PyTorch function of which we export a double.
+struct Original {
+    symbol: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Original {
+    const fn new(symbol: &'static CStr) -> Original {
+        Original { symbol, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Found once, without the loader.
+    #[inline(always)]
+    fn get(&self) -> *mut c_void {
+        let known = self.address.load(Acquire);
+        if known.is_null() { self.find() } else { known }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find(&self) -> *mut c_void {
+        let found = link_map::anywhere(self.symbol).unwrap_or(std::ptr::null_mut());
+        self.address.store(found, Release);
+        found
+    }
+}
+
+/// `c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device)`, PyTorch 2.0 and later
+#[unsafe(link_section = ".data.leaktrace")]
+static BLOCK: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+/// The same in PyTorch 1, where the totals are signed
+static BLOCK_1: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+/// `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, Device)`
+static MEMORY_OUT: Original = Original::new(c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+/// `torch::autograd::Engine::execute(…)`
+static EXECUTE: Original = Original::new(
+    c"_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_",
+);
+
+/// `torch::autograd::Engine::evaluate_function(…)`
+#[unsafe(link_section = ".data.leaktrace")]
+static EVALUATE: Original = Original::new(
+    c"_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
+);
+/// `at::sequence_number::get_and_increment()`
+#[unsafe(link_section = ".data.leaktrace")]
+static NUMBER: Original = Original::new(c"_ZN2at15sequence_number17get_and_incrementEv");
+/// `at::RecordFunction::currentThreadId()`
+static THREAD_ID: Original = Original::new(c"_ZN2at14RecordFunction15currentThreadIdEv");
+
+type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, u64, u64, Device);
+
+#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"))]
+#[cfg_attr(test, unsafe(export_name = "unhooked__ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"))]
+#[unsafe(link_section = ".text.leaktrace")]
+unsafe extern "C-unwind" fn report_block(
+    block: *mut c_void,
+    size: i64,
+    allocated: u64,
+    reserved: u64,
+    device: Device,
+) {
+    // SAFETY: handed through.
+    unsafe { block_event(&BLOCK, block, size, allocated, reserved, device) }
+}
+
+#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"))]
+#[cfg_attr(test, unsafe(export_name = "unhooked__ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"))]
+unsafe extern "C-unwind" fn report_block_1(
+    block: *mut c_void,
+    size: i64,
+    allocated: u64,
+    reserved: u64,
+    device: Device,
+) {
+    // SAFETY: handed through.
+    unsafe { block_event(&BLOCK_1, block, size, allocated, reserved, device) }
+}
+
+/// One block handed out (`size` > 0) or taken back (`size` < 0), then PyTorch's own function.
+#[inline(always)]
+unsafe fn block_event(
+    original: &Original,
+    block: *mut c_void,
+    size: i64,
+    allocated: u64,
+    reserved: u64,
+    device: Device,
+) {
+    if device.kind == CUDA {
+        note_block(device.index as u8, block as u64, size, allocated, reserved);
+    }
+    let original = original.get();
+    if !original.is_null() {
+        // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
+        unsafe {
+            std::mem::transmute::<*mut c_void, Report>(original)(block, size, allocated, reserved, device)
+        };
+    }
+}
+
+#[inline(always)]
+fn note_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
+    let noted = if size < 0 {
+        record::block_free_at_once(device, block, size.unsigned_abs())
+    } else {
+        !watches_steps() && !python::is_poked() && record::block_alloc_at_once(device, block, size as u64)
+    };
+    if noted {
+        step_boundaries::allocator_says(device, allocated, reserved);
+    } else {
+        note_block_at_length(device, block, size, allocated, reserved);
+    }
+}
+
+/// Whatever there is to be done beside it.
+#[inline(never)]
+fn note_block_at_length(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
+    shield::fenced(move || {
+        if size >= 0 {
+            record::block_alloc(device, block, size as u64);
+            watch_steps();
+            python::poke();
+        } else {
+            record::block_free(device, block, size.unsigned_abs());
+        }
+        step_boundaries::allocator_says(device, allocated, reserved);
+    });
+}
+
+#[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
+#[cfg_attr(test, unsafe(export_name = "unhooked__ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
+unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, reserved: u64, device: Device) {
+    if device.kind == CUDA && lifecycle::is_live() {
+        shield::fenced(|| {
+            record::out_of_memory(device.index as u8, requested.unsigned_abs(), allocated);
+            step_boundaries::out_of_memory();
+        });
+    }
+    let original = MEMORY_OUT.get();
+    if !original.is_null() {
+        type ReportOut = unsafe extern "C-unwind" fn(i64, u64, u64, Device);
+        // SAFETY: as above.
+        unsafe {
+            std::mem::transmute::<*mut c_void, ReportOut>(original)(requested, allocated, reserved, device)
+        };
+    }
+}
+
+/// `Engine::execute`: tells, then jumps to the real one with every argument as it came. What it returns, and how, is
+/// none of our business.
+#[unsafe(naked)]
+#[cfg_attr(
+    not(test),
+    unsafe(
+        export_name = "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_"
+    )
+)]
+#[cfg_attr(
+    test,
+    unsafe(
+        export_name = "unhooked__ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_"
+    )
+)]
+unsafe extern "C" fn execute() {
+    crate::interpose::trampolines::tail_jump!(backward_begins)
+}
+
+unsafe extern "C" fn backward_begins() -> *mut c_void {
+    step_boundaries::backward();
+    EXECUTE.get()
+}
+
+// ── backward tied to forward ─────────────────────────────────────────────────────────────────────────────────────────
+
+/// Restores, however the call ends: C++ exceptions pass through here.
+struct Evaluating(usize);
+
+impl Drop for Evaluating {
+    fn drop(&mut self) {
+        // SAFETY: this thread's own block.
+        unsafe { (*thread_state::thread()).node = self.0 };
+    }
+}
+
+/// `Engine::evaluate_function(std::shared_ptr<GraphTask> &, Node *, InputBuffer &, const std::shared_ptr<ReadyQueue> &)`:
+/// until it returns, what this thread allocates belongs to that node.
+#[cfg_attr(
+    not(test),
+    unsafe(
+        export_name = "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE"
+    )
+)]
+#[cfg_attr(
+    test,
+    unsafe(
+        export_name = "unhooked__ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE"
+    )
+)]
+#[unsafe(link_section = ".text.leaktrace")]
+unsafe extern "C-unwind" fn evaluate_function(
+    engine: *mut c_void,
+    task: *mut c_void,
+    node: *mut c_void,
+    inputs: *mut c_void,
+    queue: *mut c_void,
+) {
+    type Evaluate =
+        unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void, *mut c_void);
+    let original = EVALUATE.get();
+    if original.is_null() {
+        return;
+    }
+    // SAFETY: this thread's own block.
+    let _before =
+        Evaluating(unsafe { std::mem::replace(&mut (*thread_state::thread()).node, node as usize) });
+    // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
+    unsafe { std::mem::transmute::<*mut c_void, Evaluate>(original)(engine, task, node, inputs, queue) }
+}
+
+/// `at::sequence_number::get_and_increment()`: the number that a forward operation gives to its node.
+#[cfg_attr(not(test), unsafe(export_name = "_ZN2at15sequence_number17get_and_incrementEv"))]
+#[cfg_attr(test, unsafe(export_name = "unhooked__ZN2at15sequence_number17get_and_incrementEv"))]
+#[unsafe(link_section = ".text.leaktrace")]
+unsafe extern "C-unwind" fn take_number() -> u64 {
+    type Take = unsafe extern "C-unwind" fn() -> u64;
+    let original = NUMBER.get();
+    if original.is_null() {
+        return 0;
+    }
+    // SAFETY: PyTorch's function of that name, which takes nothing.
+    let number = unsafe { std::mem::transmute::<*mut c_void, Take>(original)() };
+    if lifecycle::is_live() && !record::forward_operation_at_once(number) {
+        take_notice(number);
+    }
+    number
+}
+
+#[inline(never)]
+fn take_notice(number: u64) {
+    shield::fenced(|| {
+        if let Some(id) = thread_id() {
+            record::forward_operation(id, number);
+        }
+    });
+}
+
+/// What PyTorch calls the calling thread: a number that it gives out once.
+#[inline(always)]
+fn thread_id() -> Option<u64> {
+    // SAFETY: this thread's own block.
+    match unsafe { (*thread_state::thread()).torch_id } {
+        0 => ask_thread_id(),
+        id => Some(u64::from(id)),
+    }
+}
+
+#[cold]
+fn ask_thread_id() -> Option<u64> {
+    let ask = THREAD_ID.get();
+    if ask.is_null() {
+        return None;
+    }
+    // SAFETY: PyTorch's function of that name, which takes nothing.
+    let id = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn() -> u64>(ask)() };
+    // SAFETY: as above. One that does not fit is asked for again.
+    unsafe { (*thread_state::thread()).torch_id = u32::try_from(id).unwrap_or(0) };
+    Some(id)
+}
+
+// ── optimizer steps, natively ────────────────────────────────────────────────────────────────────────────────────────
+
+/// `at::RecordFunctionCallback` as PyTorch 1.13 to 2.15 lay it out, passed by value in memory.
+#[repr(C)]
+struct Callback {
+    start: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut *mut c_void,
+    end: unsafe extern "C" fn(*const c_void, *mut c_void),
+    probability: f64,
+    scopes: [u8; 10],
+    needs: [u8; 3],
+    padding: [u8; 3],
+}
+
+/// `at::RecordScope::USER_SCOPE`
+const USER_SCOPE: usize = 7;
+
+static NAME: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The handle of our callback while PyTorch has it; 0: it has none of ours.
+static HANDLE: AtomicU64 = AtomicU64::new(0);
+/// Attempts to reach PyTorch, from 1; [`ASKED`] when it was asked.
+#[unsafe(link_section = ".data.leaktrace")]
+static WATCHING: AtomicU32 = AtomicU32::new(1);
+const ASKED: u32 = u32::MAX / 2;
+
+/// True once a caching allocator told of its blocks.
+pub fn has_blocks() -> bool {
+    [&BLOCK, &BLOCK_1].iter().any(|original| !original.address.load(Relaxed).is_null())
+}
+
+/// True while PyTorch is still to be asked.
+#[inline(always)]
+fn watches_steps() -> bool {
+    WATCHING.load(Relaxed) < ASKED
+}
+
+/// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once it is there.
+#[inline(always)]
+pub fn watch_steps() {
+    if watches_steps() && lifecycle::is_live() {
+        ask_for_ranges();
+    }
+}
+
+#[cold]
+fn ask_for_ranges() {
+    // PyTorch may come later than the first memory; ever more rarely we look again.
+    let attempt = WATCHING.fetch_add(1, AcqRel);
+    if attempt >= ASKED || !attempt.is_power_of_two() {
+        return;
+    }
+    let add = link_map::anywhere(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    let name = link_map::anywhere(c"_ZNK2at14RecordFunction4nameEv");
+    let (Some(add), Some(name)) = (add, name) else { return };
+    if WATCHING.swap(ASKED, AcqRel) >= ASKED {
+        return;
+    }
+    NAME.store(name, Release);
+    let mut scopes = [0; 10];
+    scopes[USER_SCOPE] = 1;
+    let callback = Callback {
+        start: range_starts,
+        end: range_ends,
+        probability: 1.0,
+        scopes,
+        needs: [0; 3],
+        padding: [0; 3],
+    };
+    // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as C passes it.
+    unsafe {
+        let add: unsafe extern "C" fn(Callback) -> u64 = std::mem::transmute(add);
+        HANDLE.store(add(callback), Release);
+    }
+}
+
+/// Python's post hook tells of every optimizer step, and better: the ranges are no longer asked for. While anybody asks,
+/// autograd builds its list of callbacks anew at every node, which was a third of what we cost a backward pass.
+///
+/// Not from inside a callback.
+pub fn leave_ranges() {
+    // One that was asked for by name ends the steps.
+    if HANDLE.load(Relaxed) == 0 || lifecycle::settings().range.is_some() {
+        return;
+    }
+    let Some(remove) = link_map::anywhere(c"_ZN2at14removeCallbackEm") else { return };
+    let handle = HANDLE.swap(0, AcqRel);
+    if handle != 0 {
+        // What was seen of ranges is the beginning.
+        recording::append_entry(&Entry::Meta { key: "ranges", value: "some" });
+        // SAFETY: PyTorch's `void at::removeCallback(uint64_t)`, with a handle of its own, once.
+        unsafe {
+            let remove: unsafe extern "C" fn(u64) = std::mem::transmute(remove);
+            remove(handle);
+        }
+    }
+}
+
+/// Returns the `unique_ptr` of a context we do not need: null, where the caller wants it.
+unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_void) -> *mut *mut c_void {
+    // SAFETY: the place for the returned object, by the C++ ABI.
+    unsafe { *context = std::ptr::null_mut() };
+    if is_optimizer(range) {
+        // SAFETY: this thread's own block.
+        unsafe { (*thread_state::thread()).optimizer_hooked = false };
+    }
+    context
+}
+
+unsafe extern "C" fn range_ends(range: *const c_void, _context: *mut c_void) {
+    // SAFETY: this thread's own block.
+    let hooked = is_optimizer(range)
+        .then(|| unsafe { std::mem::take(&mut (*thread_state::thread()).optimizer_hooked) });
+    // Python's post hook knows which optimizer it was; where it ran, it has told already.
+    if hooked == Some(false) {
+        step_boundaries::optimizer(None);
+    }
+    if hooked.is_none()
+        && let Some(name) = name_of(range)
+    {
+        step_boundaries::range(name);
+    }
+}
+
+fn is_optimizer(range: *const c_void) -> bool {
+    name_of(range).is_some_and(|name| name.starts_with(b"Optimizer.step#"))
+}
+
+/// The name of a range, as long as it lives.
+fn name_of<'a>(range: *const c_void) -> Option<&'a [u8]> {
+    let name = NAME.load(Acquire);
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: `const char *at::RecordFunction::name() const` of the range we were handed.
+    let text = unsafe {
+        let name: unsafe extern "C" fn(*const c_void) -> *const c_char = std::mem::transmute(name);
+        name(range)
+    };
+    // SAFETY: null or a C string that lives as long as the range.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+}

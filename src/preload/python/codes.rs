@@ -1,0 +1,151 @@
+//! Code objects by number. An address means a code object only while that lives: CPython gives the memory of a dead one to
+//! the next, so its deallocator is watched, and the address forgotten before the memory is free.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::python::cpython::is_code;
+use crate::python::cpython::read;
+use crate::python::layout::TYPE_DEALLOC;
+use crate::python::strings;
+use crate::python::walk::Found;
+use crate::stacks::EPOCH;
+use crate::stacks::hash::Map;
+use crate::stacks::hash::content;
+use crate::stacks::hash::map;
+use crate::stacks::stack_interner::count;
+use crate::stacks::stack_interner::lock;
+use crate::writer::recording::append_entry;
+use leaktrace_core::format::entry::Entry;
+
+/// Larger line tables are left out: the line is then that of the `def`.
+const LONGEST_LINES: usize = 200_000;
+
+pub(crate) struct Codes {
+    /// The live ones.
+    ids: Map<u64, u32>,
+    /// All, by what they say: the same source compiled again is the same code.
+    contents: Map<u128, u32>,
+    last: u32,
+}
+
+pub(crate) type Guard = MutexGuard<'static, Codes>;
+
+static CODES: Mutex<Codes> = Mutex::new(Codes { ids: map(), contents: map(), last: 0 });
+
+/// What became of a frame's code.
+pub(crate) enum Numbered {
+    Id(u32),
+    /// Not a code object.
+    None,
+    /// The tables are full.
+    NoRoom,
+    /// It could not be written.
+    Failed,
+}
+
+/// The number of a frame's code; written on first sight.
+pub(crate) fn number(found: &Found) -> Numbered {
+    // SAFETY: a frame of the calling thread holds it.
+    if !unsafe { is_code(found.cpython, found.code) } {
+        return Numbered::None;
+    }
+    let address = found.code as u64;
+    if let Some(&id) = lock(&CODES).ids.get(&address) {
+        return Numbered::Id(id);
+    }
+    let layout = &found.cpython.layout;
+    // SAFETY: the frame keeps the code object alive, and that its strings; all of them are immutable.
+    let (file, name, first_line, lines) = unsafe {
+        (
+            strings::text(found.cpython, read(found.code, layout.code_file)),
+            strings::text(found.cpython, read(found.code, layout.code_name)),
+            read::<i32>(found.code, layout.code_first_line),
+            strings::bytes(read(found.code, layout.code_lines), LONGEST_LINES),
+        )
+    };
+    let key = content(&[file.as_bytes(), name.as_bytes(), &first_line.to_le_bytes(), lines]);
+    let mut codes = lock(&CODES);
+    let known = codes.contents.get(&key).copied();
+    let id = known.unwrap_or(codes.last + 1);
+    if known.is_none() {
+        if !count(file.len() + name.len() + lines.len()) {
+            return Numbered::NoRoom;
+        }
+        let entry = Entry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
+        if !append_entry(&entry) {
+            return Numbered::Failed;
+        }
+        codes.last = id;
+        codes.contents.insert(key, id);
+    }
+    mark(address);
+    codes.ids.insert(address, id);
+    Numbered::Id(id)
+}
+
+/// A bit for every address ever numbered, and for some others: what is not set was never numbered.
+static MARKS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
+
+fn place(address: u64) -> (&'static AtomicU64, u64) {
+    let hash = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46;
+    (&MARKS[hash as usize >> 6 & 4095], 1 << (hash & 63))
+}
+
+fn mark(address: u64) {
+    let (word, bit) = place(address);
+    word.fetch_or(bit, Ordering::Relaxed);
+}
+
+static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Puts our deallocator before the one of `PyCode_Type`. Once; it stays.
+pub(crate) fn watch_deallocation(code_type: usize) {
+    if code_type == 0 || ORIGINAL.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let slot: *mut usize = std::ptr::with_exposed_provenance_mut(code_type + TYPE_DEALLOC);
+    // SAFETY: the slot of a static type object: writable data for as long as the interpreter's library, an aligned word
+    // that others read whole. The original is stored first, so our function never runs without it.
+    unsafe {
+        let slot = AtomicUsize::from_ptr(slot);
+        let original = slot.load(Ordering::Acquire);
+        if original == 0 || original == deallocate as *const () as usize {
+            return;
+        }
+        ORIGINAL.store(original, Ordering::Release);
+        if slot
+            .compare_exchange(original, deallocate as *const () as usize, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            ORIGINAL.store(0, Ordering::Release);
+        }
+    }
+}
+
+unsafe extern "C" fn deallocate(code: *mut c_void) {
+    let address = code.addr() as u64;
+    let (word, bit) = place(address);
+    // Whoever numbered this code held it by a frame; the reference was dropped since, so the mark is seen.
+    if word.load(Ordering::Relaxed) & bit != 0 && lock(&CODES).ids.remove(&address).is_some() {
+        // Before the memory is free: whoever runs other code there finds hashes of a later epoch.
+        EPOCH.fetch_add(1, Ordering::AcqRel);
+    }
+    // SAFETY: what stood in the slot before us, a `destructor`, called as CPython would have.
+    unsafe {
+        let original: unsafe extern "C" fn(*mut c_void) =
+            std::mem::transmute(ORIGINAL.load(Ordering::Acquire));
+        original(code);
+    }
+}
+
+pub(crate) fn lock_all() -> Guard {
+    lock(&CODES)
+}
+
+pub(crate) fn forget(codes: &mut Guard) {
+    codes.ids.clear();
+    codes.contents.clear();
+    codes.last = 0;
+}

@@ -1,0 +1,341 @@
+//! The walk over the calling thread's Python frames: for a sum, for the frames one by one, for what changed since the last one.
+//!
+//! Reads frames and nothing else of Python's; why that is sound stands in [`cpython`](crate::python::cpython).
+
+use crate::python::cpython;
+use crate::python::cpython::Cpython;
+use crate::python::cpython::read;
+use crate::python::layout::Kind;
+use crate::python::layout::Layout;
+use crate::python::layout::Links;
+use crate::python::layout::SHIM_OWNER;
+use crate::stacks::PYTHON_LIMIT;
+use crate::stacks::hash::Hash;
+use crate::stacks::hash::Quick;
+use leaktrace_core::steps::loops::Seen;
+
+/// The innermost frame of a thread's stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Top {
+    pub frame: *const u8,
+    pub cpython: &'static Cpython,
+}
+
+/// One frame: its code object, the offset in it in bytes, and whether it was entered from C.
+pub(crate) struct Found {
+    pub code: *const u8,
+    pub offset: u32,
+    pub entry: bool,
+    pub cpython: &'static Cpython,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    All,
+    /// There were more frames than are looked at.
+    Limit,
+    Stopped,
+}
+
+/// A walk over the calling thread's frames: the innermost, and the sum of all.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk {
+    pub top: Top,
+    sum: Quick,
+}
+
+/// Hashes the calling thread's Python frames, or takes over a walk over them as they are at this moment; `None` if it has none.
+#[inline(always)]
+pub(crate) fn hash(hash: &mut Hash, walk: Option<Walk>) -> Option<Top> {
+    let walk = match walk {
+        // The interpreter may have ended meanwhile.
+        Some(walk) => cpython::cpython().map(|_| walk)?,
+        None => {
+            let top = cpython::top()?;
+            Walk { top, sum: sum(top) }
+        }
+    };
+    hash.add(walk.sum.sum());
+    Some(walk.top)
+}
+
+/// The sum over the frames of a stack.
+#[inline(always)]
+pub(crate) fn sum(top: Top) -> Quick {
+    match top.cpython.links.kind {
+        // SAFETY: `top` begins this thread's own chain of frames.
+        Kind::Flagged => unsafe { sum_up::<FLAGGED>(top) },
+        _ => sum_otherwise(top),
+    }
+}
+
+/// Apart, so that what is done nearly always stays small.
+#[inline(never)]
+fn sum_otherwise(top: Top) -> Quick {
+    // SAFETY: as above.
+    unsafe {
+        match top.cpython.links.kind {
+            Kind::Object => sum_up::<OBJECT>(top),
+            _ => sum_up::<SHIMMED>(top),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`each`].
+#[inline(always)]
+unsafe fn sum_up<const KIND: u8>(top: Top) -> Quick {
+    let mut sum = Quick::START;
+    // SAFETY: the caller's word.
+    unsafe {
+        each::<KIND>(&top.cpython.links, top.frame, |_, code, instr, entry| {
+            sum.add_frame::<KIND>(code, instr, entry);
+            true
+        });
+    }
+    sum
+}
+
+impl Quick {
+    #[inline(always)]
+    fn add_frame<const KIND: u8>(&mut self, code: *const u8, instr: u64, entry: u64) {
+        if KIND == OBJECT {
+            self.add(code as u64);
+            self.add(instr);
+        } else {
+            // The address of the instruction says which code it is in.
+            self.add(instr | entry);
+        }
+    }
+}
+
+/// Visits the frames of a stack, innermost first, until `visit` says false.
+pub(crate) fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
+    let cpython = top.cpython;
+    walk_frames(top, |_, code, offset, entry, _| visit(Found { code, offset, entry, cpython }))
+}
+
+/// Visits frame, code, offset, whether it was entered from C, and what it is known by.
+#[inline(always)]
+fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool, u64) -> bool) -> Walked {
+    let Top { frame, cpython } = top;
+    let Cpython { layout, links, .. } = cpython;
+    // SAFETY: as in `hash`, which returned `top`: since then this thread has not gone back to Python.
+    unsafe {
+        match links.kind {
+            Kind::Object => each::<OBJECT>(links, frame, |frame, code, instr, entry| {
+                visit(frame, code, offset_in::<OBJECT>(layout, code, instr), entry != 0, instr | entry)
+            }),
+            Kind::Flagged => each::<FLAGGED>(links, frame, |frame, code, instr, entry| {
+                visit(frame, code, offset_in::<FLAGGED>(layout, code, instr), entry != 0, instr | entry)
+            }),
+            Kind::Shimmed => each::<SHIMMED>(links, frame, |frame, code, instr, entry| {
+                visit(frame, code, offset_in::<SHIMMED>(layout, code, instr), entry != 0, instr | entry)
+            }),
+        }
+    }
+}
+
+/// How far out the frames of two moments are looked for one that is in both.
+const NEAR: usize = 4;
+
+/// Brings `list`, outermost first, up to the frames that there are now, as far as there is room. Returns how many of the
+/// outermost are certainly as they were, and the walk, if it is `wanted` and one was enough. Mostly all but the innermost are
+/// as they were: then nothing is moved.
+#[inline(always)]
+pub(crate) fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Option<Walk>) {
+    // SAFETY: as in `hash`: `top` begins this thread's own chain of frames.
+    let followed = unsafe {
+        match (top.cpython.links.kind, wanted) {
+            (Kind::Object, _) => follow_on::<OBJECT, true>(top, list),
+            (Kind::Flagged, false) => follow_on::<FLAGGED, false>(top, list),
+            (Kind::Flagged, true) => follow_on::<FLAGGED, true>(top, list),
+            (Kind::Shimmed, _) => follow_on::<SHIMMED, true>(top, list),
+        }
+    };
+    match followed {
+        Some((same, sum)) => (same, wanted.then_some(Walk { top, sum })),
+        None => {
+            anew(top, list);
+            (0, None)
+        }
+    }
+}
+
+/// `None`: they are more, or less, than was thought.
+///
+/// # Safety
+/// As for [`each`].
+#[inline(always)]
+unsafe fn follow_on<const KIND: u8, const SUM: bool>(
+    top: Top,
+    list: &mut Vec<Seen>,
+) -> Option<(usize, Quick)> {
+    let Cpython { layout, links, .. } = top.cpython;
+    if list.last().is_none_or(|innermost| innermost.frame != top.frame.addr()) {
+        let depth = depth_by(top, list).filter(|&depth| depth <= list.capacity())?;
+        list.resize(depth, Seen::default());
+    }
+    let (mut left, mut sum) = (list.len(), Quick::START);
+    let (mut same, mut fits) = (left, true);
+    // SAFETY: the caller's word; `at` is less than the length that `left` began with.
+    unsafe {
+        each::<KIND>(links, top.frame, |frame, code, instr, entry| {
+            let Some(at) = left.checked_sub(1) else {
+                fits = false;
+                return false;
+            };
+            left = at;
+            if SUM {
+                sum.add_frame::<KIND>(code, instr, entry);
+            }
+            let (seen, key) = (list.get_unchecked_mut(at), instr | entry);
+            let is_same = seen.frame == frame.addr()
+                && seen.key == key
+                && (KIND != OBJECT || seen.code == code.expose_provenance());
+            if !is_same {
+                *seen = now::<KIND>(layout, frame, code, instr, entry);
+                same = at;
+            }
+            true
+        });
+    }
+    (fits && left == 0).then_some((same, sum))
+}
+
+/// A frame as it is told to others.
+#[inline(always)]
+fn now<const KIND: u8>(layout: &Layout, frame: *const u8, code: *const u8, instr: u64, entry: u64) -> Seen {
+    let offset = offset_in::<KIND>(layout, code, instr);
+    let key = instr | entry;
+    Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry: entry != 0, key }
+}
+
+#[inline(always)]
+fn offset_in<const KIND: u8>(layout: &Layout, code: *const u8, instr: u64) -> u32 {
+    if KIND == OBJECT {
+        return (instr as i32).max(0) as u32 * layout.unit;
+    }
+    // Before the first instruction the pointer may lie in front of it.
+    u32::try_from(instr.wrapping_sub(code as u64 + layout.code_size as u64)).unwrap_or(0)
+}
+
+/// How many frames there are, by the first that is known from before.
+#[inline(never)]
+fn depth_by(top: Top, list: &[Seen]) -> Option<usize> {
+    let (mut i, mut depth) = (0, None);
+    walk_frames(top, |frame, _, _, _, _| {
+        let near = list.iter().rev().take(NEAR).position(|seen| seen.frame == frame.addr());
+        depth = near.map(|j| list.len() - j + i);
+        i += 1;
+        depth.is_none() && i < NEAR
+    });
+    depth
+}
+
+/// Fills the list from the beginning.
+#[cold]
+#[inline(never)]
+fn anew(top: Top, list: &mut Vec<Seen>) {
+    list.clear();
+    walk_frames(top, |frame, code, offset, entry, key| {
+        let room = list.len() < list.capacity();
+        if room {
+            list.push(Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry, key });
+        }
+        room
+    });
+    list.reverse();
+}
+
+/// Visits (frame, code) of every frame that is the program's.
+///
+/// # Safety
+/// `frame` begins a chain of frames that does not change meanwhile, `links` is its version's.
+pub(crate) unsafe fn each_frame(
+    links: &Links,
+    mut frame: *const u8,
+    mut visit: impl FnMut(*const u8, *const u8),
+) {
+    for _ in 0..PYTHON_LIMIT {
+        if frame.is_null() {
+            return;
+        }
+        // SAFETY: the caller's word: a frame, and `back` is null or another.
+        unsafe {
+            let shim =
+                links.kind == Kind::Shimmed && read::<u8>(frame, usize::from(links.flag)) >= SHIM_OWNER;
+            if !shim {
+                visit(frame, read::<*const u8>(frame, usize::from(links.code)).map_addr(|code| code & !7));
+            }
+            frame = read(frame, usize::from(links.back));
+        }
+    }
+}
+
+const OBJECT: u8 = 0;
+const FLAGGED: u8 = 1;
+const SHIMMED: u8 = 2;
+
+/// Visits (frame, code, instruction, 1 if entered from C) of every frame that is the program's.
+///
+/// # Safety
+/// `frame` begins the calling thread's chain of frames, `links` is its version's.
+#[inline(always)]
+unsafe fn each<const KIND: u8>(
+    links: &Links,
+    mut frame: *const u8,
+    mut visit: impl FnMut(*const u8, *const u8, u64, u64) -> bool,
+) -> Walked {
+    let [frame_code, frame_back, frame_instr, frame_flag] =
+        [links.code, links.back, links.instr, links.flag].map(usize::from);
+    // 3.14 marks references in the low bits.
+    // SAFETY: called with live frames of this thread only.
+    let code_of = |frame| unsafe { read::<*const u8>(frame, frame_code) }.map_addr(|code| code & !7);
+    if KIND != SHIMMED {
+        // The inner loop is unrolled: the limit is looked at once in so many frames.
+        const TOGETHER: usize = 2;
+        for _ in 0..PYTHON_LIMIT / TOGETHER {
+            for _ in 0..TOGETHER {
+                if frame.is_null() {
+                    return Walked::All;
+                }
+                // SAFETY: a live frame of this thread; every field read is within it, and `back` is null or another such frame.
+                // From 3.11 on the flag is a C `bool`: 0 or 1.
+                let (back, instr, entry) = unsafe {
+                    let (instr, entry) = match KIND {
+                        OBJECT => (read::<i32>(frame, frame_instr) as u32 as u64, 1),
+                        _ => (read(frame, frame_instr), read::<u8>(frame, frame_flag) as u64),
+                    };
+                    (read::<*const u8>(frame, frame_back), instr, entry)
+                };
+                if !visit(frame, code_of(frame), instr, entry) {
+                    return Walked::Stopped;
+                }
+                frame = back;
+            }
+        }
+        return if frame.is_null() { Walked::All } else { Walked::Limit };
+    }
+    let mut left = PYTHON_LIMIT;
+    while !frame.is_null() {
+        // SAFETY: as above.
+        let (back, shim) =
+            unsafe { (read::<*const u8>(frame, frame_back), read::<u8>(frame, frame_flag) >= SHIM_OWNER) };
+        if shim {
+            frame = back;
+            continue;
+        }
+        let Some(fewer) = left.checked_sub(1) else { return Walked::Limit };
+        left = fewer;
+        // SAFETY: as above.
+        let (instr, from_c) = unsafe {
+            (read(frame, frame_instr), back.is_null() || read::<u8>(back, frame_flag) >= SHIM_OWNER)
+        };
+        if !visit(frame, code_of(frame), instr, from_c as u64) {
+            return Walked::Stopped;
+        }
+        frame = back;
+    }
+    Walked::All
+}

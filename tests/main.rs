@@ -1,0 +1,39 @@
+//! The black-box tests: each runs real processes with the preload, and holds what the report says against what is true.
+//!
+//! Never `use leaktrace` here: that is the preload, and would carry its own `dlsym` into the tests.
+
+mod backward;
+mod cases;
+mod check;
+mod cli;
+mod common;
+mod coverage;
+mod diff;
+mod dist;
+mod doctor;
+mod doors;
+mod exits;
+mod export;
+mod families;
+mod faults;
+mod fork;
+mod holders;
+mod hostile;
+mod html;
+mod inert;
+mod interposers;
+mod memory;
+mod oom;
+mod ranks;
+mod report;
+mod settings;
+mod stacks;
+mod steps;
+mod terminal;
+mod top;
+mod torn;
+mod unseen;
+mod unwinding;
+mod variants;
+mod verdicts;
+mod ways_in;
