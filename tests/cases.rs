@@ -1,5 +1,5 @@
 //! Training programs with a known truth: the program unchanged, every step's figures PyTorch's own, the leak found at
-//! its line. A few of the cases; `scripts/matrix` runs all of them in every combination.
+//! its line. A few of the cases; `scripts/dev/matrix` runs all of them in every combination.
 
 use crate::common::programs::{script, torch, torch_at};
 use crate::common::report::Report;
@@ -30,7 +30,7 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
     let mut steps = 0;
     let printed = traced.text();
     let prints: Vec<&str> = printed.lines().filter(|l| l.starts_with("step ")).collect();
-    // Every step of a short run, some 40 of a long one (`scripts/matrix` looks at all).
+    // Every step of a short run, some 40 of a long one (`scripts/dev/matrix` looks at all).
     let stride = prints.len() / 40 + 1;
     for (line, length) in prints.iter().zip(lengths.lines()) {
         steps += 1;

@@ -324,7 +324,7 @@ fn a_damaged_recording() {
 
 /// What a browser shows; `None`, and a word about it, where there is none.
 fn browse(file: &Path, term: &str) -> Option<Value> {
-    let made = Command::new(root().join("scripts/browser-env")).output().unwrap();
+    let made = Command::new(root().join("scripts/dev/browser-env")).output().unwrap();
     if made.status.code() == Some(3) {
         println!("skipped: {}", String::from_utf8_lossy(&made.stderr).trim_end());
         return None;

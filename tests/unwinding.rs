@@ -149,7 +149,7 @@ fn forked_children_go_on() {
 
 /// A folder with greenlets for the Python that has PyTorch; why there is none.
 fn greenlets() -> Result<PathBuf, String> {
-    let made = Command::new(root().join("scripts/greenlets-env")).output().map_err(|e| e.to_string())?;
+    let made = Command::new(root().join("scripts/dev/greenlets-env")).output().map_err(|e| e.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if made.status.success() { Ok(text(&made.stdout).into()) } else { Err(text(&made.stderr)) }
 }

@@ -45,7 +45,7 @@ fn export(recordings: &[PathBuf], args: &[&str]) -> (TempDir, PathBuf) {
 #[track_caller]
 fn consumed<S: AsRef<std::ffi::OsStr>>(reader: &str, args: &[S], folder: &Path) -> String {
     let python = root().join("target/consumers/bin/python");
-    assert!(python.exists(), "{} is missing: run scripts/consumers-env first", python.display());
+    assert!(python.exists(), "{} is missing: run scripts/dev/consumers-env first", python.display());
     let out = Command::new(python)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .arg(root().join("tests/consumers").join(reader))

@@ -1,4 +1,4 @@
-//! Mutates recordings and has every report made of each, on all cores: the driver behind `scripts/fuzz`.
+//! Mutates recordings and has every report made of each, on all cores: the driver behind `scripts/dev/fuzz`.
 //!
 //!     mutate [--only NUMBER] [--out FOLDER] RUNS [RECORDING ...]
 //!

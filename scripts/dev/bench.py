@@ -1,4 +1,4 @@
-"""The benchmark behind scripts/bench. Prints nanoseconds per `x = torch.empty(1024, device="cuda"); del x`.
+"""The benchmark behind scripts/dev/bench. Prints nanoseconds per `x = torch.empty(1024, device="cuda"); del x`.
 
 Each mode runs in processes of its own, the modes interleaved over several rounds, so that a change of the machine's pace
 meets all of them; within a process the best of many repeats counts. The bars are ratios of *net* costs: what a mode adds to
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("LIBRARY", ROOT / "target/release/libleaktrace.so"))
 ROUNDS = int(os.environ.get("ROUNDS", "9"))
 # Modes to count instructions of, with semicolons between; all if it is empty.
@@ -194,7 +194,7 @@ def training():
 def instructions():
     """Instructions of each mode, by callgrind, which starts to look when all is loaded."""
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
-        raise SystemExit("scripts/bench --instructions: valgrind and its callgrind_control are needed")
+        raise SystemExit("scripts/dev/bench --instructions: valgrind and its callgrind_control are needed")
     print("instructions per block alloc+free pair, by valgrind's callgrind; net of the bare pair in brackets")
     print(f"{'':26}{'module level':>22}{'20 frames deeper':>22}", flush=True)
     code = PAIRS.replace("FEW", str(FEW)).replace("MANY", str(MANY))
