@@ -27,7 +27,7 @@ fn a_kept_gradient_belongs_to_the_forward_line() {
     for stacks in ["auto", "python", "mixed"] {
         let site = finding("plain", stacks);
         let at = line("belongs to the backward pass of this line");
-        assert_eq!(site["backward_of"]["line"], at, "{stacks}: {site:#}");
+        assert_eq!(site["forward_site"]["line"], at, "{stacks}: {site:#}");
         assert_eq!(site["allocated_at"]["line"], at, "{stacks}: {site:#}");
         let nodes = frames(&site["stack"], "autograd");
         assert_eq!(nodes.iter().map(|n| n.2.as_str()).collect::<Vec<_>>(), ["SigmoidBackward0"], "{stacks}");
@@ -40,7 +40,7 @@ fn a_kept_gradient_belongs_to_the_forward_line() {
 fn a_function_of_ones_own_keeps_its_own_stack() {
     let site = finding("custom", "auto");
     assert_eq!(site["allocated_at"]["line"], line("custom: the kept block is made here"), "{site:#}");
-    assert_eq!(site["backward_of"]["line"], line("custom: and belongs to this line"), "{site:#}");
+    assert_eq!(site["forward_site"]["line"], line("custom: and belongs to this line"), "{site:#}");
     let kinds: Vec<_> =
         site["stack"].as_array().unwrap().iter().map(|f| f["kind"].as_str().unwrap()).collect();
     let node = kinds.iter().position(|k| *k == "autograd").expect("the node");

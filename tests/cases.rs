@@ -130,7 +130,7 @@ fn leaks_are_found_at_their_line() {
         let [finding] = report.findings() else { panic!("one leak expected: {:#?}", report.findings()) };
         assert_eq!((&finding["kind"], &finding["layer"]), (&"leak".into(), &"block".into()));
         assert_eq!(
-            (&finding["bytes_per_step"], &finding["adding_share"]),
+            (&finding["bytes_per_step"], &finding["growth_step_ratio"]),
             (&bytes.into(), &1.0.into()),
             "{leak}"
         );

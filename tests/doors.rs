@@ -217,6 +217,6 @@ fn contexts_come_and_go_without_end() {
     let report = Report::of(&ran.recording());
     let [(0, bytes)] = says_it_holds(&ran.text())[..] else { panic!("{}", ran.text()) };
     assert_eq!(report.device(0, "driver_live_bytes"), bytes);
-    assert!(report.coverage("implicit_ends").as_u64() >= Some(700));
+    assert!(report.coverage("freed_with_context").as_u64() >= Some(700));
     report.assert_whole();
 }

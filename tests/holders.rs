@@ -152,10 +152,12 @@ fn a_holder_that_is_bounded_makes_it_a_cache() {
     let report = Report::of(&torch(program).traced().run().success().recording());
     for mark in ["# table", "# recent"] {
         assert_eq!(at(&report.0["findings"], program, mark), Vec::<&Value>::new());
-        let [cache] = at(&report.0["benign"], program, mark)[..] else { panic!("{:#}", report.0["benign"]) };
+        let [cache] = at(&report.0["non_leaks"], program, mark)[..] else {
+            panic!("{:#}", report.0["non_leaks"])
+        };
         assert_eq!(cache["kind"], "cache");
         assert!(cache["explanation"].as_str().unwrap().contains("at most"), "{cache:#}");
-        assert_eq!(cache["holders"][0]["hold"], "bounded", "{cache:#}");
+        assert_eq!(cache["holders"][0]["retention"], "bounded", "{cache:#}");
     }
     let kind = |mark: &str| match at(&report.0["findings"], program, mark)[..] {
         [f] => (f["kind"].as_str().unwrap(), f["confidence"].as_str().unwrap()),
@@ -174,7 +176,10 @@ fn cycles_that_nobody_collects_are_garbage_and_not_a_leak() {
     let [finding] = at(&report.0["findings"], program, "# node")[..] else {
         panic!("{:#?}", report.findings())
     };
-    assert_eq!((&finding["kind"], &finding["holders"][0]["hold"]), (&"pending-gc".into(), &"garbage".into()));
+    assert_eq!(
+        (&finding["kind"], &finding["holders"][0]["retention"]),
+        (&"pending-gc".into(), &"unreachable".into())
+    );
     assert_eq!(finding["bytes_per_step"], 16384.0);
 }
 

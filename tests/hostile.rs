@@ -71,7 +71,7 @@ fn cut_off(ran: &Ran, reason: &str) {
     assert!(line.contains(reason) && line.contains("events are lost"), "{line}");
     let dropped = report.coverage("dropped_events").as_u64().unwrap();
     assert!((250_000..330_000).contains(&dropped), "{dropped} dropped");
-    let notes = format!("{} {}", report.0["coverage"]["holes"], report.0["notes"]);
+    let notes = format!("{} {}", report.0["coverage"]["gaps"], report.0["warnings"]);
     assert!(notes.contains(reason), "{notes}");
     assert_eq!(report.end(), "clean");
 }

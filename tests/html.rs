@@ -79,11 +79,11 @@ fn alive(history: &Value, point: usize) -> (Vec<i64>, Vec<u64>) {
 fn agrees(page: &Value, recording: &Path) {
     let report = Report::of(recording);
     let told = &page["report"];
-    for part in ["program", "devices", "host_bytes", "coverage", "notes", "holder_searches"] {
+    for part in ["program", "devices", "host_bytes", "coverage", "warnings", "holder_searches"] {
         assert_eq!(told.get(part), report.0.get(part), "{part}");
     }
     assert_eq!(told["steps"]["count"], report.0["steps"]["count"]);
-    for part in ["findings", "benign", "retained"] {
+    for part in ["findings", "non_leaks", "retained"] {
         let mut expected = report.0[part].clone();
         for item in expected.as_array_mut().unwrap() {
             let sites = item.get_mut("sites").and_then(Value::as_array_mut);

@@ -42,9 +42,9 @@ fn a_dump_ranks_what_was_alive() {
 
     // What was asked for did not fit into any hole, nor would it have into all of them.
     let figure = |f: &str| moment[f].as_u64().unwrap_or_else(|| panic!("{f} in {moment:#}"));
-    assert!(figure("reserved_bytes") >= held && figure("carried_bytes") == 0, "{moment:#}");
-    assert_eq!(figure("empty_bytes"), figure("reserved_bytes") - held);
-    assert!(figure("largest_hole_bytes") <= figure("empty_bytes"), "{moment:#}");
+    assert!(figure("reserved_bytes") >= held && figure("carry_over_bytes") == 0, "{moment:#}");
+    assert_eq!(figure("free_in_segments_bytes"), figure("reserved_bytes") - held);
+    assert!(figure("largest_free_block_bytes") <= figure("free_in_segments_bytes"), "{moment:#}");
     // Asked for at once, before the program let go of it.
     assert_eq!(ranked[0]["holders"][0]["path"], "main() local `kept`[*]", "{:#}", ranked[0]);
     assert_eq!(ranked[0]["holders"][0]["bytes"], ranked[0]["live_bytes"]);

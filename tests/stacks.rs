@@ -153,7 +153,7 @@ fn code_in_another_interpreter() {
             frames(stack, "python").into_iter().map(|f| f.2).collect::<Vec<_>>()
         };
         assert_eq!((of(1111), of(2222)), (vec!["first".into(), "<module>".into()], of(1111)), "{version}");
-        let told = report.coverage("holes").to_string().contains("more than one Python interpreter");
+        let told = report.coverage("gaps").to_string().contains("more than one Python interpreter");
         let inside = of(4321);
         if version == "3.11" {
             assert!(told, "{version}: {:#}", report.0["coverage"]);
@@ -194,9 +194,9 @@ fn python_operator_and_allocator_in_one_column() {
     assert_eq!(sites(&report.0).len(), 2, "{:#}", report.0["findings"]);
     for (site, whole) in sites(&report.0).iter().zip(&sites(&all)) {
         let (stack, whole) = (site["stack"].as_array().unwrap(), whole["stack"].as_array().unwrap());
-        let folded: u64 = stack.iter().map(|f| f["folded"].as_u64().unwrap_or(0)).sum();
+        let folded: u64 = stack.iter().map(|f| f["hidden_frames"].as_u64().unwrap_or(0)).sum();
         assert!(folded > 5 && stack.len() as u64 + folded == whole.len() as u64, "{site:#}");
-        assert!(whole.iter().all(|f| f.get("folded").is_none()));
+        assert!(whole.iter().all(|f| f.get("hidden_frames").is_none()));
         let (shown, all) =
             (functions(&site["stack"]).join("\n"), functions(&Value::from(whole.clone())).join("\n"));
         for (machinery, expected) in [
@@ -233,11 +233,14 @@ fn a_site_under_suspicion_tells_each_way_into_the_allocator() {
         let [site] = &finding["sites"].as_array().unwrap()[..] else { panic!("{finding:#}") };
         assert_eq!(site["allocated_at"]["function"], "keep");
         if stacks == "python" {
-            assert!(functions(&site["stack"]).is_empty() && site.get("also_through").is_none(), "{site:#}");
+            assert!(
+                functions(&site["stack"]).is_empty() && site.get("other_native_stacks").is_none(),
+                "{site:#}"
+            );
             continue;
         }
         // The first was seen at once, the other only because somebody went on looking.
-        let ways = site["also_through"].as_array().unwrap_or_else(|| panic!("{site:#}"));
+        let ways = site["other_native_stacks"].as_array().unwrap_or_else(|| panic!("{site:#}"));
         let (first, other) = (functions(&site["stack"]).join(" "), functions(&ways[0]).join(" "));
         assert!(first.contains("mul") && !first.contains("mm"), "{site:#}");
         assert!(ways.len() == 1 && other.contains("mm") && !other.contains("mul_Tensor"), "{site:#}");

@@ -49,7 +49,7 @@ fn found(style: &str, setting: &str) {
         .parse()
         .unwrap();
     let report = Report::of(&ran.recording());
-    let loops = &report.0["steps"]["loops"];
+    let loops = &report.0["steps"]["loop_locations"];
     assert_eq!((report.steps(), report.source()), (told, "loop"), "{style}: {loops}");
     let places = loops.as_array().unwrap();
     assert!(!places.is_empty() && places.iter().all(|p| p.as_str().unwrap().contains("loops_found.py:")));
@@ -78,14 +78,19 @@ fn phases_between_optimizer_steps_have_steps_of_their_own() {
     let ran = run("auto");
     assert_eq!(ran.text(), "phases: 99 steps\n");
     let report = Report::of(&ran.recording());
-    assert_eq!((report.steps(), report.source()), (99, "optimizer"), "{:#}", report.0["steps"]["loops"]);
-    assert_eq!(report.0["steps"]["between"], 15 + 44);
+    assert_eq!(
+        (report.steps(), report.source()),
+        (99, "optimizer"),
+        "{:#}",
+        report.0["steps"]["loop_locations"]
+    );
+    assert_eq!(report.0["steps"]["phase_steps"], 15 + 44);
     report.assert_whole();
     // Who wants the optimizer's only can have them, now or then.
     let file = ran.recording();
     let read = call(["--steps-by", "optimizer", "--format", "json", file.to_str().unwrap()]);
     let read: Value = serde_json::from_slice(&read.stdout).unwrap();
-    assert_eq!((&read["steps"]["count"], &read["steps"]["between"]), (&40.into(), &0.into()));
+    assert_eq!((&read["steps"]["count"], &read["steps"]["phase_steps"]), (&40.into(), &0.into()));
     assert_eq!(Report::of(&run("optimizer").recording()).steps(), 40);
 }
 
@@ -94,10 +99,10 @@ fn what_is_worked_out_for_every_parameter_is_no_phase() {
     let run = torch("loops_found.py").arg("logging").env("LEAKTRACE_QUIET", "1");
     let report = Report::of(&run.traced().run().success().recording());
     assert_eq!(
-        (report.steps(), &report.0["steps"]["between"]),
+        (report.steps(), &report.0["steps"]["phase_steps"]),
         (60, &0.into()),
         "{:#}",
-        report.0["steps"]["loops"]
+        report.0["steps"]["loop_locations"]
     );
 }
 
@@ -108,7 +113,7 @@ fn phases_that_begin_late_are_seen() {
     assert_eq!(ran.text(), "late: 224 steps\n");
     let report = Report::of(&ran.recording());
     let steps = &report.0["steps"];
-    assert_eq!((report.steps(), &steps["between"]), (224, &24.into()), "{:#}", steps["loops"]);
+    assert_eq!((report.steps(), &steps["phase_steps"]), (224, &24.into()), "{:#}", steps["loop_locations"]);
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn loops_of_every_cpython() {
             let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
             let report = Report::of(&ran.recording());
             if ran.text().trim() != report.steps().to_string() {
-                let loops = &report.0["steps"]["loops"];
+                let loops = &report.0["steps"]["loop_locations"];
                 wrong.push(format!(
                     "{version} {style}: {} of {}: {loops}",
                     report.steps(),
@@ -154,7 +159,7 @@ fn a_named_range_is_a_step() {
     let report = Report::of(&run("train step").recording());
     assert_eq!((report.steps(), report.source()), (20, "range"));
     let report = Report::of(&run("another").recording());
-    let notes = report.coverage("holes").to_string() + &report.0["notes"].to_string();
+    let notes = report.coverage("gaps").to_string() + &report.0["warnings"].to_string();
     assert!(report.steps() == 0 && notes.contains("\\\"another\\\""), "{notes}");
 }
 
@@ -170,7 +175,7 @@ fn a_named_range_is_a_step_beside_optimizers() {
 fn marks(ran: &Ran) -> (Vec<String>, String) {
     let report = Report::of(&ran.recording());
     report.assert_whole();
-    let marks = report.0["steps"]["marks"].as_array().unwrap().iter();
+    let marks = report.0["steps"]["annotations"].as_array().unwrap().iter();
     let marks = marks.map(|m| {
         let text = |key: &str| m[key].as_str().unwrap().to_owned();
         assert!(m["at_s"].as_f64().unwrap() > 0.0);
@@ -251,7 +256,7 @@ fn shared_case(case: &str) {
     let printed = ran.text().lines().filter(|l| l.starts_with("step ")).count() as u64;
     let report = Report::of(&ran.recording());
     let steps = &report.0["steps"];
-    assert_eq!((report.steps(), report.source()), (printed, "loop"), "{case}: {}", steps["loops"]);
+    assert_eq!((report.steps(), report.source()), (printed, "loop"), "{case}: {}", steps["loop_locations"]);
     assert!(printed > 100);
     report.assert_whole();
 }
@@ -295,7 +300,7 @@ fn steps_can_be_read_by_other_levels() {
         assert_eq!((report.steps(), report.source()), (count, source), "{level}");
         report.assert_whole();
     }
-    let levels = &Report::of(&ran.recording()).0["steps"]["levels"];
+    let levels = &Report::of(&ran.recording()).0["steps"]["step_sources"];
     let names: Vec<&str> = levels.as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["backward", "loop:1", "loop:2", "optimizer"]);
     // The same as if they had been told by it.

@@ -26,7 +26,7 @@ fn growth_that_nobody_asked_for_is_a_finding() {
     assert!(told.contains("cannot be attributed"), "{told}");
     assert!(text.contains("1 growth outside what can be attributed found"), "{text}");
     // And what may be behind it is named.
-    let markers = report.coverage("markers").as_array().unwrap();
+    let markers = report.coverage("untracked_calls").as_array().unwrap();
     let loads = markers.iter().find(|m| m["entry_point"] == "cuModuleLoadData").expect("loads are counted");
     assert_eq!(loads["calls"], 80);
     assert_eq!(report.device(0, "unattributed_bytes") >> 21, 80);
@@ -61,7 +61,7 @@ fn a_newer_form_of_a_known_function_is_a_hole_by_name() {
             (run().run().success(), run().traced().env("LEAKTRACE_QUIET", "1").run().success());
         assert_eq!(traced.stdout, plain.stdout);
         let report = Report::of(&traced.recording());
-        let holes = report.coverage("holes").as_array().unwrap();
+        let holes = report.coverage("gaps").as_array().unwrap();
         let [hole] = &holes[..] else { panic!("{how}: {holes:?}") };
         assert!(hole.as_str().unwrap().contains("cuMemAlloc_v3"), "{how}: {hole}");
         assert_eq!(report.device(0, "driver_live_bytes"), 1000, "{how}");
@@ -79,6 +79,6 @@ fn memory_of_others_counts_apart() {
     let held: u64 =
         report.retained().iter().filter(borrowed).map(|s| s["live_bytes"].as_u64().unwrap()).sum();
     assert!(held > 0, "nothing of others was held: nothing tested");
-    assert!(report.device(0, "borrowed_bytes") >= held);
+    assert!(report.device(0, "external_bytes") >= held);
     assert_eq!(report.driver_live(), ran.truth().live());
 }

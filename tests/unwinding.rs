@@ -23,7 +23,7 @@ impl Tally {
         let mut tally = Tally::default();
         for recording in ran.recordings() {
             let report = Report::of(&recording);
-            let told = report.0["coverage"]["holes"].as_array().expect("coverage.holes");
+            let told = report.0["coverage"]["gaps"].as_array().expect("coverage.gaps");
             let told: Vec<&str> = told.iter().filter_map(|note| note.as_str()).collect();
             let mut sum =
                 told.iter().filter_map(|note| note.strip_prefix("stack check: ")?.split_once(" captures, "));

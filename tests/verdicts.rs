@@ -62,7 +62,7 @@ fn judged(name: &str, report: &Report, by: &str) {
         }
         near(&format!("{name} by {by}, bytes"), &first["bytes_per_step"], &truth["bytes_per_step"], 0.01);
         near(&format!("{name} by {by}, blocks"), &first["blocks_per_step"], &truth["blocks_per_step"], 0.01);
-        near(&format!("{name} by {by}, share"), &first["adding_share"], &truth["adding_share"], 0.1);
+        near(&format!("{name} by {by}, share"), &first["growth_step_ratio"], &truth["adding_share"], 0.1);
         near(&format!("{name} by {by}, period"), &first["period_steps"], &truth["period"], 0.05);
     }
     assert!(accused.is_empty(), "{name} by {by}: false: {accused:#?}");
@@ -98,7 +98,7 @@ fn phased(name: &str, steps: u64, between: u64) {
             .success()
             .recording(),
     );
-    assert_eq!((report.steps(), &report.0["steps"]["between"]), (steps, &between.into()), "{name}");
+    assert_eq!((report.steps(), &report.0["steps"]["phase_steps"]), (steps, &between.into()), "{name}");
     judged(name, &report, "itself");
 }
 
@@ -152,7 +152,7 @@ fn what_is_known_is_suppressed() {
         let [known] = &report["suppressed"].as_array().unwrap()[..] else { panic!("{report:#}") };
         assert_eq!((&known["findings"], &known["bytes_per_step"]), (&1.into(), &40448.0.into()));
         assert_eq!((&known["pattern"], &known["reason"]), (&rule(rules, 1), &"one per temperature".into()));
-        let notes = report["notes"].as_array().unwrap();
+        let notes = report["warnings"].as_array().unwrap();
         assert!(notes.iter().any(|n| n.as_str().unwrap().contains("growing:other (line 3)")), "{notes:?}");
     }
     let said = suppressed(&recording, "\nleek:mask", false).unwrap_err();

@@ -315,7 +315,7 @@ fn a_namespace_of_its_own_is_a_hole() {
             actions.swap(0, 1);
         }
         let (_, report) = same(&program, &[], &[], &actions);
-        let holes = report.unwrap().coverage("holes").to_string();
+        let holes = report.unwrap().coverage("gaps").to_string();
         assert!(holes.contains("libwho2.so was opened in a namespace of its own"), "{holes}");
     }
 }

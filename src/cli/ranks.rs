@@ -11,8 +11,8 @@ use serde::Serialize;
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::{Device, End, Finding, Place, Program, Report};
 
-/// Different holes that are kept.
-const HOLES: usize = 50;
+/// Different gaps that are kept.
+const GAPS: usize = 50;
 /// A rank that made this share of the longest's steps less ended early, but never for one step alone.
 const EARLY_SHARE: f64 = 0.01;
 
@@ -24,7 +24,7 @@ pub struct One {
     live_bytes: u64,
     peak_bytes: u64,
     findings: Vec<Finding>,
-    holes: Vec<String>,
+    gaps: Vec<String>,
     dropped_events: u64,
     suppressed: u32,
 }
@@ -38,7 +38,7 @@ impl One {
             live_bytes: sum(|d| d.live_bytes),
             peak_bytes: sum(|d| d.peak_bytes),
             findings: report.findings,
-            holes: report.coverage.holes,
+            gaps: report.coverage.gaps,
             dropped_events: report.coverage.dropped_events,
             suppressed: report.suppressed.iter().map(|s| s.findings).sum(),
             program: report.program,
@@ -116,7 +116,7 @@ pub struct Gathered {
     /// Files that could not be read, and why.
     pub unread: Vec<(String, String)>,
     /// What could not be seen, and in how many processes.
-    pub holes: Vec<(String, u64)>,
+    pub gaps: Vec<(String, u64)>,
     pub dropped_events: u64,
     pub suppressed: u32,
     #[serde(skip)]
@@ -169,10 +169,10 @@ impl Gathered {
         for finding in one.findings {
             self.add_finding(process, finding, &one.program);
         }
-        for hole in one.holes {
-            match self.holes.iter().position(|h| h.0 == hole) {
-                Some(known) => self.holes[known].1 += 1,
-                None if self.holes.len() < HOLES => self.holes.push((hole, 1)),
+        for gap in one.gaps {
+            match self.gaps.iter().position(|h| h.0 == gap) {
+                Some(known) => self.gaps[known].1 += 1,
+                None if self.gaps.len() < GAPS => self.gaps.push((gap, 1)),
                 None => {}
             }
         }

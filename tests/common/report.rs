@@ -97,11 +97,16 @@ impl Report {
     /// Nothing was lost, nothing contradicts itself.
     #[track_caller]
     pub fn assert_whole(&self) {
-        for figure in ["unknown_frees", "dropped_events", "missed_frees"] {
+        for figure in ["frees_without_allocation", "dropped_events", "allocations_without_free"] {
             assert_eq!(self.coverage(figure), 0, "coverage.{figure} in {:#}", self.0["coverage"]);
         }
-        assert_eq!(self.coverage("holes"), &Value::Array(Vec::new()));
-        assert_ne!(self.coverage("ledger_matches_allocator"), &Value::Bool(false), "{:#}", self.0["notes"]);
+        assert_eq!(self.coverage("gaps"), &Value::Array(Vec::new()));
+        assert_ne!(
+            self.coverage("ledger_matches_allocator"),
+            &Value::Bool(false),
+            "{:#}",
+            self.0["warnings"]
+        );
     }
 }
 

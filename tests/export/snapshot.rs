@@ -39,7 +39,7 @@ fn snapshot_of(run: Run, grows: &str, shrinks: Option<&str>) {
     let snapshot: Value = serde_json::from_str(&said(&[reader.to_str().unwrap()])).unwrap();
     let blocks = list(&snapshot["blocks"]);
     assert_eq!(blocks.iter().map(|b| number(&b["bytes"])).sum::<u64>(), report.device(0, "live_bytes"));
-    let objects = report.device(0, "object_bytes");
+    let objects = report.device(0, "driver_allocation_bytes");
     assert_eq!(number(&snapshot["reserved"]), report.device(0, "reserved_bytes") + objects);
     let leaks = blocks.iter().filter(|b| {
         b["frames"][0][2] == "Net.forward" || b["frames"].to_string().contains("\"Net.forward\"")

@@ -55,7 +55,7 @@ fn tables_agree(form: &str) {
              FROM {} e LEFT JOIN (SELECT stack_id, min(site) AS site FROM {} GROUP BY 1) s USING (stack_id)
              WHERE kind = 'block_alloc';
              SELECT * FROM {};
-             SELECT * FROM {} WHERE NOT benign",
+             SELECT * FROM {} WHERE NOT non_leak",
             at("sites"), at("cohorts"), at("sites"),
             at("steps"), at("events"), at("sites"), at("recordings"), at("findings")
         ),

@@ -92,16 +92,16 @@ impl Report {
             steps: Steps {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
-                between: ledger.steps_between(),
-                loops: b.loops("loop"),
-                levels: b.levels(),
-                missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
-                marks: marks::latest(ledger, tables),
-                mark_counts: marks::counts(ledger, tables),
+                phase_steps: ledger.steps_between(),
+                loop_locations: b.loops("loop"),
+                step_sources: b.step_sources(),
+                unresolved_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
+                annotations: marks::latest(ledger, tables),
+                annotation_counts: marks::counts(ledger, tables),
                 series: figures::series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
-            benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            non_leaks: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             suppressed: Vec::new(),
             retained: b
                 .retained(&alive::listed(ledger, asked), if asked.all { usize::MAX } else { RETAINED }),
@@ -109,7 +109,7 @@ impl Report {
             out_of_memory_count: ledger.out_of_memory_count(),
             coverage: b.coverage(run),
             holder_searches: b.searches(),
-            notes: run.problems.clone(),
+            warnings: run.problems.clone(),
             all_frames: names.shows_all(),
             program,
             devices,
@@ -122,24 +122,25 @@ impl Report {
         for (f, curve) in report.findings.iter_mut().zip(findings::curves(ledger, &verdict.findings)) {
             f.retained_over_steps = curve;
         }
-        report.add_notes(ledger);
+        report.add_warnings(ledger);
         Ok(report)
     }
 
-    fn add_notes(&mut self, ledger: &Ledger) {
+    fn add_warnings(&mut self, ledger: &Ledger) {
         let (checks, mismatches) = ledger.allocator_checks();
         if mismatches > 0 {
-            self.notes.push(format!(
+            self.warnings.push(format!(
                 "the caching allocator's own total differed from the blocks seen in {mismatches} of {checks} checks"
             ));
         }
         if ledger.unknown_events() > 0 {
             let n = ledger.unknown_events();
-            self.notes.push(format!("{n} events of a kind this version does not know were passed over"));
+            self.warnings.push(format!("{n} events of a kind this version does not know were passed over"));
         }
         if ledger.stackless() > 0 {
             let n = ledger.stackless();
-            self.notes.push(format!("{n} allocations are listed without a stack: too many different stacks"));
+            self.warnings
+                .push(format!("{n} allocations are listed without a stack: too many different stacks"));
         }
     }
 }
@@ -191,12 +192,12 @@ impl Builder<'_> {
         self.meta(level).iter().flat_map(|all| all.split(',')).filter_map(place).collect()
     }
 
-    fn levels(&self) -> Vec<Level> {
+    fn step_sources(&self) -> Vec<StepSource> {
         let level = |(by, count): (ledger::By, u32)| {
             let name = by.to_string();
-            Level { loops: self.loops(&name), name, count }
+            StepSource { loop_locations: self.loops(&name), name, count }
         };
-        let mut all: Vec<Level> = self.ledger.levels().map(level).collect();
+        let mut all: Vec<StepSource> = self.ledger.levels().map(level).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -204,20 +205,24 @@ impl Builder<'_> {
     fn entry_point(&self, id: u16) -> Option<String> {
         self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
     }
-    fn marker(&self, m: &ledger::Marker) -> Option<Marker> {
+    fn untracked_call(&self, m: &ledger::Marker) -> Option<UntrackedCall> {
         let entry_point = self.entry_point(m.entry_point)?;
-        Some(Marker { entry_point, calls: m.calls, bytes: m.bytes })
+        Some(UntrackedCall { entry_point, calls: m.calls, bytes: m.bytes })
     }
 
     fn coverage(&self, run: &Run) -> Coverage {
         Coverage {
-            holes: self.tables.notes.clone(),
-            unknown_frees: self.ledger.unknown_frees().iter().fold(0, |sum, n| sum.wrapping_add(*n)),
+            gaps: self.tables.notes.clone(),
+            frees_without_allocation: self
+                .ledger
+                .unknown_frees()
+                .iter()
+                .fold(0, |sum, n| sum.wrapping_add(*n)),
             dropped_events: run.dropped_events.saturating_add(self.ledger.lost_events()),
             ledger_matches_allocator: self.ledger.matches_allocator(),
-            missed_frees: self.ledger.missed_frees(),
-            implicit_ends: self.ledger.implicit_ends(),
-            markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
+            allocations_without_free: self.ledger.missed_frees(),
+            freed_with_context: self.ledger.implicit_ends(),
+            untracked_calls: self.ledger.markers().iter().filter_map(|m| self.untracked_call(m)).collect(),
         }
     }
 }

@@ -10,7 +10,7 @@ pub fn folded(frames: Vec<Frame>) -> Vec<Frame> {
     let mut shown: Vec<Frame> = Vec::with_capacity(frames.len());
     for (frame, folded) in frames.into_iter().zip(folded) {
         match shown.last_mut() {
-            Some(inner) if folded => inner.folded += 1,
+            Some(inner) if folded => inner.hidden_frames += 1,
             _ => shown.push(frame),
         }
     }
@@ -53,9 +53,9 @@ pub fn lines(frames: &[Frame], all: bool) -> Vec<Line<'_>> {
 }
 
 /// Other native ways to the allocator, each by its named functions, innermost first; what reads the same is told once.
-pub fn ways(also_through: &[Vec<Frame>]) -> Vec<String> {
+pub fn ways(other_native_stacks: &[Vec<Frame>]) -> Vec<String> {
     let mut ways: Vec<String> = Vec::new();
-    for frames in also_through {
+    for frames in other_native_stacks {
         let named = frames.iter().filter(|f| f.frame.has_symbol());
         let way = named.map(|f| symbols::plain(&f.frame.function)).collect::<Vec<_>>().join(", for ");
         if !way.is_empty() && !ways.contains(&way) {
@@ -80,7 +80,7 @@ mod tests {
                 module: Some("/lib/a.so".into()),
             },
             own: false,
-            folded: 0,
+            hidden_frames: 0,
         };
         // Two lines of one function, and frames that have no names.
         let way = |line| vec![frame("empty_cuda", Some(line)), frame("sum", None)];

@@ -90,7 +90,7 @@ struct Who {
 fn who(sites: &[Site], cwd: &str) -> Who {
     let first = sites.first();
     let mut main = place(first.and_then(|s| s.allocated_at.as_ref()), cwd);
-    if first.is_some_and(|s| s.backward_of.is_some() && s.backward_of == s.allocated_at) {
+    if first.is_some_and(|s| s.forward_site.is_some() && s.forward_site == s.allocated_at) {
         main.push_str(", in its backward pass,");
     }
     let mut places: Vec<Option<&Place>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();

@@ -1,6 +1,6 @@
 //! The moments of a run that go by a name.
 
-use super::{Mark, MarkCount};
+use super::{Annotation, AnnotationCount};
 use crate::format::event::AnnotationKind;
 use crate::format::tables::Tables;
 use crate::ledger::{self, Ledger};
@@ -23,10 +23,10 @@ fn name(tables: &Tables, kind: AnnotationKind, label: u32) -> Option<String> {
 }
 
 /// The latest ones, oldest first.
-pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Mark> {
+pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Annotation> {
     let mark = |m: &ledger::Mark| {
         let kind = m.kind();
-        Some(Mark {
+        Some(Annotation {
             step: m.step,
             at_s: m.at_ns as f64 / 1e9,
             name: name(tables, kind, m.label)?,
@@ -37,11 +37,11 @@ pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Mark> {
 }
 
 /// The most frequent ones first.
-pub fn counts(ledger: &Ledger, tables: &Tables) -> Vec<MarkCount> {
+pub fn counts(ledger: &Ledger, tables: &Tables) -> Vec<AnnotationCount> {
     let count = |(kind, label, count): (AnnotationKind, u32, u32)| {
-        Some(MarkCount { name: name(tables, kind, label)?, kind: kind.name(), count })
+        Some(AnnotationCount { name: name(tables, kind, label)?, kind: kind.name(), count })
     };
-    let mut counts: Vec<MarkCount> = ledger.mark_counts().filter_map(count).collect();
+    let mut counts: Vec<AnnotationCount> = ledger.mark_counts().filter_map(count).collect();
     counts.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
     counts.truncate(COUNTED);
     counts

@@ -46,7 +46,7 @@ pub struct Report {
     pub host_live_bytes: u64,
     pub steps: Steps,
     pub findings: Vec<Finding>,
-    pub benign: Vec<Finding>,
+    pub non_leaks: Vec<Finding>,
     /// Findings left out because somebody lives with them, by rule.
     pub suppressed: Vec<suppress::Suppressed>,
     /// What was alive at the reported moment, largest first (segments are not listed: their blocks are).
@@ -58,7 +58,7 @@ pub struct Report {
     /// How often it was asked who holds what, and how long the program waited for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_searches: Option<Searches>,
-    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
     /// Every frame of a stack is listed.
     #[serde(skip)]
     pub all_frames: bool,
@@ -110,12 +110,12 @@ pub struct Device {
     pub reserved_bytes: u64,
     pub unattributed_bytes: Option<u64>,
     pub block_bytes: u64,
-    pub object_bytes: u64,
-    /// In use of the device's memory pools, as the driver counts it (what was asked for is part of `object_bytes`).
+    pub driver_allocation_bytes: u64,
+    /// In use of the device's memory pools, as the driver counts it (what was asked for is part of `driver_allocation_bytes`).
     pub pool_used_bytes: u64,
     pub host_bytes: u64,
     /// Memory of others that this process holds on to: opened, imported, mapped. No part of any other figure.
-    pub borrowed_bytes: u64,
+    pub external_bytes: u64,
     /// What the driver had given and not got back; of a finished run at the very end, after the teardown.
     pub driver_live_bytes: u64,
     /// Until it is full, if all that grows on it goes on together; `null`: nothing does.
@@ -128,24 +128,24 @@ pub struct Steps {
     /// What told of most of them; `null` if there were none.
     pub source: Option<&'static str>,
     /// Steps that are iterations of loops between those that the source tells of: evaluations, encoders that run first.
-    pub between: u32,
+    pub phase_steps: u32,
     /// Where the loops are whose iterations are steps.
-    pub loops: Vec<String>,
+    pub loop_locations: Vec<String>,
     /// All that is recorded that could end steps, this among it: what `--steps-by` takes.
-    pub levels: Vec<Level>,
+    pub step_sources: Vec<StepSource>,
     /// Iterations before the first step, which could not be told apart any more.
-    pub missed_iterations: u32,
+    pub unresolved_iterations: u32,
     /// The latest moments that go by a name, oldest first.
-    pub marks: Vec<Mark>,
+    pub annotations: Vec<Annotation>,
     /// The most frequent of them.
-    pub mark_counts: Vec<MarkCount>,
+    pub annotation_counts: Vec<AnnotationCount>,
     /// The totals at the end of each step, the latest 10,000 at most, oldest first.
     pub series: Vec<Step>,
 }
 
 /// A moment that goes by a name.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Mark {
+pub struct Annotation {
     /// The step that it lies in.
     pub step: u32,
     /// Seconds since the recording began; of a collection the latest moment before it that is known.
@@ -158,7 +158,7 @@ pub struct Mark {
 
 /// How often a mark came.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MarkCount {
+pub struct AnnotationCount {
     pub name: String,
     pub kind: &'static str,
     /// Of collections: in how many steps.
@@ -167,12 +167,12 @@ pub struct MarkCount {
 
 /// What could end steps.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Level {
+pub struct StepSource {
     /// `optimizer`, `loop:1` (the outermost recorded), …
     pub name: String,
     pub count: u32,
     /// Where the loops are, if it is of loops.
-    pub loops: Vec<String>,
+    pub loop_locations: Vec<String>,
 }
 
 /// The totals at the end of one step.
@@ -214,7 +214,7 @@ pub struct Frame {
     pub own: bool,
     /// Frames between this and the next one out that are left out, because they only lead from one to the other.
     #[serde(skip_serializing_if = "is_zero")]
-    pub folded: u32,
+    pub hidden_frames: u32,
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -236,8 +236,8 @@ pub struct Site {
     pub stack: Vec<Frame>,
     /// Other native ways from the same Python stack to the allocator.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub also_through: Vec<Vec<Frame>>,
-    pub backward_of: Option<Place>,
+    pub other_native_stacks: Vec<Vec<Frame>>,
+    pub forward_site: Option<Place>,
 }
 
 /// Who keeps the blocks alive.
@@ -250,10 +250,10 @@ pub struct Holder {
     pub step: u32,
     /// What it does with what it has: it can take in more for ever (`open`), only so many entries (`bounded`), or is itself
     /// garbage that waits for the collector (`garbage`: nothing alive holds it). `null`: not known.
-    pub hold: Option<&'static str>,
+    pub retention: Option<&'static str>,
     /// The entries that a bounded one can have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub most_entries: Option<u64>,
+    pub max_entries: Option<u64>,
 }
 
 /// Searches for holders.
@@ -275,7 +275,7 @@ pub struct Finding {
     /// With 95 % confidence `bytes_per_step` lies between these; `null` where there are no values of single steps.
     pub bytes_per_step_interval: Option<[f64; 2]>,
     pub blocks_per_step: f64,
-    pub adding_share: f64,
+    pub growth_step_ratio: f64,
     pub period_steps: Option<f64>,
     pub growth_bytes_per_step: f64,
     pub live_bytes: u64,
@@ -286,7 +286,7 @@ pub struct Finding {
     pub first_step: Option<u32>,
     pub peak_reduction_bytes: u64,
     /// The step that shows it: of an unload, of the latest release.
-    pub event_step: Option<u32>,
+    pub evidence_step: Option<u32>,
     /// What the caching allocator took from the driver while blocks grew (of fragmentation: what is kept from going back).
     pub reserved_growth_bytes: Option<i64>,
     pub steps_to_oom: Option<u64>,
@@ -334,12 +334,12 @@ pub struct OutOfMemory {
     pub allocated_at: Option<Place>,
     pub stack: Vec<Frame>,
     /// Of what was alive, how much was the step before's and waited for its end (carry-over).
-    pub carried_bytes: u64,
+    pub carry_over_bytes: u64,
     /// What caching allocators had from the driver, how much of it no block used, and the largest piece of that: where the
     /// whole would have done and the pieces did not, it was fragmentation.
     pub reserved_bytes: u64,
-    pub empty_bytes: u64,
-    pub largest_hole_bytes: u64,
+    pub free_in_segments_bytes: u64,
+    pub largest_free_block_bytes: u64,
     /// What was alive at that moment, largest first.
     pub retained: Vec<Retained>,
 }
@@ -347,20 +347,20 @@ pub struct OutOfMemory {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Coverage {
     /// What could not be seen, one line each.
-    pub holes: Vec<String>,
-    pub unknown_frees: u64,
+    pub gaps: Vec<String>,
+    pub frees_without_allocation: u64,
     pub dropped_events: u64,
     /// `null`: nothing to compare with.
     pub ledger_matches_allocator: Option<bool>,
-    pub missed_frees: u64,
-    pub implicit_ends: u64,
+    pub allocations_without_free: u64,
+    pub freed_with_context: u64,
     /// Calls that take memory without saying how much, by name.
-    pub markers: Vec<Marker>,
+    pub untracked_calls: Vec<UntrackedCall>,
 }
 
 /// How often such a call was made.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Marker {
+pub struct UntrackedCall {
     pub entry_point: String,
     pub calls: u64,
     /// The bytes that the calls told of; 0 where they tell none.

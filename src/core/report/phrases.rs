@@ -2,7 +2,7 @@
 
 use super::explain::{count, exact, grouped, size};
 use super::suppress::Suppressed;
-use super::{Coverage, Finding, Level, Report, Site};
+use super::{Coverage, Finding, Report, Site, StepSource};
 use crate::ledger::verdict::{Confidence, Kind};
 
 const HELD_BY: &str = "held by ";
@@ -36,9 +36,9 @@ pub fn told_by(report: &Report) -> String {
             .into();
     };
     let steps = count(f64::from(report.steps.count), "step");
-    let loops: Vec<String> = report.steps.loops.iter().map(|place| clean(place)).collect();
+    let loops: Vec<String> = report.steps.loop_locations.iter().map(|place| clean(place)).collect();
     let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
-    match report.steps.between {
+    match report.steps.phase_steps {
         0 => format!("{steps}, told by: {source}{loops}"),
         n => format!("{steps}, told by: {source}, and {n} of them between these by the loop{loops}"),
     }
@@ -46,14 +46,14 @@ pub fn told_by(report: &Report) -> String {
 
 /// What more there is to say of the steps, a line each.
 pub fn said_of_steps(report: &Report) -> Vec<String> {
-    let missed = report.steps.missed_iterations;
+    let missed = report.steps.unresolved_iterations;
     let missed = (missed > 0).then(|| format!("{missed} iterations before them are not told apart"));
     [others(report), missed, marks(report)].into_iter().flatten().collect()
 }
 
 /// What went by a name, the most frequent.
 fn marks(report: &Report) -> Option<String> {
-    let all = &report.steps.mark_counts;
+    let all = &report.steps.annotation_counts;
     let told = all.iter().take(MARKS).map(|m| {
         let times = grouped(u64::from(m.count));
         match m.kind {
@@ -72,11 +72,11 @@ fn marks(report: &Report) -> Option<String> {
 /// What else the steps can be read by: not what they are read by, nor what would be the same.
 fn others(report: &Report) -> Option<String> {
     let source = report.steps.source?;
-    let another = |l: &Level| l.name != source || report.steps.between > 0;
-    let differs = |l: &&Level| another(l) && l.count > 0 && l.count != report.steps.count;
-    let list: Vec<String> = (report.steps.levels.iter().filter(differs))
+    let another = |l: &StepSource| l.name != source || report.steps.phase_steps > 0;
+    let differs = |l: &&StepSource| another(l) && l.count > 0 && l.count != report.steps.count;
+    let list: Vec<String> = (report.steps.step_sources.iter().filter(differs))
         .map(|l| {
-            let at = l.loops.first().map_or_else(String::new, |at| format!(" at {}", clean(at)));
+            let at = l.loop_locations.first().map_or_else(String::new, |at| format!(" at {}", clean(at)));
             format!("{} ({}{at})", l.name, l.count)
         })
         .collect();
@@ -146,7 +146,7 @@ pub fn is_named(path: &str) -> bool {
 pub fn pace(f: &Finding) -> Option<String> {
     let per_step = exact(f.bytes_per_step);
     Some(match f.kind {
-        Kind::Leak | Kind::Growing if f.adding_share < 0.995 => {
+        Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
             let mean = size(f.growth_bytes_per_step.round());
             format!("{per_step} per step that adds, {mean} per step on average")
         }
@@ -209,8 +209,8 @@ pub fn relied_on(c: &Coverage) -> String {
     }
     .to_owned();
     for (n, what) in [
-        (c.unknown_frees, "free of memory whose allocation was not seen"),
-        (c.missed_frees, "allocation where the free before it was not seen"),
+        (c.frees_without_allocation, "free of memory whose allocation was not seen"),
+        (c.allocations_without_free, "allocation where the free before it was not seen"),
         (c.dropped_events, "events lost"),
     ] {
         if n > 0 {
@@ -222,7 +222,7 @@ pub fn relied_on(c: &Coverage) -> String {
 
 /// The calls that take memory unsaid, if there were any.
 pub fn unsaid(c: &Coverage) -> Option<String> {
-    let told = c.markers.iter().map(|m| format!("{} {}", grouped(m.calls), m.entry_point));
+    let told = c.untracked_calls.iter().map(|m| format!("{} {}", grouped(m.calls), m.entry_point));
     let told = told.collect::<Vec<_>>().join(", ");
     (!told.is_empty()).then(|| clean(&told))
 }

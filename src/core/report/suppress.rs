@@ -138,7 +138,9 @@ impl Suppressions {
                 n => format!(" and {n} more"),
             };
             unused.truncate(NAMED);
-            report.notes.push(format!("suppressions that suppressed nothing: {}{more}", unused.join(", ")));
+            report
+                .warnings
+                .push(format!("suppressions that suppressed nothing: {}{more}", unused.join(", ")));
         }
     }
 
@@ -192,7 +194,7 @@ fn kinds() -> String {
 
 impl Rule {
     fn is_at(&self, site: &Site) -> bool {
-        let places = site.allocated_at.iter().chain(&site.backward_of);
+        let places = site.allocated_at.iter().chain(&site.forward_site);
         let mut places = places.map(|p| (p.file.as_str(), p.line, p.function.as_str()));
         let frames = site.stack.iter().map(|f| &f.frame);
         let mut frames = frames.map(|f| (f.file.as_str(), f.line, f.function.as_str()));

@@ -92,7 +92,7 @@ fn a_leak_in_json() {
         (&f["kind"], &f["confidence"], &f["layer"]),
         (&"leak".into(), &"confirmed".into(), &"block".into())
     );
-    assert_eq!((f["bytes_per_step"].as_f64(), f["adding_share"].as_f64()), (Some(512.0), Some(1.0)));
+    assert_eq!((f["bytes_per_step"].as_f64(), f["growth_step_ratio"].as_f64()), (Some(512.0), Some(1.0)));
     let at = serde_json::json!({"file": "/home/u/train.py", "line": 37, "function": "cross_entropy_loss"});
     assert_eq!(f["sites"][0]["allocated_at"], at);
     assert_eq!(f["sites"][0]["stack"][0]["function"], "cross_entropy");
@@ -102,7 +102,7 @@ fn a_leak_in_json() {
         assert!(f.get(key).is_some(), "{key}");
     }
     assert_eq!(json["retained"][0]["live_bytes"], 4 << 20);
-    assert_eq!(json["coverage"]["holes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["coverage"]["gaps"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn what_is_suppressed_is_counted_and_not_shown() {
         let report = applied(rules);
         assert_eq!((report.findings.len(), report.suppressed.len()), (1, 0), "{rules}");
         let note = format!("suppressions that suppressed nothing: {rules} (line 1)");
-        assert_eq!(report.notes.last(), Some(&note));
+        assert_eq!(report.warnings.last(), Some(&note));
     }
 }
 
@@ -346,7 +346,7 @@ fn each_device_fills_at_its_own_pace() {
     let report =
         Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step asked for");
     let of = |device: u8, share: f64| {
-        let f = report.findings.iter().find(|f| f.device == Some(device) && f.adding_share == share);
+        let f = report.findings.iter().find(|f| f.device == Some(device) && f.growth_step_ratio == share);
         f.unwrap_or_else(|| panic!("device {device}: {:#?}", report.findings))
     };
     let (small, large) = (of(0, 1.0), of(1, 1.0));
@@ -355,7 +355,7 @@ fn each_device_fills_at_its_own_pace() {
     assert_eq!(large.steps_to_oom, Some(((1 << 30) - live) >> 20));
     // Both causes fill the one device.
     let other =
-        report.findings.iter().find(|f| f.device == Some(1) && f.adding_share < 1.0).expect("a third");
+        report.findings.iter().find(|f| f.device == Some(1) && f.growth_step_ratio < 1.0).expect("a third");
     let together = ((1 << 30) - live) as f64 / (large.growth_bytes_per_step + other.growth_bytes_per_step);
     assert_eq!(report.devices[1].steps_to_oom, Some(together as u64));
     assert_eq!(report.devices[0].steps_to_oom, small.steps_to_oom);

@@ -124,9 +124,9 @@ fn findings(out: &mut String, report: &Report) {
     for (i, f) in report.findings.iter().enumerate() {
         finding(out, i + 1, f, &report.program.cwd, report.all_frames);
     }
-    if !report.benign.is_empty() {
+    if !report.non_leaks.is_empty() {
         line!(out, "Looked at and found to be no leak");
-        for f in &report.benign {
+        for f in &report.non_leaks {
             let mark = format!("  {}: ", f.kind.name());
             let holder = f.holders.first().map_or_else(String::new, |h| format!(" Held by {}.", h.path));
             wrap(out, &mark, 4, &clean(&format!("{}{holder}", f.explanation)));
@@ -178,7 +178,7 @@ fn finding(out: &mut String, number: usize, f: &Finding, cwd: &str, all: bool) {
         }
         if i == 0 {
             stack(out, &site.stack, cwd, all);
-            for way in column::ways(&site.also_through) {
+            for way in column::ways(&site.other_native_stacks) {
                 wrap(out, "      also through ", 12, &clean(&way));
             }
         }

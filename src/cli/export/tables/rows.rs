@@ -25,7 +25,7 @@ pub static RECORDINGS: Table = Table {
         ("live_bytes", Int),
         ("peak_bytes", Int),
         ("host_bytes", Int),
-        ("unknown_frees", Int),
+        ("frees_without_allocation", Int),
         ("dropped_events", Int),
         ("ledger_matches_allocator", Bool),
     ],
@@ -35,7 +35,7 @@ pub static FINDINGS: Table = Table {
     name: "findings",
     columns: &[
         ("kind", Text),
-        ("benign", Bool),
+        ("non_leak", Bool),
         ("confidence", Text),
         ("device", Int),
         ("layer", Text),
@@ -45,7 +45,7 @@ pub static FINDINGS: Table = Table {
         ("sites", Int),
         ("bytes_per_step", Float),
         ("blocks_per_step", Float),
-        ("adding_share", Float),
+        ("growth_step_ratio", Float),
         ("growth_bytes_per_step", Float),
         ("period_steps", Float),
         ("live_bytes", Int),
@@ -70,12 +70,12 @@ pub static STEPS: Table = Table {
         ("device", Int),
         ("live_bytes", Int),
         ("block_bytes", Int),
-        ("object_bytes", Int),
+        ("driver_allocation_bytes", Int),
         ("reserved_bytes", Int),
         ("driver_bytes", Int),
         ("pool_used_bytes", Int),
         ("host_bytes", Int),
-        ("borrowed_bytes", Int),
+        ("external_bytes", Int),
         ("unattributed_bytes", Int),
         ("peak_bytes", Int),
     ],
@@ -171,7 +171,7 @@ pub fn recording(input: &Input, report: &Report, sink: &mut dyn Sink) -> Result<
         sum(|d| d.live_bytes),
         sum(|d| d.peak_bytes),
         int(report.host_bytes),
-        int(report.coverage.unknown_frees),
+        int(report.coverage.frees_without_allocation),
         int(report.coverage.dropped_events),
         report.coverage.ledger_matches_allocator.map_or(Field::Null, Field::Bool),
     ])
@@ -179,14 +179,15 @@ pub fn recording(input: &Input, report: &Report, sink: &mut dyn Sink) -> Result<
 
 pub fn findings(report: &Report, sink: &mut dyn Sink) -> Result<()> {
     let all = report.findings.iter().map(|f| (f, false));
-    all.chain(report.benign.iter().map(|f| (f, true))).try_for_each(|(f, benign)| finding(f, benign, sink))
+    all.chain(report.non_leaks.iter().map(|f| (f, true)))
+        .try_for_each(|(f, non_leak)| finding(f, non_leak, sink))
 }
 
-fn finding(f: &Finding, benign: bool, sink: &mut dyn Sink) -> Result<()> {
+fn finding(f: &Finding, non_leak: bool, sink: &mut dyn Sink) -> Result<()> {
     let place: Option<&Place> = f.sites.first().and_then(|s| s.allocated_at.as_ref());
     sink.row(&[
         name(&f.kind),
-        Field::Bool(benign),
+        Field::Bool(non_leak),
         name(&f.confidence),
         maybe(f.device),
         text(f.layer),
@@ -196,7 +197,7 @@ fn finding(f: &Finding, benign: bool, sink: &mut dyn Sink) -> Result<()> {
         int(f.sites.len() as u64),
         Field::Float(f.bytes_per_step),
         Field::Float(f.blocks_per_step),
-        Field::Float(f.adding_share),
+        Field::Float(f.growth_step_ratio),
         Field::Float(f.growth_bytes_per_step),
         f.period_steps.map_or(Field::Null, Field::Float),
         int(f.live_bytes),

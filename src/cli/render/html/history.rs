@@ -10,13 +10,13 @@ use super::stacks::Stacks;
 use leaktrace_core::format::event::NO_DEVICE;
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::{DeviceAt, Layer, Ledger, Retained, StepRecord, retained};
-use leaktrace_core::report::{self, Mark, Report};
+use leaktrace_core::report::{self, Annotation, Report};
 use leaktrace_core::symbols::{NamedFrame, Names};
 
 /// Characters of a label.
 const LABEL: usize = 80;
 /// Marks at one point.
-const MARKS: usize = 8;
+const ANNOTATIONS: usize = 8;
 
 /// What is counted together: a device's memory, pinned host memory, or what others lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,7 +59,7 @@ pub struct Point {
     at_s: f64,
     /// Names of what was marked since the point before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    marks: Vec<String>,
+    annotations: Vec<String>,
     /// By group: alive, the most alive since the point before, reserved.
     totals: Vec<(u64, u64, u64)>,
     /// Site, blocks, bytes, and again: what changed since the point before.
@@ -235,13 +235,13 @@ fn groups(ledger: &Ledger, all: &[u32]) -> (Vec<Group>, HashMap<u32, usize>) {
         Some(match s.layer {
             Layer::Block | Layer::Driver => Group { kind: "device", device: Some(s.device) },
             Layer::Host => Group { kind: "host", device: None },
-            Layer::Borrowed => Group { kind: "borrowed", device: None },
+            Layer::Borrowed => Group { kind: "external", device: None },
         })
     };
     let of_devices = ledger.devices().iter().filter(|d| d.device != NO_DEVICE);
     let of_devices = of_devices.map(|d| Group { kind: "device", device: Some(d.device) });
     let mut groups: Vec<Group> = all.iter().filter_map(of).chain(of_devices).collect();
-    groups.sort_by_key(|g| (["device", "host", "borrowed"].iter().position(|k| *k == g.kind), g.device));
+    groups.sort_by_key(|g| (["device", "host", "external"].iter().position(|k| *k == g.kind), g.device));
     groups.dedup();
     let place = |group: Group| groups.iter().position(|g| *g == group);
     let group_of = all.iter().filter_map(|n| Some((*n, of(n).and_then(place)?))).collect();
@@ -279,7 +279,7 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
             |figure: fn(&DeviceAt) -> u64| devices.iter().filter(of).map(figure).fold(0, u64::wrapping_add);
         match group.kind {
             "host" => (sum(|d| d.host_bytes), 0, 0),
-            "borrowed" => (sum(|d| d.borrowed_bytes), 0, 0),
+            "external" => (sum(|d| d.borrowed_bytes), 0, 0),
             _ => {
                 let peaks = peaks.iter().flat_map(|r| &r.devices).filter(of).map(|d| d.peak_bytes);
                 let live = sum(DeviceAt::live_bytes);
@@ -296,9 +296,9 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
         let point = Point { at_s: ledger.last_ns() as f64 / 1e9, totals, ..Point::default() };
         return vec![Draft { point, changes }];
     }
-    let marks = &report.steps.marks;
+    let annotations = &report.steps.annotations;
     let counts: HashMap<_, _> =
-        report.steps.mark_counts.iter().map(|c| ((c.kind, &*c.name), c.count)).collect();
+        report.steps.annotation_counts.iter().map(|c| ((c.kind, &*c.name), c.count)).collect();
     let drawn_marks = records.len() / 4;
     let mut drafts = Vec::new();
     let (mut next, mut marked) = (0, 0);
@@ -312,15 +312,15 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
             *sum = (sum.0.wrapping_add(d.blocks.into()), sum.1.wrapping_add(d.bytes));
         }
         // What a program does in every step is no mark on its way.
-        let often = |m: &Mark| {
+        let often = |m: &Annotation| {
             m.kind != "user" && counts.get(&(m.kind, &*m.name)).is_some_and(|&n| n as usize > drawn_marks)
         };
         let last = index + 1 == records.len();
-        let until = marks[marked..].iter().take_while(|m| last || m.step <= record.step).count();
+        let until = annotations[marked..].iter().take_while(|m| last || m.step <= record.step).count();
         let mut names: Vec<String> = Vec::new();
-        for m in marks[marked..marked + until].iter().filter(|m| !often(m)) {
+        for m in annotations[marked..marked + until].iter().filter(|m| !often(m)) {
             let name: String = m.name.chars().take(LABEL).collect();
-            if names.len() < MARKS && !names.contains(&name) {
+            if names.len() < ANNOTATIONS && !names.contains(&name) {
                 names.push(name);
             }
         }
@@ -328,7 +328,7 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
         let point = Point {
             step: record.step,
             at_s: record.at_ns as f64 / 1e9,
-            marks: names,
+            annotations: names,
             totals: groups.iter().map(|g| total(&record.devices, span, g)).collect(),
             changes: Vec::new(),
         };

@@ -61,7 +61,7 @@ pub struct Page {
     report: Report,
     /// Places in `history.sites`: of each finding's sites, each benign one's, and of what is retained.
     finding_sites: Vec<Vec<usize>>,
-    benign_sites: Vec<Vec<usize>>,
+    non_leak_sites: Vec<Vec<usize>>,
     retained_sites: Vec<usize>,
     history: History,
     stacks: Stacks,
@@ -77,7 +77,7 @@ impl Page {
         names: &Names<'_>,
         room: &Room,
     ) -> Page {
-        let named = report.findings.iter().chain(&report.benign).flat_map(|f| &f.sites).map(|s| s.number);
+        let named = report.findings.iter().chain(&report.non_leaks).flat_map(|f| &f.sites).map(|s| s.number);
         let mine: Vec<u32> = named.chain(report.retained.iter().map(|r| r.number)).collect();
         let mut stacks = Stacks::new(room);
         let history = History::new(ledger, tables, names, &report, &mine, &mut stacks, room);
@@ -85,9 +85,9 @@ impl Page {
             let of = |f: &Finding| f.sites.iter().map(|s| history.slot(s.number)).collect();
             all.iter().map(of).collect()
         };
-        let (finding_sites, benign_sites) = (slots(&report.findings), slots(&report.benign));
+        let (finding_sites, non_leak_sites) = (slots(&report.findings), slots(&report.non_leaks));
         let retained_sites = report.retained.iter().map(|r| history.slot(r.number)).collect();
-        let of_findings = report.findings.iter_mut().chain(&mut report.benign).flat_map(|f| &mut f.sites);
+        let of_findings = report.findings.iter_mut().chain(&mut report.non_leaks).flat_map(|f| &mut f.sites);
         of_findings.for_each(|s| s.stack.clear());
         report.retained.iter_mut().for_each(|r| r.stack.clear());
         for o in &mut report.out_of_memory {
@@ -101,7 +101,7 @@ impl Page {
             advice: report.findings.iter().map(advice).collect(),
             report,
             finding_sites,
-            benign_sites,
+            non_leak_sites,
             retained_sites,
             history,
             stacks,

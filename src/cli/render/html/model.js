@@ -111,7 +111,7 @@ class Run {
   groupName(group) {
     const g = this.groups[group];
     if (g.kind === "host") return "pinned host memory";
-    if (g.kind === "borrowed") return "memory of others";
+    if (g.kind === "external") return "external memory";
     return "device " + g.device;
   }
 

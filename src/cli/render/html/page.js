@@ -49,7 +49,7 @@ function finding(run, f, slots, advice, look) {
   const figures = [
     f.bytes_per_step > 0 ? row("per adding step", size(f.bytes_per_step), exact(f.bytes_per_step)) : [],
     f.growth_bytes_per_step > 0 ? row("growth per step", size(f.growth_bytes_per_step), exact(f.growth_bytes_per_step)) : [],
-    f.adding_share > 0 && f.adding_share < 1 ? row("adds in", share(f.adding_share, 1) + " of steps") : [],
+    f.growth_step_ratio > 0 && f.growth_step_ratio < 1 ? row("adds in", share(f.growth_step_ratio, 1) + " of steps") : [],
     f.period_steps ? row("period", count(f.period_steps, "step")) : [],
     row("alive", size(f.live_bytes), exact(f.live_bytes)),
     row("blocks", whole(f.live_blocks)),
@@ -66,7 +66,7 @@ function finding(run, f, slots, advice, look) {
       button.setAttribute("aria-expanded", String(!list.hidden));
     } }, `${place(s)} ${s.allocated_at ? s.allocated_at.function : ""}`);
     const figure = h("span", { class: "soft" }, `  ${size(s.live_bytes)} in ${count(s.live_blocks, "block")}`,
-      s.backward_of ? `, in the backward pass of ${run.path(s.backward_of.file)}:${s.backward_of.line}` : "");
+      s.forward_site ? `, in the backward pass of ${run.path(s.forward_site.file)}:${s.forward_site.line}` : "");
     return h("li", {}, button, figure, list);
   });
   const holders = f.holders.slice(0, 6).map(o => h("div", {}, h("span", { class: "holder" }, o.path), h("span", { class: "soft" }, `  ${size(o.bytes)} in ${count(o.blocks, "block")}, seen at step ${whole(o.step)}`)));
@@ -84,17 +84,17 @@ function finding(run, f, slots, advice, look) {
 }
 
 function listFindings(run, look, most = 50) {
-  const { findings, benign } = run.report;
+  const { findings, non_leaks: nonLeaks } = run.report;
   $("findings").replaceChildren(h("h2", { id: "findings-title" }, "Findings"),
     ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], run.advice[i], look)) : [h("p", { class: "empty" }, "None.")]),
     findings.length > most ? h("p", {}, h("button", { type: "button", click: () => listFindings(run, look, findings.length) }, `show all ${whole(findings.length)}`)) : "",
-    benign.length ? h("details", {}, h("summary", {}, benign.length === 1 ? "1 thing that looked like one and is none" : `${count(benign.length, "thing")} that looked like one and are none`),
-      h("ul", { class: "benign" }, benign.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
+    nonLeaks.length ? h("details", {}, h("summary", {}, nonLeaks.length === 1 ? "1 thing that looked like one and is none" : `${count(nonLeaks.length, "thing")} that looked like one and are none`),
+      h("ul", { class: "non-leaks" }, nonLeaks.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
 }
 
 function holders(run) {
-  const { findings, benign, holder_searches: searches } = run.report;
-  const all = [...findings, ...benign].flatMap(f => f.holders.map(o => [o, f])).sort((a, b) => b[0].bytes - a[0].bytes);
+  const { findings, non_leaks: nonLeaks, holder_searches: searches } = run.report;
+  const all = [...findings, ...nonLeaks].flatMap(f => f.holders.map(o => [o, f])).sort((a, b) => b[0].bytes - a[0].bytes);
   const rows = all.map(([o, f]) => h("tr", {}, h("td", { class: "where mono" }, o.path), h("td", {}, KINDS[f.kind] || f.kind), h("td", { class: "n" }, whole(o.blocks)), bytesCell(o.bytes), h("td", { class: "n" }, whole(o.step))));
   $("holders").replaceChildren(h("h2", { id: "holders-title" }, "Holders"),
     rows.length ? table(null, [["Held by"], ["Finding"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]], rows) : h("p", { class: "empty" }, "Nobody was seen to hold what was found."),
@@ -102,13 +102,13 @@ function holders(run) {
 }
 
 function coverage(run) {
-  const { coverage: c, notes, out_of_memory: oom, out_of_memory_count: ooms } = run.report, hist = run.history;
+  const { coverage: c, warnings, out_of_memory: oom, out_of_memory_count: ooms } = run.report, hist = run.history;
   const agrees = c.ledger_matches_allocator;
-  const rows = [["Events without room in the recording", c.dropped_events], ["Frees of what was not seen allocated", c.unknown_frees], ["Frees not seen", c.missed_frees], ["Ended with their context", c.implicit_ends]];
+  const rows = [["Events without room in the recording", c.dropped_events], ["Frees of what was not seen allocated", c.frees_without_allocation], ["Frees not seen", c.allocations_without_free], ["Ended with their context", c.freed_with_context]];
   const list = (items, none) => items.length ? h("ul", { class: "plain" }, items.map(i => h("li", {}, i))) : h("p", { class: "soft" }, none);
   $("coverage").replaceChildren(h("h2", { id: "coverage-title" }, "Coverage"),
     h("div", { class: "columns" },
-      h("div", {}, h("h3", {}, "Could not be seen"), list([...c.holes, ...c.markers.map(m => `${m.entry_point}: called ${whole(m.calls)} times${m.bytes ? ", " + size(m.bytes) : ", size not told"}`)], "Nothing that leaktrace knows of."), notes.length ? [h("h3", {}, "Notes"), list(notes, "")] : ""),
+      h("div", {}, h("h3", {}, "Could not be seen"), list([...c.gaps, ...c.untracked_calls.map(m => `${m.entry_point}: called ${whole(m.calls)} times${m.bytes ? ", " + size(m.bytes) : ", size not told"}`)], "Nothing that leaktrace knows of."), warnings.length ? [h("h3", {}, "Warnings"), list(warnings, "")] : ""),
       h("div", {}, table(null, [["Count"], ["", 1]], [...rows.map(([name, n]) => h("tr", {}, h("td", {}, name), h("td", { class: "n" }, whole(n)))),
         h("tr", {}, h("td", {}, "Agrees with the allocator's own totals"), h("td", { class: "n" }, agrees === null ? "nothing to compare" : agrees ? "yes" : "no")),
         h("tr", {}, h("td", {}, "Points drawn, of the steps kept"), h("td", { class: "n" }, `${whole(run.points.length)} of ${whole(hist.records)}`)),

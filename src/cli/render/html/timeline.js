@@ -34,8 +34,8 @@ function timeline(run, into) {
     "No step was seen in this run, so there is one moment to show: its end."), alive,);
   if (steps) plot.append(h("div", { class: "u" }), legend);
 
-  const marks = [];
-  run.points.forEach((p, i) => (p.marks || []).forEach(text => marks.push([i, text])));
+  const annotations = [];
+  run.points.forEach((p, i) => (p.annotations || []).forEach(text => annotations.push([i, text])));
 
   function draw() {
     if (!steps) return show();
@@ -115,7 +115,7 @@ function timeline(run, into) {
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
     let free = -Infinity;
-    for (const [i, text] of marks) {
+    for (const [i, text] of annotations) {
       const at = line(i, css("--soft"), [2, 3]), width = ctx.measureText(text).width;
       if (at === null || at < free || at + 4 * ratio + width > bbox.left + bbox.width) continue;
       ctx.fillText(text, at + 4 * ratio, bbox.top + 11 * ratio);
@@ -132,7 +132,7 @@ function timeline(run, into) {
     const box = u.over.getBoundingClientRect(), p = run.points[i];
     const text = [`step ${whole(p.step)} · ${p.at_s.toFixed(2)} s`, `${size(p.totals[group][0])} alive at its end`];
     if (run.groups[group].kind === "device") text.push(`${size(p.totals[group][1])} at the peak, ${size(p.totals[group][2])} reserved`);
-    (p.marks || []).forEach(m => text.push("mark: " + m));
+    (p.annotations || []).forEach(m => text.push("annotation: " + m));
     tip({ clientX: box.left + u.cursor.left, clientY: box.top + u.cursor.top }, text.join("\n"));
   }
 

@@ -45,7 +45,7 @@ pub fn finding(
         }
         if i == 0 || all {
             stack(page, &site.stack, cwd, sources, most);
-            for way in column::ways(&site.also_through) {
+            for way in column::ways(&site.other_native_stacks) {
                 page.wrap("      also through ", 12, &[(PLAIN, &clean(&way))]);
             }
         }

@@ -70,9 +70,9 @@ pub fn render(report: &Report, look: &Look) -> String {
     for (i, f) in report.findings.iter().enumerate() {
         blocks::finding(&mut page, i + 1, f, &report.program, &mut sources, look.all, None);
     }
-    if !report.benign.is_empty() {
+    if !report.non_leaks.is_empty() {
         page.line(&[(BOLD, "Looked at and found to be no leak")]);
-        for f in &report.benign {
+        for f in &report.non_leaks {
             let kind = format!("{}:", f.kind.name());
             page.wrap("  ", 4, &[(GOOD, &kind), (PLAIN, &clean(&f.explanation))]);
         }

@@ -175,9 +175,9 @@ fn coverage(page: &mut Page, g: &Gathered) {
         n => format!("{} events lost", grouped(n)),
     };
     page.line(&[(BOLD, "Coverage: "), (if g.dropped_events == 0 { PLAIN } else { UNSURE }, &lost)]);
-    for (hole, n) in &g.holes {
+    for (gap, n) in &g.gaps {
         let n = format!("({n}×)");
-        page.wrap("  ", 4, &[(UNSURE, "not seen:"), (PLAIN, &clean(hole)), (DIM, &n)]);
+        page.wrap("  ", 4, &[(UNSURE, "not seen:"), (PLAIN, &clean(gap)), (DIM, &n)]);
     }
     for (file, why) in &g.unread {
         page.wrap("  ", 4, &[(UNSURE, "not read:"), (PLAIN, &clean(&format!("{file}: {why}")))]);

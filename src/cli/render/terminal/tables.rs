@@ -104,13 +104,13 @@ pub fn devices(page: &mut Page, report: &Report) {
             "{} live ({} in blocks, {} in driver allocations), peak {}, reserved {}",
             size(d.live_bytes as f64),
             size(d.block_bytes as f64),
-            size(d.object_bytes as f64),
+            size(d.driver_allocation_bytes as f64),
             size(d.peak_bytes as f64),
             size(d.reserved_bytes as f64),
         );
         let mut more = |what: &str, bytes: u64| text.push_str(&format!(", {what} {}", size(bytes as f64)));
-        if d.borrowed_bytes > 0 {
-            more("borrowed", d.borrowed_bytes);
+        if d.external_bytes > 0 {
+            more("borrowed", d.external_bytes);
         }
         if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
             more("in use beyond what was seen", bytes);
@@ -131,7 +131,7 @@ pub fn devices(page: &mut Page, report: &Report) {
 /// What could not be seen.
 pub fn coverage(page: &mut Page, report: &Report) {
     let c = &report.coverage;
-    let missed = c.unknown_frees > 0 || c.missed_frees > 0 || c.dropped_events > 0;
+    let missed = c.frees_without_allocation > 0 || c.allocations_without_free > 0 || c.dropped_events > 0;
     let style = match c.ledger_matches_allocator {
         _ if missed => UNSURE,
         Some(true) => GOOD,
@@ -142,10 +142,10 @@ pub fn coverage(page: &mut Page, report: &Report) {
     if let Some(told) = unsaid(c) {
         page.wrap("  ", 4, &[(DIM, "calls that take memory unsaid:"), (PLAIN, &told)]);
     }
-    for hole in &c.holes {
+    for hole in &c.gaps {
         page.wrap("  ", 4, &[(UNSURE, "not seen:"), (PLAIN, &clean(hole))]);
     }
-    for note in &report.notes {
+    for note in &report.warnings {
         page.wrap("", 2, &[(BOLD, "Note:"), (PLAIN, &clean(note))]);
     }
 }

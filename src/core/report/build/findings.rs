@@ -19,7 +19,7 @@ impl Builder<'_> {
             .filter_map(|part| {
                 let site = self.ledger.site(part.site)?;
                 let (allocated_at, stack) = self.stack(site.stack);
-                let also_through = self.also_through(site.stack);
+                let other_native_stacks = self.other_native_stacks(site.stack);
                 Some(Site {
                     number: part.site,
                     allocated_at,
@@ -28,8 +28,8 @@ impl Builder<'_> {
                     live_blocks: part.live_blocks,
                     entry_point: self.entry_point(site.entry_point),
                     stack,
-                    also_through,
-                    backward_of: self.backward_of(site.stack),
+                    other_native_stacks,
+                    forward_site: self.forward_site(site.stack),
                 })
             })
             .collect();
@@ -42,7 +42,7 @@ impl Builder<'_> {
             bytes_per_step: f.bytes_per_step,
             bytes_per_step_interval: f.bytes_interval,
             blocks_per_step: f.blocks_per_step,
-            adding_share: f.adding_share,
+            growth_step_ratio: f.adding_share,
             period_steps: f.period_steps,
             growth_bytes_per_step: f.growth_bytes_per_step,
             live_bytes: f.live_bytes,
@@ -51,7 +51,7 @@ impl Builder<'_> {
             oldest_step: f.oldest_step,
             first_step: (f.first_step > 0).then_some(f.first_step),
             peak_reduction_bytes: f.peak_reduction_bytes,
-            event_step: (f.event_step > 0).then_some(f.event_step),
+            evidence_step: (f.event_step > 0).then_some(f.event_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
             steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
             explanation: explain::sentence(f, &sites, &program.cwd),

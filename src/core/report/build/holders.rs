@@ -57,13 +57,13 @@ impl Builder<'_> {
                         bytes: held.bytes,
                         blocks: held.blocks,
                         step: held.step,
-                        hold: match held.hold {
+                        retention: match held.hold {
                             Retention::Unknown => None,
-                            Retention::Unbounded => Some("open"),
+                            Retention::Unbounded => Some("unbounded"),
                             Retention::Bounded { .. } => Some("bounded"),
-                            Retention::Unreachable => Some("garbage"),
+                            Retention::Unreachable => Some("unreachable"),
                         },
-                        most_entries: match held.hold {
+                        max_entries: match held.hold {
                             Retention::Bounded { max_entries, .. } => Some(max_entries),
                             _ => None,
                         },

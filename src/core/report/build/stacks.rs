@@ -14,7 +14,7 @@ const FRAME: usize = 256;
 
 impl Builder<'_> {
     /// The user's line whose backward pass a stack was taken in.
-    pub(super) fn backward_of(&mut self, stack: u32) -> Option<Place> {
+    pub(super) fn forward_site(&mut self, stack: u32) -> Option<Place> {
         let names = self.names;
         let find = || {
             let frames = names.forward_of(stack);
@@ -44,7 +44,7 @@ impl Builder<'_> {
     }
 
     /// The other ways that a site's allocations took from Python's innermost frame to the allocator.
-    pub(super) fn also_through(&mut self, id: u32) -> Vec<Vec<Frame>> {
+    pub(super) fn other_native_stacks(&mut self, id: u32) -> Vec<Vec<Frame>> {
         let mut ways = Vec::new();
         for frames in self.names.examples(id).into_iter().skip(1) {
             let mut frames = shown(self.names, frames);
@@ -84,7 +84,7 @@ pub fn whole(names: &Names<'_>, id: u32, frames: Vec<NamedFrame>) -> Vec<Frame> 
 
 /// Frames as they are listed.
 fn shown(names: &Names<'_>, frames: Vec<NamedFrame>) -> Vec<Frame> {
-    let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, folded: 0 };
+    let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, hidden_frames: 0 };
     let frames = frames.into_iter().map(frame).collect();
     if names.shows_all() { frames } else { column::folded(frames) }
 }

@@ -18,26 +18,28 @@ pub(super) fn ran_out(out: &mut String, report: &Report, oom: &OutOfMemory, top:
     );
     wrap(out, "", 0, &text);
     let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
-    let carried = share(oom.carried_bytes, oom.allocated_bytes);
+    let carried = share(oom.carry_over_bytes, oom.allocated_bytes);
     if carried >= 1.0 {
         let text = format!(
             "{} of that ({carried:.0} %) were left by the step before and waited for its successor to let go (carry-over).",
-            size(oom.carried_bytes as f64)
+            size(oom.carry_over_bytes as f64)
         );
         wrap(out, "", 0, &text);
     }
-    let empty = share(oom.empty_bytes, oom.reserved_bytes);
+    let empty = share(oom.free_in_segments_bytes, oom.reserved_bytes);
     if empty >= 1.0 {
-        let lost = if oom.empty_bytes >= oom.requested_bytes && oom.largest_hole_bytes < oom.requested_bytes {
+        let lost = if oom.free_in_segments_bytes >= oom.requested_bytes
+            && oom.largest_free_block_bytes < oom.requested_bytes
+        {
             ": together they would have done, so this is fragmentation"
         } else {
             ""
         };
         let text = format!(
             "{} of the {} reserved ({empty:.0} %) lay empty between blocks, in pieces of {} at most{lost}.",
-            size(oom.empty_bytes as f64),
+            size(oom.free_in_segments_bytes as f64),
             size(oom.reserved_bytes as f64),
-            size(oom.largest_hole_bytes as f64)
+            size(oom.largest_free_block_bytes as f64)
         );
         wrap(out, "", 0, &text);
     }
@@ -139,12 +141,12 @@ pub(super) fn devices(out: &mut String, report: &Report) {
             d.index,
             size(d.live_bytes as f64),
             size(d.block_bytes as f64),
-            size(d.object_bytes as f64),
+            size(d.driver_allocation_bytes as f64),
             size(d.peak_bytes as f64),
             size(d.reserved_bytes as f64),
         );
-        if d.borrowed_bytes > 0 {
-            text.push_str(&format!(", borrowed {}", size(d.borrowed_bytes as f64)));
+        if d.external_bytes > 0 {
+            text.push_str(&format!(", borrowed {}", size(d.external_bytes as f64)));
         }
         if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
             text.push_str(&format!(", in use beyond what was seen {}", size(bytes as f64)));
@@ -171,10 +173,10 @@ pub(super) fn coverage(out: &mut String, report: &Report) {
     if let Some(calls) = unsaid(c) {
         wrap(out, "  calls that take memory unsaid: ", 4, &calls);
     }
-    for hole in &c.holes {
+    for hole in &c.gaps {
         wrap(out, "  not seen: ", 4, &clean(hole));
     }
-    for note in &report.notes {
+    for note in &report.warnings {
         wrap(out, "Note: ", 2, &clean(note));
     }
 }
