@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::format::entry;
 use crate::format::tables::{Stack, Tables};
-use crate::ledger::verdict::{Known, judge_by};
+use crate::ledger::verdict::{Context, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
@@ -77,9 +77,9 @@ impl Report {
         let held = b.held();
         let verdict = judge_by(
             ledger,
-            Known {
-                place: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
-                held: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
+            Context {
+                location: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
+                holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
             },
         );
         for d in &mut devices {
@@ -92,7 +92,7 @@ impl Report {
             steps: Steps {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
-                between: ledger.steps_between(),
+                between: ledger.phase_steps(),
                 loops: b.loops("loop"),
                 levels: b.levels(),
                 missed_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
@@ -101,7 +101,7 @@ impl Report {
                 series: figures::series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
-            benign: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            benign: verdict.non_leaks.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             suppressed: Vec::new(),
             retained: b
                 .retained(&alive::listed(ledger, asked), if asked.all { usize::MAX } else { RETAINED }),
@@ -137,8 +137,8 @@ impl Report {
             let n = ledger.unknown_events();
             self.notes.push(format!("{n} events of a kind this version does not know were passed over"));
         }
-        if ledger.stackless() > 0 {
-            let n = ledger.stackless();
+        if ledger.allocations_without_stack() > 0 {
+            let n = ledger.allocations_without_stack();
             self.notes.push(format!("{n} allocations are listed without a stack: too many different stacks"));
         }
     }
@@ -192,11 +192,11 @@ impl Builder<'_> {
     }
 
     fn levels(&self) -> Vec<Level> {
-        let level = |(by, count): (ledger::By, u32)| {
+        let level = |(by, count): (ledger::BoundarySource, u32)| {
             let name = by.to_string();
             Level { loops: self.loops(&name), name, count }
         };
-        let mut all: Vec<Level> = self.ledger.levels().map(level).collect();
+        let mut all: Vec<Level> = self.ledger.step_sources().map(level).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -204,7 +204,7 @@ impl Builder<'_> {
     fn entry_point(&self, id: u16) -> Option<String> {
         self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
     }
-    fn marker(&self, m: &ledger::Marker) -> Option<Marker> {
+    fn marker(&self, m: &ledger::UntrackedCalls) -> Option<Marker> {
         let entry_point = self.entry_point(m.entry_point)?;
         Some(Marker { entry_point, calls: m.calls, bytes: m.bytes })
     }
@@ -216,8 +216,8 @@ impl Builder<'_> {
             dropped_events: run.dropped_events.saturating_add(self.ledger.lost_events()),
             ledger_matches_allocator: self.ledger.matches_allocator(),
             missed_frees: self.ledger.missed_frees(),
-            implicit_ends: self.ledger.implicit_ends(),
-            markers: self.ledger.markers().iter().filter_map(|m| self.marker(m)).collect(),
+            implicit_ends: self.ledger.freed_with_context(),
+            markers: self.ledger.untracked_calls().iter().filter_map(|m| self.marker(m)).collect(),
         }
     }
 }

@@ -57,10 +57,10 @@ impl Builder<'_> {
             step: o.step,
             allocated_at,
             stack,
-            carried_bytes: o.carried_bytes,
+            carried_bytes: o.carry_over_bytes,
             reserved_bytes: o.reserved_bytes,
-            empty_bytes: o.empty_bytes,
-            largest_hole_bytes: o.largest_hole_bytes,
+            empty_bytes: o.free_in_segments_bytes,
+            largest_hole_bytes: o.largest_free_block_bytes,
             retained: self.retained(&o.sites, o.sites.len()),
         }
     }
