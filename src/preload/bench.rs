@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use leaktrace_core::format::event::{Event, Kind};
+use leaktrace_core::format::event::{Event, EventKind};
 use leaktrace_core::ledger::Ledger;
 
 use crate::stacks;
@@ -151,10 +151,15 @@ fn events(c: &mut Criterion) {
     let mut pairs = |n: u64| {
         let start = Instant::now();
         for n in 0..n {
-            let event =
-                Event { address: n << 9, size: 512, device: 0, stack: 1, ..Event::new(Kind::BlockAlloc) };
+            let event = Event {
+                address: n << 9,
+                size: 512,
+                device: 0,
+                stack: 1,
+                ..Event::new(EventKind::BlockAlloc)
+            };
             recording::append(&mut cursor, &event);
-            recording::append(&mut cursor, &Event { kind: Kind::BlockFree as u8, ..event });
+            recording::append(&mut cursor, &Event { kind: EventKind::BlockFree as u8, ..event });
         }
         start.elapsed()
     };

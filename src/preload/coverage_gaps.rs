@@ -9,7 +9,7 @@ use once_cell::race::OnceBox;
 
 use crate::lifecycle;
 use crate::writer::recording;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 
 const MOST: usize = 16;
 static HOLES: [OnceBox<String>; MOST] = [const { OnceBox::new() }; MOST];
@@ -38,6 +38,6 @@ pub fn tell() {
 fn tell_one(i: usize) {
     let Some(text) = HOLES[i].get() else { return };
     if TOLD[i].swap(std::process::id(), AcqRel) != std::process::id() {
-        recording::append_entry(&Entry::Note { text });
+        recording::append_entry(&TableEntry::Note { text });
     }
 }

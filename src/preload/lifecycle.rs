@@ -34,7 +34,7 @@ use crate::writer::lock;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
 use crate::writer::signals::calmly;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::NO_DEVICE;
 
 const DORMANT: u8 = 0;
@@ -217,13 +217,13 @@ fn full(errno: i32) {
     let why = std::io::Error::from_raw_os_error(errno);
     let line = format!("the recording cannot grow: {why}; events are lost");
     say(&line);
-    recording::append_entry(&Entry::Note { text: &line });
+    recording::append_entry(&TableEntry::Note { text: &line });
 }
 
 /// What the reader has to know about this process.
 fn introduce(began: Duration) {
     let meta = |key: &str, value: &str| {
-        recording::append_entry(&Entry::Meta { key, value });
+        recording::append_entry(&TableEntry::Meta { key, value });
     };
     let argv = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     meta("argv", String::from_utf8_lossy(&argv).trim_end_matches('\0'));
@@ -241,7 +241,7 @@ fn introduce(began: Duration) {
     meta("leaktrace", env!("CARGO_PKG_VERSION"));
     meta("python", stacks::python());
     for (i, entry) in hook_table::ENTRY_POINTS.iter().enumerate() {
-        recording::append_entry(&Entry::Symbol { id: i as u16 + 1, name: entry.name });
+        recording::append_entry(&TableEntry::Symbol { id: i as u16 + 1, name: entry.name });
     }
 }
 
@@ -253,7 +253,7 @@ pub fn sighted(device: u8) {
     if driver_queries::may_ask()
         && let Some((name, total_bytes)) = crate::hooks::record::deeper(|| driver_queries::describe(device))
     {
-        recording::append_entry(&Entry::Device { index: device, name: &name, total_bytes });
+        recording::append_entry(&TableEntry::Device { index: device, name: &name, total_bytes });
     }
 }
 
@@ -292,7 +292,7 @@ pub fn path() -> Option<PathBuf> {
 pub fn off(why: &str) {
     if STATE.swap(OFF, AcqRel) == LIVE && mine().swap(DONE, AcqRel) == TO_WRITE {
         say(why);
-        recording::append_entry(&Entry::Note { text: why });
+        recording::append_entry(&TableEntry::Note { text: why });
     }
 }
 
@@ -309,7 +309,7 @@ pub fn too_many_providers(row: usize) {
         return;
     }
     let name = hook_table::entry_point(row).name;
-    recording::append_entry(&Entry::Note {
+    recording::append_entry(&TableEntry::Note {
         text: &format!("coverage hole: more than {} different {name} in this process", hook_table::SLOTS),
     });
 }

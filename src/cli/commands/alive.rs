@@ -57,7 +57,7 @@ pub fn alive(arguments: &Arguments) -> Result<ExitCode, Failure> {
 fn rows(ledger: &Ledger, place: impl Fn(u32) -> Option<Place>) -> Vec<Row> {
     let sites: Vec<u32> = retained(ledger, None).iter().map(|r| r.site).collect();
     let mut sums: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
-    for living in ledger.living(&sites) {
+    for living in ledger.live_at_sites(&sites) {
         let sum = sums.entry((living.birth, living.site)).or_default();
         (sum.0, sum.1) = (sum.0 + 1, sum.1.saturating_add(living.bytes));
     }

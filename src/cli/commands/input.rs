@@ -17,7 +17,7 @@ use crate::native_symbols::Files;
 use leaktrace_core::format::event::RECORD;
 use leaktrace_core::format::reader::{self, Ended, Recording};
 use leaktrace_core::format::tables::{Module, Tables};
-use leaktrace_core::ledger::{By, Ledger};
+use leaktrace_core::ledger::{BoundarySource, Ledger};
 use leaktrace_core::report::{Asked, End, Report, Run};
 use leaktrace_core::symbols::{Function, Names, Symboliser};
 
@@ -33,7 +33,7 @@ const DEPTH: usize = 8;
 pub struct Reading {
     pub asked: Asked,
     /// What ends the steps, if not what did in the process.
-    pub steps_by: Option<By>,
+    pub steps_by: Option<BoundarySource>,
     /// Every frame of each stack.
     pub all_frames: bool,
 }
@@ -206,9 +206,9 @@ fn bar(length: u64, long: bool, template: &str) -> ProgressBar {
 }
 
 /// The same events, their steps ended by something else. `ledger`: as they were read without that.
-fn read_by(recording: &Recording, ledger: &Ledger, by: By) -> Result<Ledger, String> {
-    if !ledger.levels().any(|(known, _)| by.includes(known)) {
-        let known: Vec<String> = ledger.levels().map(|(by, _)| by.to_string()).collect();
+fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result<Ledger, String> {
+    if !ledger.step_sources().any(|(known, _)| by.includes(known)) {
+        let known: Vec<String> = ledger.step_sources().map(|(by, _)| by.to_string()).collect();
         let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
         return Err(format!("--steps-by {by}: not recorded; steps can be read by {known}"));
     }

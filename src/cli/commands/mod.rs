@@ -146,7 +146,7 @@ struct Report {
     /// Read the steps by another source or level of loops, if it was recorded: optimizer, loop, loop:DEPTH, backward, call, …
     /// (the report lists them)
     #[arg(long, value_name = "SOURCE")]
-    steps_by: Option<ledger::By>,
+    steps_by: Option<ledger::BoundarySource>,
     /// Colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     color: Colour,

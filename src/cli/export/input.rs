@@ -85,7 +85,7 @@ impl Input {
 /// The layer's name; what is only borrowed is kept apart from what the process took.
 pub const fn layer(layer: Layer) -> &'static str {
     match layer {
-        Layer::Borrowed => "borrowed",
+        Layer::External => "borrowed",
         layer => layer.name(),
     }
 }

@@ -12,7 +12,7 @@ use super::Input;
 use super::input::{device, device_name};
 use super::perfetto_proto::*;
 use super::window::{BackfilledBoundary, Window};
-use leaktrace_core::format::event::{Event, Kind, MemoryClass, NO_DEVICE};
+use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 use leaktrace_core::ledger::{DeviceAt, Ledger, StepRecord};
 use leaktrace_core::symbols::Names;
 
@@ -238,12 +238,12 @@ impl<W: Write> Process<'_, W> {
         let skipped = window.count.saturating_sub(most) as usize;
         for p in window.events().skip(skipped) {
             let e = &p.event;
-            match Kind::from_code(e.kind) {
-                Some(Kind::BlockAlloc) => self.born(&p, Space::Block, "blocks")?,
-                Some(Kind::BlockFree) => self.died(p.at_ns, Space::Block, e.address)?,
-                Some(Kind::Alloc) => self.born(&p, space(e), given(e))?,
-                Some(Kind::Free) => self.died(p.at_ns, space(e), e.address)?,
-                Some(Kind::OutOfMemory) => self.out_of_memory(&p)?,
+            match EventKind::from_code(e.kind) {
+                Some(EventKind::BlockAlloc) => self.born(&p, Space::Block, "blocks")?,
+                Some(EventKind::BlockFree) => self.died(p.at_ns, Space::Block, e.address)?,
+                Some(EventKind::Alloc) => self.born(&p, space(e), given(e))?,
+                Some(EventKind::Free) => self.died(p.at_ns, space(e), e.address)?,
+                Some(EventKind::OutOfMemory) => self.out_of_memory(&p)?,
                 _ => {}
             }
         }

@@ -223,7 +223,7 @@ impl<W: Write> Snapshot<'_, W> {
 /// Segments and what stands for one, with their blocks; by address.
 fn ranges(then: &Ledger) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
-    for s in then.living_segments() {
+    for s in then.live_segments() {
         let of = |site| then.site(site).map(|s| s.device);
         match ranges.last_mut() {
             // Pieces mapped one behind the other are one segment: a block may lie across.
@@ -241,7 +241,7 @@ fn ranges(then: &Ledger) -> Vec<Range> {
     }
     let mut alone = Vec::new();
     let mut at = 0;
-    for b in then.living_blocks() {
+    for b in then.live_blocks() {
         while ranges.get(at).is_some_and(|r| r.end <= b.address) {
             at += 1;
         }
@@ -252,7 +252,7 @@ fn ranges(then: &Ledger) -> Vec<Range> {
         }
     }
     let of_device = |site| then.site(site).is_some_and(|s| s.layer == Layer::Driver);
-    alone.extend(then.living_objects().into_iter().filter(|o| of_device(o.site)));
+    alone.extend(then.live_driver_allocations().into_iter().filter(|o| of_device(o.site)));
     ranges.extend(alone.into_iter().map(|b| Range {
         start: b.address,
         end: b.address.saturating_add(b.bytes),

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use leaktrace_core::format::event::{Event, Kind, MemoryClass, NO_DEVICE};
-use leaktrace_core::ledger::{Layer, Ledger, Living};
+use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
+use leaktrace_core::ledger::{Layer, Ledger, LiveAllocation};
 
 use super::window::Window;
 
@@ -58,28 +58,28 @@ impl Story {
         let mut devices: HashMap<u64, u8> = HashMap::new();
         let mut half = None;
         for e in window.events().map(|p| p.event).take_while(|e| e.seq <= judged) {
-            match Kind::from_code(e.kind) {
-                Some(Kind::Alloc) if is_pointer(&e) => {
+            match EventKind::from_code(e.kind) {
+                Some(EventKind::Alloc) if is_pointer(&e) => {
                     unknown.insert(e.address, (e.address.saturating_add(e.size), e.seq));
                 }
-                Some(Kind::Alloc) if e.class == MemoryClass::Physical as u8 => {
+                Some(EventKind::Alloc) if e.class == MemoryClass::Physical as u8 => {
                     devices.insert(e.address, e.device);
                 }
-                Some(Kind::Free) if is_pointer(&e) => {
+                Some(EventKind::Free) if is_pointer(&e) => {
                     unknown.remove(&e.address);
                 }
-                Some(Kind::Map) => half = Some(e),
-                Some(Kind::MapHandle) => {
+                Some(EventKind::Map) => half = Some(e),
+                Some(EventKind::MapHandle) => {
                     let known = devices.get(&e.address).copied();
                     if let (Some(map), Some(device)) = (half.take(), known) {
                         pieces.insert(map.address, (map.address.saturating_add(map.size), map.seq, device));
                     }
                 }
-                Some(Kind::Unmap) => {
+                Some(EventKind::Unmap) => {
                     let end = e.address.saturating_add(e.size);
                     pieces.retain(|&start, p| start < e.address || p.0 > end);
                 }
-                Some(Kind::BlockAlloc) => {
+                Some(EventKind::BlockAlloc) => {
                     let under =
                         unknown.range(..=e.address).next_back().filter(|(_, (end, _))| e.address < *end);
                     if let Some((&start, &(_, seq))) = under {
@@ -99,7 +99,7 @@ impl Story {
                 _ => {}
             }
         }
-        for s in then.living_segments().iter().filter(|s| s.mapped) {
+        for s in then.live_segments().iter().filter(|s| s.mapped) {
             if let Some((_, seq, device)) = pieces.remove(&s.start) {
                 story.mapped.insert(seq, device);
             }
@@ -109,29 +109,29 @@ impl Story {
 
     /// What an event is, in any number of entries.
     pub fn goes_on(&mut self, e: &Event, told: &mut Vec<Told>) {
-        match Kind::from_code(e.kind) {
-            Some(Kind::BlockAlloc) => self.begin(What::Block, e, e.device, told),
-            Some(Kind::BlockFree) => self.end(What::Block, e.address, told),
-            Some(Kind::Alloc) if is_pointer(e) => {
+        match EventKind::from_code(e.kind) {
+            Some(EventKind::BlockAlloc) => self.begin(What::Block, e, e.device, told),
+            Some(EventKind::BlockFree) => self.end(What::Block, e.address, told),
+            Some(EventKind::Alloc) if is_pointer(e) => {
                 let segment = self.given.contains(&e.seq);
                 self.begin(if segment { What::Segment } else { What::Object }, e, e.device, told);
             }
-            Some(Kind::Free) if is_pointer(e) => {
+            Some(EventKind::Free) if is_pointer(e) => {
                 self.end(What::Segment, e.address, told);
                 self.end(What::Object, e.address, told);
             }
-            Some(Kind::Map) => {
+            Some(EventKind::Map) => {
                 if let Some(&device) = self.mapped.get(&e.seq) {
                     self.begin(What::Piece, e, device, told);
                 }
             }
-            Some(Kind::Unmap) => {
+            Some(EventKind::Unmap) => {
                 let end = e.address.saturating_add(e.size);
                 let pieces = self.alive.range((What::Piece, e.address)..(What::Piece, end));
                 let inside: Vec<u64> = pieces.map(|(&(_, start), _)| start).collect();
                 inside.into_iter().for_each(|start| self.end(What::Piece, start, told));
             }
-            Some(Kind::OutOfMemory) => {
+            Some(EventKind::OutOfMemory) => {
                 told.push(Told { action: "oom", device: e.device, address: 0, bytes: e.size, stack: e.stack })
             }
             _ => {}
@@ -182,11 +182,12 @@ fn started(what: What, address: u64, held: Held, stack: u32, told: &mut Vec<Told
 
 fn alive(books: &Ledger) -> Alive {
     let device = |site: u32| books.site(site).map_or(NO_DEVICE, |s| s.device);
-    let living = |what| move |l: Living| ((what, l.address), Held { bytes: l.bytes, device: device(l.site) });
-    let blocks = books.living_blocks().into_iter().map(living(What::Block));
-    let of_device = |l: &Living| books.site(l.site).is_some_and(|s| s.layer == Layer::Driver);
-    let objects = books.living_objects().into_iter().filter(of_device).map(living(What::Object));
-    let segments = books.living_segments().into_iter().map(|s| {
+    let living =
+        |what| move |l: LiveAllocation| ((what, l.address), Held { bytes: l.bytes, device: device(l.site) });
+    let blocks = books.live_blocks().into_iter().map(living(What::Block));
+    let of_device = |l: &LiveAllocation| books.site(l.site).is_some_and(|s| s.layer == Layer::Driver);
+    let objects = books.live_driver_allocations().into_iter().filter(of_device).map(living(What::Object));
+    let segments = books.live_segments().into_iter().map(|s| {
         let what = if s.mapped { What::Piece } else { What::Segment };
         ((what, s.start), Held { bytes: s.end.saturating_sub(s.start), device: device(s.site) })
     });

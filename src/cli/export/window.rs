@@ -1,7 +1,7 @@
 //! The events that a recording still holds, from where its books are known: each with its step and its time. An event
 //! has no clock of its own; between two moments that are known (boundaries, marks, exit) its time is told by its number.
 
-use leaktrace_core::format::event::{Event, Kind};
+use leaktrace_core::format::event::{Event, EventKind};
 use leaktrace_core::format::reader::{Ended, Recording};
 use leaktrace_core::ledger::Ledger;
 
@@ -50,13 +50,13 @@ impl<'a> Window<'a> {
         let (mut step, mut exit) = (window.base.step_count(), None);
         for e in window.recording.events().filter(|e| e.seq > from) {
             window.count += 1;
-            let kind = Kind::from_code(e.kind);
-            if matches!(kind, Some(Kind::StepEnd | Kind::Exit | Kind::Annotation)) {
+            let kind = EventKind::from_code(e.kind);
+            if matches!(kind, Some(EventKind::StepEnd | EventKind::Exit | EventKind::Annotation)) {
                 window.moment(e.seq, e.address);
             }
             match kind {
-                Some(Kind::Exit) if exit.is_none() => exit = Some(e.seq),
-                Some(Kind::StepEnd) if exit.is_none() && !window.base.exited() => {
+                Some(EventKind::Exit) if exit.is_none() => exit = Some(e.seq),
+                Some(EventKind::StepEnd) if exit.is_none() && !window.base.exited() => {
                     let replaces = e.context == 1 && step > 0;
                     if replaces {
                         window.ends.pop_if(|(_, last)| *last == step);

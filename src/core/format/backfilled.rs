@@ -4,11 +4,11 @@
 //!
 //! ```text
 //!        63      57 56 55                     0
-//! word 0 │ level   │ m │ sequence number      │   m: it ends a step
+//! word 0 │ depth   │ m │ sequence number      │   m: it ends a step
 //! word 1 │ nanoseconds since the beginning    │
 //! ```
 
-use super::event::{Event, Kind, MAX_SIZE, Source};
+use super::event::{Event, EventKind, MAX_SIZE, StepSource};
 
 /// Bytes of one.
 pub const BYTES: usize = 16;
@@ -22,14 +22,15 @@ pub struct BackfilledBoundary {
     pub seq: u64,
     pub ns: u64,
     /// The depth of the loop, from 1.
-    pub level: u8,
-    /// It ends a step; else one of another level.
-    pub main: bool,
+    pub depth: u8,
+    /// It ends a step; else one of another depth.
+    pub ends_step: bool,
 }
 
 impl BackfilledBoundary {
     fn pack(&self) -> [u8; BYTES] {
-        let head = u64::from(self.level & 127) << 57 | u64::from(self.main) << 56 | (self.seq & MAX_SIZE);
+        let head =
+            u64::from(self.depth & 127) << 57 | u64::from(self.ends_step) << 56 | (self.seq & MAX_SIZE);
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&head.to_le_bytes());
         bytes[8..].copy_from_slice(&self.ns.to_le_bytes());
@@ -42,19 +43,19 @@ impl BackfilledBoundary {
         Some(BackfilledBoundary {
             seq: head & MAX_SIZE,
             ns: word(8)?,
-            level: (head >> 57) as u8,
-            main: head >> 56 & 1 == 1,
+            depth: (head >> 57) as u8,
+            ends_step: head >> 56 & 1 == 1,
         })
     }
 
     /// The event that it is where it lies: it has no number of its own, and `size` is that of the event behind it.
     pub fn event(&self) -> Event {
-        let kind = if self.main { Kind::StepEnd } else { Kind::AltBoundary };
+        let kind = if self.ends_step { EventKind::StepEnd } else { EventKind::AltBoundary };
         Event {
             address: self.ns,
             size: self.seq,
-            class: Source::Loop as u8,
-            device: self.level,
+            class: StepSource::Loop as u8,
+            device: self.depth,
             ..Event::new(kind)
         }
     }
@@ -101,18 +102,18 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let placed = |seq, main| BackfilledBoundary { seq, ns: seq * 7, level: 3, main };
+        let placed = |seq, ends_step| BackfilledBoundary { seq, ns: seq * 7, depth: 3, ends_step };
         let all = [placed(5, true), placed(MAX_SIZE, false)];
         let mut rounds = BackfillRounds::default();
         rounds.add(1, false, &pack(&all[1..]));
         rounds.add(1, true, &pack(&all[..1]));
         assert_eq!(rounds.all(), all);
-        assert_eq!((all[1].event().kind, all[1].event().size), (Kind::AltBoundary as u8, MAX_SIZE));
+        assert_eq!((all[1].event().kind, all[1].event().size), (EventKind::AltBoundary as u8, MAX_SIZE));
     }
 
     #[test]
     fn a_round_counts_once_it_is_whole() {
-        let one = |seq| pack(&[BackfilledBoundary { seq, ns: 0, level: 1, main: true }]);
+        let one = |seq| pack(&[BackfilledBoundary { seq, ns: 0, depth: 1, ends_step: true }]);
         let seqs = |rounds: &BackfillRounds| rounds.all().iter().map(|p| p.seq).collect::<Vec<_>>();
         let mut rounds = BackfillRounds::default();
         rounds.add(1, true, &one(3));

@@ -16,7 +16,7 @@ pub enum LineTable {
 
 /// One entry of the tables. Ids start at 1 and are dense per kind; an entry is written before anything refers to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Entry<'a> {
+pub enum TableEntry<'a> {
     /// A fact about the process: `argv` (NUL-separated), `exe`, `cwd`, `host`, `rank`, `python`, a setting…
     Meta { key: &'a str, value: &'a str },
     /// The name of an entry point's number.
@@ -38,19 +38,19 @@ pub enum Entry<'a> {
     /// (0: not known).
     Backward { id: u32, node: &'a str, forward: u32 },
     /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
-    /// `name`: the bytes of `path` that name the owner alone.
+    /// `name_len`: the bytes of `path` that name the owner alone.
     Holder {
         site: Site,
         search: u32,
         step: u32,
         blocks: u64,
         bytes: u64,
-        name: u32,
-        hold: Retention,
+        name_len: u32,
+        retention: Retention,
         path: &'a str,
     },
     /// A stack known by its Python frames alone, and one of the same with the native frames that were seen.
-    NativeSample { stack: u32, whole: u32 },
+    NativeSample { stack: u32, mixed: u32 },
     /// Boundaries that were found out about later ([`super::backfilled`]). Those of a later `round` take the place of all before
     /// once its `last` entry stands; further ones of that round add to them.
     Backfilled { round: u32, last: bool, ends: &'a [u8] },

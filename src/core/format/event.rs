@@ -36,7 +36,7 @@ macro_rules! codes {
 
 codes! {
     /// What happened.
-    Kind {
+    EventKind {
         /// The caching allocator handed out a block: `address`, `size`, `device`, `stack`.
         BlockAlloc = 1,
         /// The caching allocator took a block back: `address`, `size`, `device`; `context` byte = 1 where the program's
@@ -70,7 +70,7 @@ codes! {
         PoolTotals = 14,
         /// The driver's own account of `device`: `address` = free bytes, `size` = total bytes.
         MemInfo = 15,
-        /// A step ended: `address` = nanoseconds since the recording began, `class` byte = [`Source`],
+        /// A step ended: `address` = nanoseconds since the recording began, `class` byte = [`StepSource`],
         /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration), `device` = the
         /// depth of the loop, if it is one. The sequence number is 0 for one that was [`super::backfilled`]; then `size` is that
         /// of the event behind it.
@@ -79,7 +79,7 @@ codes! {
         OutOfMemory = 17,
         /// The program is ending in good order; what is freed from here on is teardown. `address` as for `Boundary`.
         Exit = 18,
-        /// Something that goes by a name: `class` byte = [`AnnotationKind`], `stack` = label id (see `Entry::Label`; 0: none),
+        /// Something that goes by a name: `class` byte = [`AnnotationKind`], `stack` = label id (see `TableEntry::Label`; 0: none),
         /// `address` as for `Boundary`.
         Annotation = 19,
         /// A call that takes memory without saying how much, or that moves it out of sight: `entry point`, `device`; `size`
@@ -153,7 +153,7 @@ impl MemoryClass {
 
 codes! {
     /// What told us that a step ended.
-    Source {
+    StepSource {
         /// An optimizer's `step`.
         Optimizer = 1,
         /// A loop of the program.
@@ -195,16 +195,16 @@ impl AnnotationKind {
     }
 }
 
-impl Source {
+impl StepSource {
     /// The name reports and settings use.
     pub const fn name(self) -> &'static str {
         match self {
-            Source::Optimizer => "optimizer",
-            Source::Loop => "loop",
-            Source::Backward => "backward",
-            Source::Range => "range",
-            Source::Api => "api",
-            Source::Time => "time",
+            StepSource::Optimizer => "optimizer",
+            StepSource::Loop => "loop",
+            StepSource::Backward => "backward",
+            StepSource::Range => "range",
+            StepSource::Api => "api",
+            StepSource::Time => "time",
         }
     }
 }
@@ -226,7 +226,7 @@ pub struct Event {
 
 impl Event {
     /// An event of `kind`; every other field zero, no device.
-    pub const fn new(kind: Kind) -> Event {
+    pub const fn new(kind: EventKind) -> Event {
         Event {
             seq: 0,
             address: 0,

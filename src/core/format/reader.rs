@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::backfilled::BackfilledBoundary;
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::event::{Event, RECORD};
 use super::file_layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
 use super::tables::Tables;
@@ -224,7 +224,7 @@ impl Recording {
             waiting: &self.runs,
             begun: BinaryHeap::new(),
             now: None,
-            placed: self.tables.placed.all(),
+            backfilled: self.tables.backfilled.all(),
         }
     }
 
@@ -249,7 +249,7 @@ pub struct Events<'a> {
     /// The run at hand, and the number up to which nothing of another run comes between.
     now: Option<(usize, usize, u64)>,
     /// What lies before an event that is still to come.
-    placed: &'a [BackfilledBoundary],
+    backfilled: &'a [BackfilledBoundary],
 }
 
 impl Events<'_> {
@@ -281,15 +281,16 @@ impl Iterator for Events<'_> {
                 self.begun.push(Reverse((run.first, run.at, run.end)));
                 self.waiting = rest;
             }
-            if let [placed, rest @ ..] = self.placed
-                && next(&self.begun).is_none_or(|seq| placed.seq <= seq)
+            if let [backfilled, rest @ ..] = self.backfilled
+                && next(&self.begun).is_none_or(|seq| backfilled.seq <= seq)
             {
-                self.placed = rest;
-                return Some(placed.event());
+                self.backfilled = rest;
+                return Some(backfilled.event());
             }
             let Reverse((_, at, end)) = self.begun.pop()?;
             let others = next(&self.begun).into_iter().chain(self.waiting.first().map(|run| run.first));
-            let others = others.chain(self.placed.first().map(|placed| placed.seq.saturating_sub(1)));
+            let others =
+                others.chain(self.backfilled.first().map(|backfilled| backfilled.seq.saturating_sub(1)));
             self.now = Some((at, end, others.min().unwrap_or(u64::MAX)));
         }
     }
@@ -306,7 +307,7 @@ pub fn entries(bytes: &[u8], tables: &mut Tables) -> Result<(), usize> {
             return Err(at);
         }
         // An entry of a kind that this version does not know is passed over.
-        if let Ok(entry) = postcard::from_bytes::<Entry<'_>>(body) {
+        if let Ok(entry) = postcard::from_bytes::<TableEntry<'_>>(body) {
             tables.add(entry);
         }
         at += (ENTRY_HEAD + length).next_multiple_of(8);
@@ -317,7 +318,7 @@ pub fn entries(bytes: &[u8], tables: &mut Tables) -> Result<(), usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::event::Kind;
+    use crate::format::event::EventKind;
 
     /// A recording whose segments hold events of these numbers.
     fn recording(segments: &[Vec<u64>]) -> Recording {
@@ -331,7 +332,7 @@ mod tests {
             set(start + segment::USE, usage::EVENTS);
             set(start + segment::FIRST, 1);
             for (n, &seq) in numbers.iter().enumerate() {
-                let e = Event { seq, address: seq * 7, ..Event::new(Kind::BlockFree) };
+                let e = Event { seq, address: seq * 7, ..Event::new(EventKind::BlockFree) };
                 for (word, value) in e.pack().into_iter().enumerate() {
                     set(start + PAYLOAD + n * RECORD + word * 8, value);
                 }
@@ -364,14 +365,15 @@ mod tests {
             let read = recording(&all);
             let events: Vec<Event> = read.events().collect();
             assert!(events.iter().map(|e| e.seq).eq(wanted), "{segments} segments");
-            assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == Kind::BlockFree as u8));
+            assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == EventKind::BlockFree as u8));
         }
         assert_eq!(recording(&[vec![], vec![5]]).events().count(), 1);
         // What was placed lies before its event, or the first that is left behind it, or the end.
-        let mut placed = recording(&[vec![2, 3, 7], vec![4, 5, 8]]);
-        let places = [1, 2, 4, 4, 6, 9].map(|seq| BackfilledBoundary { seq, ns: 0, level: 1, main: true });
-        placed.tables.placed.add(1, true, &super::super::backfilled::pack(&places));
-        let order: Vec<(u64, u64)> = placed.events().map(|e| (e.seq, e.size)).collect();
+        let mut backfilled = recording(&[vec![2, 3, 7], vec![4, 5, 8]]);
+        let places =
+            [1, 2, 4, 4, 6, 9].map(|seq| BackfilledBoundary { seq, ns: 0, depth: 1, ends_step: true });
+        backfilled.tables.backfilled.add(1, true, &super::super::backfilled::pack(&places));
+        let order: Vec<(u64, u64)> = backfilled.events().map(|e| (e.seq, e.size)).collect();
         let (event, boundary) = (|seq| (seq, 0), |place| (0, place));
         let wanted = [
             [boundary(1), boundary(2), event(2), event(3)],

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::backfilled::BackfillRounds;
-use super::entry::{Entry, Frame, LineTable, Retention, Site};
+use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
 
 /// Frames of a stack that are read; the writer keeps fewer.
 const MAX_FRAMES: usize = 2048;
 /// Bytes of a file's or a function's name that are read; the writer keeps no more.
 const MAX_NAME: usize = 4096;
 /// Examples of one stack.
-pub const EXAMPLES: usize = 4;
+pub const MAX_NATIVE_SAMPLES: usize = 4;
 
 /// A Python code object.
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ pub struct Device {
 pub struct Holder {
     pub path: String,
     /// The bytes of `path` that name the owner alone.
-    pub name: usize,
-    pub hold: Retention,
+    pub name_len: usize,
+    pub retention: Retention,
     pub step: u32,
     pub blocks: u64,
     pub bytes: u64,
@@ -83,30 +83,30 @@ pub struct Tables {
     /// What the last search for the holders of a site's blocks found, and its number.
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
     /// For stacks that are known by their Python frames alone, the stacks with the native frames that were seen.
-    pub examples: HashMap<u32, Vec<u32>>,
-    pub placed: BackfillRounds,
+    pub native_samples: HashMap<u32, Vec<u32>>,
+    pub backfilled: BackfillRounds,
 }
 
 impl Tables {
     /// Takes in one entry; a later entry of the same number replaces the earlier.
-    pub fn add(&mut self, entry: Entry<'_>) {
+    pub fn add(&mut self, entry: TableEntry<'_>) {
         match entry {
-            Entry::Meta { key, value } => {
+            TableEntry::Meta { key, value } => {
                 self.meta.insert(key.into(), value.into());
             }
-            Entry::Symbol { id, name } => {
+            TableEntry::Symbol { id, name } => {
                 self.entry_points.insert(id, name.into());
             }
-            Entry::Code { id, file, name, first_line, encoding, lines } => {
+            TableEntry::Code { id, file, name, first_line, encoding, lines } => {
                 let (file, name) = (short(file).into(), short(name).into());
                 let code = Code { file, name, first_line, encoding, lines: lines.into() };
                 self.codes.insert(id, code);
             }
-            Entry::Module { id, start, end, bias, build_id, path } => {
+            TableEntry::Module { id, start, end, bias, build_id, path } => {
                 let module = Module { start, end, bias, build_id: build_id.into(), path: short(path).into() };
                 self.modules.insert(id, module);
             }
-            Entry::Stack { id, python, frames } => {
+            TableEntry::Stack { id, python, frames } => {
                 let all: Vec<Frame> = frames
                     .chunks_exact(8)
                     .take(MAX_FRAMES)
@@ -117,21 +117,21 @@ impl Tables {
                 let (python, native) = all.split_at((python as usize).min(all.len()));
                 self.stacks.insert(id, Stack { python: python.into(), native: native.into() });
             }
-            Entry::Label { id, text } => {
+            TableEntry::Label { id, text } => {
                 self.labels.insert(id, text.into());
             }
-            Entry::Note { text } => {
+            TableEntry::Note { text } => {
                 if self.noted.insert(text.into()) {
                     self.notes.push(text.into());
                 }
             }
-            Entry::Device { index, name, total_bytes } => {
+            TableEntry::Device { index, name, total_bytes } => {
                 self.devices.insert(index, Device { name: name.into(), total_bytes });
             }
-            Entry::Backward { id, node, forward } => {
+            TableEntry::Backward { id, node, forward } => {
                 self.backward.insert(id, Backward { node: short(node).into(), forward });
             }
-            Entry::Holder { site, search, step, blocks, bytes, name, hold, path } => {
+            TableEntry::Holder { site, search, step, blocks, bytes, name_len, retention, path } => {
                 let (newest, holders) = self.holders.entry(site).or_default();
                 if search > *newest {
                     holders.clear();
@@ -140,21 +140,21 @@ impl Tables {
                 if search == *newest {
                     holders.push(Holder {
                         path: path.into(),
-                        name: name as usize,
-                        hold,
+                        name_len: name_len as usize,
+                        retention,
                         step,
                         blocks,
                         bytes,
                     });
                 }
             }
-            Entry::NativeSample { stack, whole } => {
-                let of = self.examples.entry(stack).or_default();
-                if of.len() < EXAMPLES && !of.contains(&whole) {
-                    of.push(whole);
+            TableEntry::NativeSample { stack, mixed } => {
+                let of = self.native_samples.entry(stack).or_default();
+                if of.len() < MAX_NATIVE_SAMPLES && !of.contains(&mixed) {
+                    of.push(mixed);
                 }
             }
-            Entry::Backfilled { round, last, ends } => self.placed.add(round, last, ends),
+            TableEntry::Backfilled { round, last, ends } => self.backfilled.add(round, last, ends),
         }
     }
 }

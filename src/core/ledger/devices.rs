@@ -13,12 +13,12 @@ const MAX_CARRIED: usize = 16_384;
 pub struct Device {
     pub device: u8,
     pub block_bytes: u64,
-    pub object_bytes: u64,
+    pub driver_allocation_bytes: u64,
     pub segment_bytes: u64,
     pub host_bytes: u64,
     /// Had on loan: no part of any other figure.
-    pub borrowed_bytes: u64,
-    /// The part of `object_bytes` that came out of a pool of the driver's.
+    pub external_bytes: u64,
+    /// The part of `driver_allocation_bytes` that came out of a pool of the driver's.
     pub(super) pooled_bytes: u64,
     pool_reserved: u64,
     pool_used: u64,
@@ -46,12 +46,12 @@ pub struct Device {
 pub struct DeviceAt {
     pub device: u8,
     pub block_bytes: u64,
-    pub object_bytes: u64,
+    pub driver_allocation_bytes: u64,
     pub reserved_bytes: u64,
     /// All that the driver gave and has not got back: segments and objects.
     pub driver_bytes: u64,
     pub host_bytes: u64,
-    pub borrowed_bytes: u64,
+    pub external_bytes: u64,
     /// In use of the device's pools as the driver counts it, its own rounding included.
     pub pool_used_bytes: u64,
     /// Most blocks and objects since the boundary before (in a moment outside the steps: since the beginning).
@@ -62,7 +62,7 @@ pub struct DeviceAt {
 impl DeviceAt {
     /// Blocks and objects.
     pub fn live_bytes(&self) -> u64 {
-        self.block_bytes.wrapping_add(self.object_bytes)
+        self.block_bytes.wrapping_add(self.driver_allocation_bytes)
     }
 }
 
@@ -74,7 +74,7 @@ impl Device {
     /// Blocks and objects.
     #[inline]
     pub fn live_bytes(&self) -> u64 {
-        self.block_bytes.wrapping_add(self.object_bytes)
+        self.block_bytes.wrapping_add(self.driver_allocation_bytes)
     }
 
     /// What caching allocators and pools hold from the driver, used or not.
@@ -84,7 +84,7 @@ impl Device {
 
     /// All that the driver gave and has not got back.
     pub fn driver_bytes(&self) -> u64 {
-        self.segment_bytes.wrapping_add(self.object_bytes)
+        self.segment_bytes.wrapping_add(self.driver_allocation_bytes)
     }
 
     /// The most that was ever live.
@@ -96,9 +96,9 @@ impl Device {
     fn of(&mut self, layer: Layer) -> &mut u64 {
         match layer {
             Layer::Block => &mut self.block_bytes,
-            Layer::Driver => &mut self.object_bytes,
+            Layer::Driver => &mut self.driver_allocation_bytes,
             Layer::Host => &mut self.host_bytes,
-            Layer::Borrowed => &mut self.borrowed_bytes,
+            Layer::External => &mut self.external_bytes,
         }
     }
 
@@ -149,7 +149,7 @@ impl Device {
 
     /// An object showed itself to be a segment.
     pub(super) fn claim(&mut self, bytes: u64) {
-        self.object_bytes = self.object_bytes.wrapping_sub(bytes);
+        self.driver_allocation_bytes = self.driver_allocation_bytes.wrapping_sub(bytes);
         self.segment_bytes = self.segment_bytes.wrapping_add(bytes);
     }
 
@@ -184,11 +184,11 @@ impl Device {
         DeviceAt {
             device: self.device,
             block_bytes: self.block_bytes,
-            object_bytes: self.object_bytes,
+            driver_allocation_bytes: self.driver_allocation_bytes,
             reserved_bytes: self.reserved_bytes(),
             driver_bytes: self.driver_bytes(),
             host_bytes: self.host_bytes,
-            borrowed_bytes: self.borrowed_bytes,
+            external_bytes: self.external_bytes,
             pool_used_bytes: self.pool_used,
             peak_bytes,
             unattributed_bytes: self.unattributed_bytes,

@@ -164,7 +164,7 @@ impl Ledger {
         }
         let host = class == MemoryClass::Host || e.device == NO_DEVICE;
         let layer = match class {
-            _ if class.is_external() => Layer::Borrowed,
+            _ if class.is_external() => Layer::External,
             _ if host => Layer::Host,
             _ => Layer::Driver,
         };
@@ -364,14 +364,14 @@ impl Ledger {
         if let Some(at) = self.displaced.iter().position(|(context, _)| *context == e.context) {
             let (_, ended) = self.displaced.swap_remove(at);
             self.missed_frees = self.missed_frees.saturating_sub(ended);
-            self.implicit_ends = self.implicit_ends.wrapping_add(ended);
+            self.freed_with_context = self.freed_with_context.wrapping_add(ended);
         }
         for handle in [false, true] {
             let of_it = self.driver.space(handle).iter().filter(|(_, g)| of_it(g));
             let mut ended: Vec<u64> = of_it.map(|(&address, _)| address).collect();
             // Not in the order of a hash table: a replay must end in the same state.
             ended.sort_unstable();
-            self.implicit_ends = self.implicit_ends.wrapping_add(ended.len() as u64);
+            self.freed_with_context = self.freed_with_context.wrapping_add(ended.len() as u64);
             for address in ended {
                 self.end(handle, address);
             }

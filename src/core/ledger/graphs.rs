@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Ledger;
 use super::keys::Map;
-use crate::format::event::{Event, Kind, MemoryClass};
+use crate::format::event::{Event, EventKind, MemoryClass};
 
 /// Plans kept; a program that makes more without launching them finds its launches at the launching line.
 const MAX_PLANS: usize = 65_536;
@@ -74,8 +74,11 @@ impl Ledger {
         };
         let (allocated, freed) = (addresses(false), addresses(true));
         for node in &nodes {
-            let free =
-                Event { address: node.address, class: MemoryClass::Graph as u8, ..Event::new(Kind::Free) };
+            let free = Event {
+                address: node.address,
+                class: MemoryClass::Graph as u8,
+                ..Event::new(EventKind::Free)
+            };
             if node.frees && !allocated.contains(&node.address) {
                 self.free(&free);
             }
@@ -96,7 +99,7 @@ impl Ledger {
                 class: MemoryClass::Graph as u8,
                 stack,
                 entry_point,
-                ..Event::new(Kind::Alloc)
+                ..Event::new(EventKind::Alloc)
             });
         }
     }

@@ -14,7 +14,7 @@ const NAMES: usize = 1024;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct Annotation {
     /// The step that it lies in, from 1.
     pub step: u32,
     /// Nanoseconds since the recording began. Of a collection the latest moment before it that is known.
@@ -24,9 +24,9 @@ pub struct Mark {
     pub label: u32,
 }
 
-impl Mark {
-    pub(super) fn new(step: u32, at_ns: u64, kind: AnnotationKind, label: u32) -> Mark {
-        Mark { step, at_ns, kind: kind as u8, label }
+impl Annotation {
+    pub(super) fn new(step: u32, at_ns: u64, kind: AnnotationKind, label: u32) -> Annotation {
+        Annotation { step, at_ns, kind: kind as u8, label }
     }
 
     pub fn kind(&self) -> AnnotationKind {
@@ -37,14 +37,14 @@ impl Mark {
 /// All marks of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Marks {
-    latest: VecDeque<Mark>,
+    latest: VecDeque<Annotation>,
     counts: BTreeMap<(u8, u32), u32>,
     /// The step of the last collection: one that frees a thousand blocks is one, and so are two within a step.
     collected: u32,
 }
 
 impl Marks {
-    pub fn push(&mut self, mark: Mark) {
+    pub fn push(&mut self, mark: Annotation) {
         if self.latest.len() >= LATEST {
             self.latest.pop_front();
         }
@@ -64,7 +64,7 @@ impl Marks {
     pub fn collected(&mut self, step: u32, at_ns: u64) {
         if self.collected != step {
             self.collected = step;
-            self.push(Mark::new(step, at_ns, AnnotationKind::Gc, 0));
+            self.push(Annotation::new(step, at_ns, AnnotationKind::Gc, 0));
         }
     }
 
@@ -76,7 +76,7 @@ impl Marks {
         }
     }
 
-    pub fn latest(&self) -> impl Iterator<Item = &Mark> {
+    pub fn latest(&self) -> impl Iterator<Item = &Annotation> {
         self.latest.iter()
     }
 
@@ -97,8 +97,8 @@ mod tests {
     fn bounded_and_the_frequent_are_counted() {
         let mut marks = Marks::default();
         for n in 1..=10_000 {
-            marks.push(Mark::new(n, 0, AnnotationKind::User, n + 10));
-            marks.push(Mark::new(n, 0, AnnotationKind::Range, 1));
+            marks.push(Annotation::new(n, 0, AnnotationKind::User, n + 10));
+            marks.push(Annotation::new(n, 0, AnnotationKind::Range, 1));
         }
         assert_eq!((marks.latest().count(), marks.latest().last().map(|m| m.step)), (LATEST, Some(10_000)));
         assert!(marks.counts().count() <= NAMES);

@@ -29,17 +29,17 @@ use serde::{Deserialize, Serialize};
 
 pub use devices::{Device, DeviceAt};
 pub use keys::Map;
-pub use levels::By;
-pub use marks::Mark;
+pub use levels::BoundarySource;
+pub use marks::Annotation;
 pub use oom::OutOfMemory;
 pub use phases::Phases;
 pub use segments::{Extent, Segment};
 pub use sites::{Layer, Site};
 pub use steps::StepRecord;
-pub use view::Living;
+pub use view::LiveAllocation;
 pub use view::{Retained, retained};
 
-use crate::format::event::{AnnotationKind, Event, Kind, Source};
+use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 use releases::Departed;
 use steps::Delta;
 
@@ -69,7 +69,7 @@ struct Block {
 
 /// Calls that take memory without saying how much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Marker {
+pub struct UntrackedCalls {
     pub entry_point: u16,
     pub calls: u64,
     /// Where it tells a size.
@@ -118,9 +118,9 @@ pub struct Ledger {
     missed_frees: u64,
     /// Those among them that may still turn out to be none, by the context they were allocated in.
     displaced: Vec<(u8, u64)>,
-    implicit_ends: u64,
+    freed_with_context: u64,
     /// By entry point.
-    markers: Vec<Marker>,
+    markers: Vec<UntrackedCalls>,
 }
 
 impl Ledger {
@@ -152,10 +152,10 @@ impl Ledger {
             }
             self.last_seq = e.seq;
         }
-        if e.kind == Kind::BlockAlloc as u8 {
+        if e.kind == EventKind::BlockAlloc as u8 {
             return self.block_alloc(e);
         }
-        if e.kind == Kind::BlockFree as u8 {
+        if e.kind == EventKind::BlockFree as u8 {
             return self.block_free(e);
         }
         self.other(e);
@@ -163,8 +163,8 @@ impl Ledger {
 
     #[inline(never)]
     fn other(&mut self, e: &Event) {
-        match Kind::from_code(e.kind) {
-            Some(Kind::AllocatorTotals) => {
+        match EventKind::from_code(e.kind) {
+            Some(EventKind::AllocatorTotals) => {
                 // One that is late may be a block's: only where none is awaited can the two be compared.
                 let awaited = self.missing.last().is_some_and(|&(_, last)| e.seq.saturating_sub(last) < LATE);
                 let slot = self.slot(e.device);
@@ -180,8 +180,10 @@ impl Ledger {
     /// A boundary that was found out about later, at its place. One that a checkpoint covers was taken in.
     #[cold]
     fn placed(&mut self, e: &Event) {
-        match Kind::from_code(e.kind) {
-            Some(kind @ (Kind::StepEnd | Kind::AltBoundary)) if e.size > self.last_seq => self.rarer(kind, e),
+        match EventKind::from_code(e.kind) {
+            Some(kind @ (EventKind::StepEnd | EventKind::AltBoundary)) if e.size > self.last_seq => {
+                self.rarer(kind, e)
+            }
             _ => {}
         }
     }
@@ -213,38 +215,38 @@ impl Ledger {
     }
 
     #[inline(never)]
-    fn rarer(&mut self, kind: Kind, e: &Event) {
+    fn rarer(&mut self, kind: EventKind, e: &Event) {
         match kind {
-            Kind::Alloc => self.alloc(e),
-            Kind::Free => self.free(e),
-            Kind::FreeFailed => self.free_undo(e),
-            Kind::Reserve => self.reserve(e),
-            Kind::Unreserve => self.unreserve(e),
-            Kind::Map => self.map(e),
-            Kind::MapHandle => self.map_handle(e),
-            Kind::Unmap => self.unmap(e),
-            Kind::Retain => self.retain(e),
-            Kind::ContextEnd => self.context_end(e),
-            Kind::PoolTotals => {
+            EventKind::Alloc => self.alloc(e),
+            EventKind::Free => self.free(e),
+            EventKind::FreeFailed => self.free_undo(e),
+            EventKind::Reserve => self.reserve(e),
+            EventKind::Unreserve => self.unreserve(e),
+            EventKind::Map => self.map(e),
+            EventKind::MapHandle => self.map_handle(e),
+            EventKind::Unmap => self.unmap(e),
+            EventKind::Retain => self.retain(e),
+            EventKind::ContextEnd => self.context_end(e),
+            EventKind::PoolTotals => {
                 let slot = self.slot(e.device);
                 self.devices[slot].pools_said(e.size, e.address);
             }
-            Kind::MemInfo => {
+            EventKind::MemInfo => {
                 let slot = self.slot(e.device);
                 self.devices[slot].driver_said(e.address, e.size);
             }
-            Kind::StepEnd => self.boundary(e),
-            Kind::AltBoundary => self.levels.count(e),
-            Kind::OutOfMemory => self.ran_out(e),
-            Kind::Exit => self.exit(e),
-            Kind::UntrackedCall => self.marker(e),
-            Kind::GraphAllocNode => self.plan(e),
-            Kind::GraphNode => self.graph_node(e),
-            Kind::GraphExec => self.graph_exec(e),
-            Kind::GraphLaunch => self.graph_launch(e),
-            Kind::GraphEnd => self.graph_end(e),
-            Kind::Annotation => self.marked(e),
-            Kind::BlockAlloc | Kind::BlockFree | Kind::AllocatorTotals => {}
+            EventKind::StepEnd => self.boundary(e),
+            EventKind::AltBoundary => self.levels.count(e),
+            EventKind::OutOfMemory => self.ran_out(e),
+            EventKind::Exit => self.exit(e),
+            EventKind::UntrackedCall => self.marker(e),
+            EventKind::GraphAllocNode => self.plan(e),
+            EventKind::GraphNode => self.graph_node(e),
+            EventKind::GraphExec => self.graph_exec(e),
+            EventKind::GraphLaunch => self.graph_launch(e),
+            EventKind::GraphEnd => self.graph_end(e),
+            EventKind::Annotation => self.marked(e),
+            EventKind::BlockAlloc | EventKind::BlockFree | EventKind::AllocatorTotals => {}
         }
     }
 
@@ -399,7 +401,7 @@ impl Ledger {
             self.relabel();
         } else {
             self.completed = self.completed.saturating_add(1);
-            self.phases.ended(self.completed, e.class == Source::Loop as u8);
+            self.phases.ended(self.completed, e.class == StepSource::Loop as u8);
         }
         self.newborn.clear();
         self.settle_departed();
@@ -480,7 +482,7 @@ impl Ledger {
         if kind == AnnotationKind::User {
             self.mark = e.stack;
         }
-        self.marks.push(marks::Mark::new(self.completed.saturating_add(1), e.address, kind, e.stack));
+        self.marks.push(marks::Annotation::new(self.completed.saturating_add(1), e.address, kind, e.stack));
     }
 
     fn marker(&mut self, e: &Event) {
@@ -491,7 +493,8 @@ impl Ledger {
                 m.bytes = m.bytes.wrapping_add(e.size);
             }
             Err(at) => {
-                self.markers.insert(at, Marker { entry_point: e.entry_point, calls: 1, bytes: e.size });
+                self.markers
+                    .insert(at, UntrackedCalls { entry_point: e.entry_point, calls: 1, bytes: e.size });
             }
         }
     }

@@ -24,11 +24,11 @@ pub struct OutOfMemory {
     pub step: u32,
     pub sites: Vec<Retained>,
     /// Alive, born in the step before, and of lines whose blocks usually die in the next: carried over.
-    pub carried_bytes: u64,
+    pub carry_over_bytes: u64,
     /// What caching allocators had from the driver, how much of it no block used, and the largest piece of that.
     pub reserved_bytes: u64,
-    pub empty_bytes: u64,
-    pub largest_hole_bytes: u64,
+    pub free_in_segments_bytes: u64,
+    pub largest_free_block_bytes: u64,
 }
 
 impl Ledger {
@@ -44,7 +44,7 @@ impl Ledger {
         view::rank(&mut sites);
         sites.truncate(SITES);
         let reserved = self.devices.iter().find(|d| d.device == e.device).map_or(0, |d| d.segment_bytes);
-        let (empty_bytes, largest_hole_bytes) = self.holes(e.device);
+        let (free_in_segments_bytes, largest_free_block_bytes) = self.holes(e.device);
         self.out_of_memory.push(OutOfMemory {
             device: e.device,
             stack: e.stack,
@@ -52,10 +52,10 @@ impl Ledger {
             allocated_bytes: e.address,
             step: self.completed.saturating_add(1),
             sites,
-            carried_bytes: self.carried_now(e.device),
+            carry_over_bytes: self.carried_now(e.device),
             reserved_bytes: reserved,
-            empty_bytes,
-            largest_hole_bytes,
+            free_in_segments_bytes,
+            largest_free_block_bytes,
         });
     }
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AFTER_EXIT, Layer, Ledger, Living};
+use super::{AFTER_EXIT, Layer, Ledger, LiveAllocation};
 use crate::format::event::NO_DEVICE;
 
 /// Segments kept in mind that were given back since the last boundary.
@@ -25,7 +25,7 @@ pub struct Segment {
     pub device: u8,
     pub start: u64,
     pub end: u64,
-    pub blocks: Vec<Living>,
+    pub blocks: Vec<LiveAllocation>,
 }
 
 impl Ledger {
@@ -75,8 +75,8 @@ impl Ledger {
     }
 
     /// The blocks of caching allocators at the judged moment, by address.
-    fn judged_blocks(&self, last: u32) -> Vec<Living> {
-        let alive = self.blocks.iter().map(|(&address, b)| Living {
+    fn judged_blocks(&self, last: u32) -> Vec<LiveAllocation> {
+        let alive = self.blocks.iter().map(|(&address, b)| LiveAllocation {
             address,
             bytes: b.bytes,
             site: b.site,
@@ -84,9 +84,13 @@ impl Ledger {
         });
         let of_blocks = |site| self.site(site).is_some_and(|s| s.layer == Layer::Block);
         let departed = self.departed.iter().filter(|d| d.address != 0 && of_blocks(d.site));
-        let departed =
-            departed.map(|d| Living { address: d.address, bytes: d.bytes, site: d.site, birth: d.birth });
-        let mut blocks: Vec<Living> = alive.chain(departed).filter(|b| b.birth <= last).collect();
+        let departed = departed.map(|d| LiveAllocation {
+            address: d.address,
+            bytes: d.bytes,
+            site: d.site,
+            birth: d.birth,
+        });
+        let mut blocks: Vec<LiveAllocation> = alive.chain(departed).filter(|b| b.birth <= last).collect();
         blocks.sort_unstable_by_key(|b| (b.address, b.birth));
         blocks
     }

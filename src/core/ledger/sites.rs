@@ -19,7 +19,7 @@ pub enum Layer {
     Host,
     /// Memory that somebody else gave: another process's, another interface's, the program's own made to be page-locked.
     /// It counts apart from what this process took.
-    Borrowed,
+    External,
 }
 
 impl Layer {
@@ -27,7 +27,7 @@ impl Layer {
     pub const fn name(self) -> &'static str {
         match self {
             Layer::Block => "block",
-            Layer::Driver | Layer::Borrowed => "driver",
+            Layer::Driver | Layer::External => "driver",
             Layer::Host => "host",
         }
     }

@@ -24,14 +24,14 @@ impl Program {
     }
 
     pub(crate) fn alloc(&mut self, address: u64, size: u64, stack: u32) {
-        self.push(Event { address, size, stack, device: 0, ..Event::new(Kind::BlockAlloc) });
+        self.push(Event { address, size, stack, device: 0, ..Event::new(EventKind::BlockAlloc) });
     }
 
     pub(crate) fn free(&mut self, address: u64) {
-        self.push(Event { address, device: 0, ..Event::new(Kind::BlockFree) });
+        self.push(Event { address, device: 0, ..Event::new(EventKind::BlockFree) });
     }
 
-    pub(crate) fn driver(&mut self, kind: Kind, class: MemoryClass, address: u64, size: u64) {
+    pub(crate) fn driver(&mut self, kind: EventKind, class: MemoryClass, address: u64, size: u64) {
         let device = if class == MemoryClass::Host { NO_DEVICE } else { 0 };
         let e = Event {
             address,
@@ -51,11 +51,11 @@ impl Program {
 
     fn boundary(&mut self, context: u8) {
         let address = self.events.len() as u64 * 1000;
-        self.push(Event { address, class: 1, context, ..Event::new(Kind::StepEnd) });
+        self.push(Event { address, class: 1, context, ..Event::new(EventKind::StepEnd) });
     }
 
     fn exit(&mut self) {
-        self.push(Event { address: 77, ..Event::new(Kind::Exit) });
+        self.push(Event { address: 77, ..Event::new(EventKind::Exit) });
     }
 
     pub(crate) fn replay(&self) -> Ledger {
@@ -79,7 +79,7 @@ fn noise(seed: u64, count: usize) -> Program {
     let mut r = Random(seed);
     let mut p = Program::default();
     for _ in 0..count {
-        let mut e = Event::new(Kind::StepEnd);
+        let mut e = Event::new(EventKind::StepEnd);
         e.kind = r.below(28) as u8;
         e.class = r.below(13) as u8;
         e.device = [0, 0, 1, NO_DEVICE][r.below(4) as usize];
@@ -91,14 +91,14 @@ fn noise(seed: u64, count: usize) -> Program {
         if r.below(200) == 0 {
             (e.address, e.size, e.stack) = (u64::MAX - r.below(3), (1 << 48) - 1, u32::MAX);
         }
-        if e.kind == Kind::Exit as u8 && r.below(300) != 0 {
-            e.kind = Kind::BlockAlloc as u8;
+        if e.kind == EventKind::Exit as u8 && r.below(300) != 0 {
+            e.kind = EventKind::BlockAlloc as u8;
         }
         p.push(e);
         // The halves of a pair do follow each other, mostly.
-        let second = match Kind::from_code(e.kind) {
-            Some(Kind::Map) => Kind::MapHandle,
-            Some(Kind::GraphNode) => Kind::GraphExec,
+        let second = match EventKind::from_code(e.kind) {
+            Some(EventKind::Map) => EventKind::MapHandle,
+            Some(EventKind::GraphNode) => EventKind::GraphExec,
             _ => continue,
         };
         if r.below(8) != 0 {
@@ -147,7 +147,7 @@ fn check_sums(ledger: &Ledger, seed: u64) {
     let driver = ledger.driver.iter().fold(0, |sum: u64, g| sum.wrapping_add(g.bytes));
     let sum = |of: fn(&Device) -> u64| ledger.devices().iter().map(of).fold(0, u64::wrapping_add);
     assert_eq!(blocks, sum(|d| d.block_bytes), "seed {seed}");
-    let others = |d: &Device| d.host_bytes.wrapping_add(d.borrowed_bytes);
+    let others = |d: &Device| d.host_bytes.wrapping_add(d.external_bytes);
     assert_eq!(driver, sum(|d| d.driver_bytes()).wrapping_add(sum(others)), "seed {seed}");
     let sites = ledger.sites.iter().fold(0, |sum: u64, (_, s)| sum.wrapping_add(s.live_bytes));
     let objects = sum(|d| d.live_bytes()).wrapping_add(sum(others));
@@ -191,11 +191,11 @@ fn retained_at_a_boundary_is_what_was_alive_there() {
 #[test]
 fn gaps_and_what_is_not_known_are_counted() {
     let mut ledger = Ledger::default();
-    ledger.apply(&Event { seq: 5, kind: 200, ..Event::new(Kind::Annotation) });
-    ledger.apply(&Event { seq: 5, address: 8, ..Event::new(Kind::BlockFree) });
-    ledger.apply(&Event { seq: 9, address: 8, ..Event::new(Kind::BlockFree) });
-    ledger.apply(&Event { seq: 10, address: 8, class: 1, ..Event::new(Kind::Free) });
-    ledger.apply(&Event { seq: 11, address: 8, class: 99, ..Event::new(Kind::Free) });
+    ledger.apply(&Event { seq: 5, kind: 200, ..Event::new(EventKind::Annotation) });
+    ledger.apply(&Event { seq: 5, address: 8, ..Event::new(EventKind::BlockFree) });
+    ledger.apply(&Event { seq: 9, address: 8, ..Event::new(EventKind::BlockFree) });
+    ledger.apply(&Event { seq: 10, address: 8, class: 1, ..Event::new(EventKind::Free) });
+    ledger.apply(&Event { seq: 11, address: 8, class: 99, ..Event::new(EventKind::Free) });
     assert_eq!((ledger.lost_events(), ledger.unknown_events(), ledger.next_seq()), (7, 2, 12));
     assert_eq!((ledger.unknown_frees()[0], ledger.unknown_frees()[1]), (1, 1));
 }
@@ -206,10 +206,10 @@ fn what_comes_late_is_taken_in_once() {
     for i in 0..20 {
         p.alloc(i << 12, 512, 1);
     }
-    let handle = Event { address: 7, size: 9, class: 6, device: 0, ..Event::new(Kind::Alloc) };
+    let handle = Event { address: 7, size: 9, class: 6, device: 0, ..Event::new(EventKind::Alloc) };
     p.push(handle);
-    p.push(Event { address: 1 << 40, size: 9, ..Event::new(Kind::Map) });
-    p.push(Event { address: 7, ..Event::new(Kind::MapHandle) });
+    p.push(Event { address: 1 << 40, size: 9, ..Event::new(EventKind::Map) });
+    p.push(Event { address: 7, ..Event::new(EventKind::MapHandle) });
     p.alloc(50 << 12, 512, 1);
     let straight = p.replay();
     // Threads stood still: three before an event of theirs, one before the second half of a pair.
@@ -227,7 +227,7 @@ fn what_comes_late_is_taken_in_once() {
         assert_eq!(retained(&process, None), retained(&straight, None));
         // The mapping is there: it keeps the memory when the handle is released.
         let seq = process.next_seq();
-        process.apply(&Event { seq, address: 7, class: 6, ..Event::new(Kind::Free) });
+        process.apply(&Event { seq, address: 7, class: 6, ..Event::new(EventKind::Free) });
         assert_eq!(process.devices()[0].driver_bytes(), 9);
     }
     let reader = Ledger::replay(Some(&state), p.events.iter().copied()).expect("is one");
@@ -262,7 +262,8 @@ fn several_boundaries_of_one_step_are_one() {
 fn the_allocators_total_is_compared_where_it_can_be() {
     let mut p = Program::default();
     // Of the moment of that number.
-    let totals = |address, stack| Event { address, stack, device: 0, ..Event::new(Kind::AllocatorTotals) };
+    let totals =
+        |address, stack| Event { address, stack, device: 0, ..Event::new(EventKind::AllocatorTotals) };
     p.alloc(1 << 20, 512, 1);
     assert_eq!(p.replay().matches_allocator(), None);
     p.push(totals(512, 1));
@@ -286,7 +287,7 @@ fn running_out_of_memory_is_remembered_with_what_was_alive() {
         p.alloc((i + 1) << 20, 512 * (i + 1), i as u32);
     }
     for i in 0..6 {
-        p.push(Event { address: 9, size: i, device: 0, stack: 4, ..Event::new(Kind::OutOfMemory) });
+        p.push(Event { address: 9, size: i, device: 0, stack: 4, ..Event::new(EventKind::OutOfMemory) });
     }
     let ledger = p.replay();
     assert_eq!(ledger.out_of_memory_count(), 6);
@@ -299,8 +300,8 @@ fn running_out_of_memory_is_remembered_with_what_was_alive() {
 fn running_out_of_memory_tells_what_was_carried_over_and_what_lay_empty() {
     let mut p = Program::default();
     let (small, large) = (1u64 << 40, 1u64 << 41);
-    p.driver(Kind::Alloc, MemoryClass::Linear, small, 1 << 20);
-    p.driver(Kind::Alloc, MemoryClass::Linear, large, 8 << 20);
+    p.driver(EventKind::Alloc, MemoryClass::Linear, small, 1 << 20);
+    p.driver(EventKind::Alloc, MemoryClass::Linear, large, 8 << 20);
     // Parameters, and an activation that dies in the step after its own; it is the third quarter of its segment.
     p.alloc(small, 4096, 1);
     p.alloc(large, 2 << 20, 1);
@@ -312,17 +313,23 @@ fn running_out_of_memory_tells_what_was_carried_over_and_what_lay_empty() {
         p.alloc(activation, 2 << 20, 7);
         p.step();
     }
-    p.push(Event { address: 4 << 20, size: 4 << 20, device: 0, stack: 4, ..Event::new(Kind::OutOfMemory) });
+    p.push(Event {
+        address: 4 << 20,
+        size: 4 << 20,
+        device: 0,
+        stack: 4,
+        ..Event::new(EventKind::OutOfMemory)
+    });
     let ledger = p.replay();
     let [o] = ledger.out_of_memory() else { panic!("{:?}", ledger.out_of_memory()) };
-    assert_eq!((o.carried_bytes, o.reserved_bytes), (2 << 20, 9 << 20));
-    assert_eq!((o.empty_bytes, o.largest_hole_bytes), ((5 << 20) - 4096, 2 << 20));
+    assert_eq!((o.carry_over_bytes, o.reserved_bytes), (2 << 20, 9 << 20));
+    assert_eq!((o.free_in_segments_bytes, o.largest_free_block_bytes), ((5 << 20) - 4096, 2 << 20));
 }
 
 #[test]
 fn a_finished_run_is_judged_as_of_its_exit() {
     let mut p = Program::default();
-    p.driver(Kind::Alloc, MemoryClass::Linear, 1 << 30, 1 << 21);
+    p.driver(EventKind::Alloc, MemoryClass::Linear, 1 << 30, 1 << 21);
     for step in 0..50 {
         p.alloc((1 << 30) + step * 512, 512, 1);
         p.step();
@@ -334,7 +341,7 @@ fn a_finished_run_is_judged_as_of_its_exit() {
     }
     p.step();
     p.alloc(1 << 30, 4096, 1);
-    p.driver(Kind::Free, MemoryClass::Linear, 1 << 30, 0);
+    p.driver(EventKind::Free, MemoryClass::Linear, 1 << 30, 0);
     p.exit();
     let ledger = p.replay();
     assert_eq!(retained(&ledger, None), retained(&before, None));
@@ -379,8 +386,8 @@ fn what_the_next_step_lets_go_was_no_leak() {
 fn a_boundary_placed_afterwards_is_as_one_noted_in_time() {
     let event = |kind, seq, address, size, stack| Event { seq, address, size, stack, ..Event::new(kind) };
     let boundary =
-        |seq, size| Event { seq, size, class: 2, address: 7, device: 1, ..Event::new(Kind::StepEnd) };
-    let block = |seq: u64, at: u64| event(Kind::BlockAlloc, seq, at << 12, 512, 1);
+        |seq, size| Event { seq, size, class: 2, address: 7, device: 1, ..Event::new(EventKind::StepEnd) };
+    let block = |seq: u64, at: u64| event(EventKind::BlockAlloc, seq, at << 12, 512, 1);
     let late = [block(1, 1), boundary(0, 2), block(2, 2), boundary(0, 3), block(3, 3)];
     let in_time = [block(1, 1), boundary(2, 0), block(3, 2), boundary(4, 0), block(5, 3)];
     let replayed = |events: &[Event]| Ledger::replay(None, events.iter().copied()).unwrap();

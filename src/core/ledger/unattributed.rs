@@ -66,7 +66,7 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
     let held = accounts.last()?.1.saturating_sub(judged[0].1);
     Some(Finding {
         bytes_per_step: super::verdict::median(adding.iter().copied()),
-        adding_share: adding.len() as f64 / (judged.len() - 1).max(1) as f64,
+        growth_step_ratio: adding.len() as f64 / (judged.len() - 1).max(1) as f64,
         growth_bytes_per_step: slope,
         live_bytes: held,
         oldest_step: judged[0].0,

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Map, pair};
-use super::{CLASSES, Device, DeviceAt, Ledger, Marker, OutOfMemory, Site, StepRecord};
-use crate::format::event::{AnnotationKind, Event, Kind, Source};
+use super::{CLASSES, Device, DeviceAt, Ledger, OutOfMemory, Site, StepRecord, UntrackedCalls};
+use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 
 /// What a site holds at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Cohort {
 
 /// A block that is alive, or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Living {
+pub struct LiveAllocation {
     pub address: u64,
     pub bytes: u64,
     pub site: u32,
@@ -82,8 +82,8 @@ impl Ledger {
     }
 
     /// True for an event that frees a block of an earlier step.
-    pub fn lets_go(&self, e: &Event) -> bool {
-        e.kind == Kind::BlockFree as u8
+    pub fn frees_retained_block(&self, e: &Event) -> bool {
+        e.kind == EventKind::BlockFree as u8
             && self.blocks.get(&e.address).is_some_and(|b| b.birth <= self.completed)
     }
 
@@ -93,10 +93,10 @@ impl Ledger {
     }
 
     /// What most of the boundaries came from; where loops are steps only between others, what these came from.
-    pub fn source(&self) -> Option<Source> {
-        let counts = |&i: &usize| i != Source::Loop as usize || !self.phases.are_mixed();
+    pub fn source(&self) -> Option<StepSource> {
+        let counts = |&i: &usize| i != StepSource::Loop as usize || !self.phases.are_mixed();
         let most = (0..self.sources.len()).rev().filter(counts).max_by_key(|&i| self.sources[i])?;
-        Source::from_code(most as u8).filter(|_| self.sources[most] > 0)
+        StepSource::from_code(most as u8).filter(|_| self.sources[most] > 0)
     }
 
     /// Which steps were ended by loops between others.
@@ -105,22 +105,22 @@ impl Ledger {
     }
 
     /// The number of those.
-    pub fn steps_between(&self) -> u32 {
+    pub fn phase_steps(&self) -> u32 {
         if self.phases.are_mixed() { self.phases.count(true, self.completed) } else { 0 }
     }
 
     /// Everything that ended, or would have ended, steps, and how many.
-    pub fn levels(&self) -> impl Iterator<Item = (super::By, u32)> {
+    pub fn step_sources(&self) -> impl Iterator<Item = (super::BoundarySource, u32)> {
         self.levels.all()
     }
 
     /// The latest marks, oldest first.
-    pub fn marks(&self) -> impl Iterator<Item = &super::Mark> {
+    pub fn annotations(&self) -> impl Iterator<Item = &super::Annotation> {
         self.marks.latest()
     }
 
     /// How often there was which, by kind and label; of collections, in how many steps.
-    pub fn mark_counts(&self) -> impl Iterator<Item = (AnnotationKind, u32, u32)> {
+    pub fn annotation_counts(&self) -> impl Iterator<Item = (AnnotationKind, u32, u32)> {
         self.marks.counts()
     }
 
@@ -201,17 +201,17 @@ impl Ledger {
     }
 
     /// Allocations that ended with their context.
-    pub fn implicit_ends(&self) -> u64 {
-        self.implicit_ends
+    pub fn freed_with_context(&self) -> u64 {
+        self.freed_with_context
     }
 
     /// Allocations whose stack is not known because there were too many different ones.
-    pub fn stackless(&self) -> u64 {
+    pub fn allocations_without_stack(&self) -> u64 {
         self.sites.refused
     }
 
     /// Calls that take memory without saying how much, by entry point.
-    pub fn markers(&self) -> &[Marker] {
+    pub fn untracked_calls(&self) -> &[UntrackedCalls] {
         &self.markers
     }
 
@@ -228,7 +228,7 @@ impl Ledger {
     }
 
     /// Stacks that allocated in one step only: which of them are of one line matters to what stayed.
-    pub fn set_up_stacks(&self) -> Vec<u32> {
+    pub fn single_step_stacks(&self) -> Vec<u32> {
         let sites = self.sites.iter().filter(|(_, s)| s.births == 1);
         sites.map(|(_, s)| s.stack).collect()
     }
@@ -240,18 +240,22 @@ impl Ledger {
     }
 
     /// What is alive of these sites, by address.
-    pub fn living(&self, sites: &[u32]) -> Vec<Living> {
+    pub fn live_at_sites(&self, sites: &[u32]) -> Vec<LiveAllocation> {
         let of = |site: u32| sites.contains(&site);
-        let blocks = self.blocks.iter().filter(|(_, b)| of(b.site)).map(|(&address, b)| Living {
+        let blocks = self.blocks.iter().filter(|(_, b)| of(b.site)).map(|(&address, b)| LiveAllocation {
             address,
             bytes: b.bytes,
             site: b.site,
             birth: b.birth,
         });
         let objects = self.driver.pointers().filter(|(_, g)| !g.segment && of(g.site));
-        let objects =
-            objects.map(|(address, g)| Living { address, bytes: g.bytes, site: g.site, birth: g.birth });
-        let mut all: Vec<Living> = blocks.chain(objects).collect();
+        let objects = objects.map(|(address, g)| LiveAllocation {
+            address,
+            bytes: g.bytes,
+            site: g.site,
+            birth: g.birth,
+        });
+        let mut all: Vec<LiveAllocation> = blocks.chain(objects).collect();
         all.sort_unstable_by_key(|l| l.address);
         all
     }

@@ -1,7 +1,7 @@
 //! The books as a whole, for who writes them down elsewhere: every site, cohort, block and segment.
 
 use super::segments::Extent;
-use super::view::Living;
+use super::view::LiveAllocation;
 use super::{Ledger, Site};
 
 impl Ledger {
@@ -11,14 +11,14 @@ impl Ledger {
     }
 
     /// The segments that there are now, by address.
-    pub fn living_segments(&self) -> Vec<Extent> {
+    pub fn live_segments(&self) -> Vec<Extent> {
         self.driver.segments()
     }
 
     /// The blocks of caching allocators that are alive now, by address.
-    pub fn living_blocks(&self) -> Vec<Living> {
+    pub fn live_blocks(&self) -> Vec<LiveAllocation> {
         let blocks = self.blocks.iter();
-        by_address(blocks.map(|(&address, b)| Living {
+        by_address(blocks.map(|(&address, b)| LiveAllocation {
             address,
             bytes: b.bytes,
             site: b.site,
@@ -27,9 +27,9 @@ impl Ledger {
     }
 
     /// What else the driver gave that is alive now and has an address, by that.
-    pub fn living_objects(&self) -> Vec<Living> {
+    pub fn live_driver_allocations(&self) -> Vec<LiveAllocation> {
         let objects = self.driver.pointers().filter(|(_, g)| !g.segment);
-        by_address(objects.map(|(address, g)| Living {
+        by_address(objects.map(|(address, g)| LiveAllocation {
             address,
             bytes: g.bytes,
             site: g.site,
@@ -38,8 +38,8 @@ impl Ledger {
     }
 }
 
-fn by_address(living: impl Iterator<Item = Living>) -> Vec<Living> {
-    let mut all: Vec<Living> = living.collect();
+fn by_address(living: impl Iterator<Item = LiveAllocation>) -> Vec<LiveAllocation> {
+    let mut all: Vec<LiveAllocation> = living.collect();
     all.sort_unstable_by_key(|l| l.address);
     all
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::format::entry;
 use crate::format::tables::{Stack, Tables};
-use crate::ledger::verdict::{Known, judge_by};
+use crate::ledger::verdict::{Context, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
@@ -77,9 +77,9 @@ impl Report {
         let held = b.held();
         let verdict = judge_by(
             ledger,
-            Known {
-                place: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
-                held: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
+            Context {
+                location: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
+                holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
             },
         );
         for d in &mut devices {
@@ -92,7 +92,7 @@ impl Report {
             steps: Steps {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
-                phase_steps: ledger.steps_between(),
+                phase_steps: ledger.phase_steps(),
                 loop_locations: b.loops("loop"),
                 step_sources: b.step_sources(),
                 unresolved_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
@@ -101,7 +101,7 @@ impl Report {
                 series: figures::series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
-            non_leaks: verdict.benign.iter().map(|f| b.finding(f, &devices, &program)).collect(),
+            non_leaks: verdict.non_leaks.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             suppressed: Vec::new(),
             retained: b
                 .retained(&alive::listed(ledger, asked), if asked.all { usize::MAX } else { RETAINED }),
@@ -137,8 +137,8 @@ impl Report {
             let n = ledger.unknown_events();
             self.warnings.push(format!("{n} events of a kind this version does not know were passed over"));
         }
-        if ledger.stackless() > 0 {
-            let n = ledger.stackless();
+        if ledger.allocations_without_stack() > 0 {
+            let n = ledger.allocations_without_stack();
             self.warnings
                 .push(format!("{n} allocations are listed without a stack: too many different stacks"));
         }
@@ -193,11 +193,11 @@ impl Builder<'_> {
     }
 
     fn step_sources(&self) -> Vec<StepSource> {
-        let level = |(by, count): (ledger::By, u32)| {
+        let level = |(by, count): (ledger::BoundarySource, u32)| {
             let name = by.to_string();
             StepSource { loop_locations: self.loops(&name), name, count }
         };
-        let mut all: Vec<StepSource> = self.ledger.levels().map(level).collect();
+        let mut all: Vec<StepSource> = self.ledger.step_sources().map(level).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -205,7 +205,7 @@ impl Builder<'_> {
     fn entry_point(&self, id: u16) -> Option<String> {
         self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
     }
-    fn untracked_call(&self, m: &ledger::Marker) -> Option<UntrackedCall> {
+    fn untracked_call(&self, m: &ledger::UntrackedCalls) -> Option<UntrackedCall> {
         let entry_point = self.entry_point(m.entry_point)?;
         Some(UntrackedCall { entry_point, calls: m.calls, bytes: m.bytes })
     }
@@ -221,8 +221,13 @@ impl Builder<'_> {
             dropped_events: run.dropped_events.saturating_add(self.ledger.lost_events()),
             ledger_matches_allocator: self.ledger.matches_allocator(),
             allocations_without_free: self.ledger.missed_frees(),
-            freed_with_context: self.ledger.implicit_ends(),
-            untracked_calls: self.ledger.markers().iter().filter_map(|m| self.untracked_call(m)).collect(),
+            freed_with_context: self.ledger.freed_with_context(),
+            untracked_calls: self
+                .ledger
+                .untracked_calls()
+                .iter()
+                .filter_map(|m| self.untracked_call(m))
+                .collect(),
         }
     }
 }

@@ -110,7 +110,7 @@ fn noun(layer: Layer) -> &'static str {
         Layer::Block => "block",
         Layer::Driver => "driver allocation",
         Layer::Host => "pinned host allocation",
-        Layer::Borrowed => "borrowed allocation",
+        Layer::External => "borrowed allocation",
     }
 }
 
@@ -133,13 +133,13 @@ fn give_or_take(f: &Finding) -> String {
 
 /// `of every step`, `of every 10th step`, `of 40 % of the steps`.
 fn rhythm(f: &Finding) -> String {
-    if f.adding_share >= 0.995 {
+    if f.growth_step_ratio >= 0.995 {
         return "of every step".to_owned();
     }
-    if f.adding_share >= 0.5 {
-        return format!("of {:.0} % of the steps", f.adding_share * 100.0);
+    if f.growth_step_ratio >= 0.5 {
+        return format!("of {:.0} % of the steps", f.growth_step_ratio * 100.0);
     }
-    format!("of about every {} step", ordinal((1.0 / f.adding_share.max(1e-9)).round() as u64))
+    format!("of about every {} step", ordinal((1.0 / f.growth_step_ratio.max(1e-9)).round() as u64))
 }
 
 fn ordinal(n: u64) -> String {
@@ -156,7 +156,7 @@ fn ordinal(n: u64) -> String {
 /// The finding in one sentence.
 pub fn sentence(f: &Finding, sites: &[Site], cwd: &str) -> String {
     match f.kind {
-        Kind::Growing if f.parts.is_empty() => unseen(f),
+        Kind::Growing if f.sites.is_empty() => unseen(f),
         Kind::Leak | Kind::Growing if f.renewed => renewed(f, sites, cwd),
         Kind::Leak | Kind::Growing => grows(f, sites, cwd),
         Kind::PendingGc => pending(f, sites, cwd),
@@ -188,14 +188,14 @@ fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
             format!("while no other of {these} that was freed lived longer than {life}")
         }
     };
-    let late = grouped(u64::from(f.event_step));
+    let late = grouped(u64::from(f.evidence_step));
     let verdict = match f.kind {
         Kind::Leak => "This is a leak.".to_owned(),
         _ if f.bound_bytes.is_some() => format!(
             "Its holder is bounded, but only at about {}, which this device does not have.",
             size(f.bound_bytes.unwrap_or(0) as f64)
         ),
-        _ if f.event_step > 0 => {
+        _ if f.evidence_step > 0 => {
             format!("They were let go only in step {late}, at the end: until then this grew without a bound.")
         }
         _ => {
@@ -238,7 +238,7 @@ fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {
 
 fn residue(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Who { subject, .. } = who(sites, cwd);
-    let step = grouped(u64::from(f.event_step));
+    let step = grouped(u64::from(f.evidence_step));
     let stays = amount(f.live_blocks as f64, f.live_bytes as f64, noun(f.layer));
     match f.confidence {
         Confidence::Confirmed => format!(
@@ -294,7 +294,7 @@ fn benign(f: &Finding) -> String {
             size(bound as f64)
         );
     }
-    let (step, since) = (grouped(u64::from(f.event_step)), grouped(u64::from(f.oldest_step)));
+    let (step, since) = (grouped(u64::from(f.evidence_step)), grouped(u64::from(f.oldest_step)));
     match f.kind {
         Kind::WarmUp => {
             format!("{bytes} came in the first steps and stayed: parameters, states, work spaces.")

@@ -24,7 +24,7 @@ fn name(tables: &Tables, kind: AnnotationKind, label: u32) -> Option<String> {
 
 /// The latest ones, oldest first.
 pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Annotation> {
-    let mark = |m: &ledger::Mark| {
+    let mark = |m: &ledger::Annotation| {
         let kind = m.kind();
         Some(Annotation {
             step: m.step,
@@ -33,7 +33,7 @@ pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Annotation> {
             kind: kind.name(),
         })
     };
-    ledger.marks().filter_map(mark).collect()
+    ledger.annotations().filter_map(mark).collect()
 }
 
 /// The most frequent ones first.
@@ -41,7 +41,7 @@ pub fn counts(ledger: &Ledger, tables: &Tables) -> Vec<AnnotationCount> {
     let count = |(kind, label, count): (AnnotationKind, u32, u32)| {
         Some(AnnotationCount { name: name(tables, kind, label)?, kind: kind.name(), count })
     };
-    let mut counts: Vec<AnnotationCount> = ledger.mark_counts().filter_map(count).collect();
+    let mut counts: Vec<AnnotationCount> = ledger.annotation_counts().filter_map(count).collect();
     counts.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
     counts.truncate(COUNTED);
     counts

@@ -2,8 +2,8 @@
 
 use super::build::StepUnknown;
 use super::*;
-use crate::format::entry::{Entry, Frame as Packed, LineTable};
-use crate::format::event::{Event, Kind};
+use crate::format::entry::{Frame as Packed, LineTable, TableEntry};
+use crate::format::event::{Event, EventKind};
 use crate::format::tables::Tables;
 use crate::ledger::Ledger;
 use crate::symbols::Names;
@@ -19,7 +19,7 @@ fn tables() -> Tables {
         ("host", "box"),
         ("python", "3.11"),
     ] {
-        t.add(Entry::Meta { key, value });
+        t.add(TableEntry::Meta { key, value });
     }
     let torch = "/v/lib/python3.11/site-packages/torch/nn/functional.py";
     for (id, file, name, first_line) in [
@@ -27,16 +27,16 @@ fn tables() -> Tables {
         (2, "/home/u/train.py", "cross_entropy_loss", 37),
         (3, "/home/u/train.py", "main", 65),
     ] {
-        t.add(Entry::Code { id, file, name, first_line, encoding: LineTable::Pairs, lines: &[] });
+        t.add(TableEntry::Code { id, file, name, first_line, encoding: LineTable::Pairs, lines: &[] });
     }
     let frames = |codes: &[u32]| -> Vec<u8> {
         let frame = |&code| Packed::Python { code, offset: 0, entry: false }.pack().to_le_bytes();
         codes.iter().flat_map(frame).collect()
     };
-    t.add(Entry::Stack { id: PARAMETERS, python: 1, frames: &frames(&[3]) });
-    t.add(Entry::Stack { id: LOSS, python: 3, frames: &frames(&[1, 2, 3]) });
-    t.add(Entry::Device { index: 0, name: "GPU", total_bytes: 80 << 30 });
-    t.add(Entry::Note { text: "/x/odd.so was opened with its own scope first: its calls are not seen" });
+    t.add(TableEntry::Stack { id: PARAMETERS, python: 1, frames: &frames(&[3]) });
+    t.add(TableEntry::Stack { id: LOSS, python: 3, frames: &frames(&[1, 2, 3]) });
+    t.add(TableEntry::Device { index: 0, name: "GPU", total_bytes: 80 << 30 });
+    t.add(TableEntry::Note { text: "/x/odd.so was opened with its own scope first: its calls are not seen" });
     t
 }
 
@@ -47,15 +47,15 @@ fn ledger(steps: u64, leaks: bool) -> Ledger {
         seq += 1;
         ledger.apply(&Event { seq, device: 0, ..e });
     };
-    say(Event { address: 1 << 20, size: 4 << 20, stack: PARAMETERS, ..Event::new(Kind::BlockAlloc) });
+    say(Event { address: 1 << 20, size: 4 << 20, stack: PARAMETERS, ..Event::new(EventKind::BlockAlloc) });
     for step in 1..=steps {
         let (kept, gone) = (step << 32, step << 32 | 4096);
-        say(Event { address: gone, size: 2048, stack: LOSS, ..Event::new(Kind::BlockAlloc) });
+        say(Event { address: gone, size: 2048, stack: LOSS, ..Event::new(EventKind::BlockAlloc) });
         if leaks {
-            say(Event { address: kept, size: 512, stack: LOSS, ..Event::new(Kind::BlockAlloc) });
+            say(Event { address: kept, size: 512, stack: LOSS, ..Event::new(EventKind::BlockAlloc) });
         }
-        say(Event { address: gone, ..Event::new(Kind::BlockFree) });
-        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::StepEnd) });
+        say(Event { address: gone, ..Event::new(EventKind::BlockFree) });
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(EventKind::StepEnd) });
     }
     ledger
 }
@@ -173,7 +173,7 @@ fn out_of_memory_ranks_what_was_alive() {
         size: 64 << 30,
         device: 0,
         stack: LOSS,
-        ..Event::new(Kind::OutOfMemory)
+        ..Event::new(EventKind::OutOfMemory)
     };
     ledger.apply(&oom);
     let report = report(&ledger, End::Running, None).expect("no step asked for");
@@ -199,8 +199,8 @@ fn sizes_are_for_people() {
 #[test]
 fn no_text_of_the_recording_steers_the_terminal() {
     let mut t = tables();
-    t.add(Entry::Symbol { id: 3, name: "cu\x1b[2JMemAlloc" });
-    t.add(Entry::Code {
+    t.add(TableEntry::Symbol { id: 3, name: "cu\x1b[2JMemAlloc" });
+    t.add(TableEntry::Code {
         id: 3,
         file: "/home/u/a\rb.py",
         name: "ma\x08in",
@@ -208,9 +208,9 @@ fn no_text_of_the_recording_steers_the_terminal() {
         encoding: LineTable::Pairs,
         lines: &[],
     });
-    t.add(Entry::Note { text: "a\u{9b}note" });
-    t.add(Entry::Device { index: 0, name: "G\nPU", total_bytes: 80 << 30 });
-    t.add(Entry::Meta { key: "host", value: "b\tox" });
+    t.add(TableEntry::Note { text: "a\u{9b}note" });
+    t.add(TableEntry::Device { index: 0, name: "G\nPU", total_bytes: 80 << 30 });
+    t.add(TableEntry::Meta { key: "host", value: "b\tox" });
     let mut ledger = ledger(20, true);
     let object = Event {
         address: 1 << 40,
@@ -218,16 +218,16 @@ fn no_text_of_the_recording_steers_the_terminal() {
         class: 1,
         stack: LOSS,
         device: 0,
-        ..Event::new(Kind::Alloc)
+        ..Event::new(EventKind::Alloc)
     };
     ledger.apply(&Event { seq: ledger.next_seq(), entry_point: 3, ..object });
     ledger.apply(&Event {
         seq: ledger.next_seq(),
         size: 9,
         entry_point: 3,
-        ..Event::new(Kind::UntrackedCall)
+        ..Event::new(EventKind::UntrackedCall)
     });
-    let oom = Event { size: 9, device: 0, stack: LOSS, ..Event::new(Kind::OutOfMemory) };
+    let oom = Event { size: 9, device: 0, stack: LOSS, ..Event::new(EventKind::OutOfMemory) };
     ledger.apply(&Event { seq: ledger.next_seq(), ..oom });
     let run = Run { problems: vec!["a\x7fproblem".into()], ..Run::default() };
     let report = Report::build(&ledger, &t, &Names::new(&t, None), &run, None).expect("no step asked for");
@@ -245,7 +245,7 @@ fn no_text_of_the_recording_steers_the_terminal() {
 fn long_names_in_deep_stacks_do_not_fill_the_memory() {
     let mut t = tables();
     let long = "x".repeat(100_000);
-    t.add(Entry::Code {
+    t.add(TableEntry::Code {
         id: 9,
         file: &long,
         name: &long,
@@ -256,9 +256,13 @@ fn long_names_in_deep_stacks_do_not_fill_the_memory() {
     let frame = Packed::Python { code: 9, offset: 0, entry: false }.pack().to_le_bytes();
     let mut ledger = Ledger::default();
     for stack in 0..40 {
-        t.add(Entry::Stack { id: 100 + stack, python: 16_000, frames: &frame.repeat(16_000) });
-        let block =
-            Event { address: u64::from(stack) << 20, size: 512, device: 0, ..Event::new(Kind::BlockAlloc) };
+        t.add(TableEntry::Stack { id: 100 + stack, python: 16_000, frames: &frame.repeat(16_000) });
+        let block = Event {
+            address: u64::from(stack) << 20,
+            size: 512,
+            device: 0,
+            ..Event::new(EventKind::BlockAlloc)
+        };
         ledger.apply(&Event { seq: ledger.next_seq(), stack: 100 + stack, ..block });
     }
     let report = Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step");
@@ -273,12 +277,16 @@ fn long_names_in_deep_stacks_do_not_fill_the_memory() {
 fn the_series_of_many_devices_is_bounded() {
     let mut ledger = Ledger::default();
     for device in 0..200 {
-        let block =
-            Event { address: u64::from(device) << 20, size: 512, device, ..Event::new(Kind::BlockAlloc) };
+        let block = Event {
+            address: u64::from(device) << 20,
+            size: 512,
+            device,
+            ..Event::new(EventKind::BlockAlloc)
+        };
         ledger.apply(&Event { seq: ledger.next_seq(), ..block });
     }
     for step in 1..=600 {
-        let boundary = Event { address: step, class: 1, ..Event::new(Kind::StepEnd) };
+        let boundary = Event { address: step, class: 1, ..Event::new(EventKind::StepEnd) };
         ledger.apply(&Event { seq: ledger.next_seq(), ..boundary });
     }
     let report = report(&ledger, End::Clean, None).expect("no step asked for");
@@ -321,7 +329,7 @@ fn what_is_suppressed_is_counted_and_not_shown() {
 #[test]
 fn each_device_fills_at_its_own_pace() {
     let mut t = tables();
-    t.add(Entry::Device { index: 1, name: "GPU", total_bytes: 1 << 30 });
+    t.add(TableEntry::Device { index: 1, name: "GPU", total_bytes: 1 << 30 });
     let mut ledger = Ledger::default();
     let mut say = |e: Event| {
         let seq = ledger.next_seq();
@@ -332,7 +340,7 @@ fn each_device_fills_at_its_own_pace() {
         size,
         device,
         stack,
-        ..Event::new(Kind::BlockAlloc)
+        ..Event::new(EventKind::BlockAlloc)
     };
     for step in 1..=100u64 {
         say(block(step << 24, 1 << 20, 1, LOSS));
@@ -341,7 +349,7 @@ fn each_device_fills_at_its_own_pace() {
             say(block(step << 24 | 1 << 23, (1 + step % 8) << 20, 1, PARAMETERS));
         }
         say(block(step << 24 | 1 << 22, 512, 0, LOSS));
-        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::StepEnd) });
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(EventKind::StepEnd) });
     }
     let report =
         Report::build(&ledger, &t, &Names::new(&t, None), &Run::default(), None).expect("no step asked for");

@@ -10,7 +10,7 @@ pub mod loops;
 
 use std::time::Duration;
 
-use crate::format::event::Source;
+use crate::format::event::StepSource;
 
 /// What is to be taken for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Setting {
 /// The end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    pub source: Source,
+    pub source: StepSource,
     /// Takes the place of the boundary before it.
     pub replaces: bool,
     /// It ends a step here and now; else it is what would, were its source the one.
@@ -99,7 +99,7 @@ impl Steps {
         if let (None, Some(_)) = (self.first, id) {
             self.first = id;
         }
-        Some(Boundary { source: Source::Optimizer, replaces: again, main, level: 0 })
+        Some(Boundary { source: StepSource::Optimizer, replaces: again, main, level: 0 })
     }
 
     /// True for an optimizer other than the one that opened the cycle.
@@ -130,7 +130,12 @@ impl Steps {
             _ => false,
         };
         // Each ends what the one before began.
-        (self.backwards > 1).then_some(Boundary { source: Source::Backward, replaces: false, main, level: 0 })
+        (self.backwards > 1).then_some(Boundary {
+            source: StepSource::Backward,
+            replaces: false,
+            main,
+            level: 0,
+        })
     }
 
     /// True if `auto` has waited long enough for an optimizer.
@@ -166,20 +171,20 @@ impl Steps {
             return None;
         }
         self.looped = true;
-        Some(Boundary { source: Source::Loop, replaces: false, main, level })
+        Some(Boundary { source: StepSource::Loop, replaces: false, main, level })
     }
 
     /// A range of the name that was asked for is over.
     pub fn range(&mut self) -> Option<Boundary> {
         let main = self.setting == Setting::Range;
-        Some(Boundary { source: Source::Range, replaces: false, main, level: 0 })
+        Some(Boundary { source: StepSource::Range, replaces: false, main, level: 0 })
     }
 
     /// The program called `leaktrace_step`.
     pub fn call(&mut self) -> Option<Boundary> {
         self.called = true;
         let main = matches!(self.setting, Setting::Auto | Setting::Api);
-        Some(Boundary { source: Source::Api, replaces: false, main, level: 0 })
+        Some(Boundary { source: StepSource::Api, replaces: false, main, level: 0 })
     }
 
     /// The clock, since the recording began.
@@ -189,7 +194,7 @@ impl Steps {
             return None;
         }
         self.last_tick = now;
-        Some(Boundary { source: Source::Time, replaces: false, main: true, level: 0 })
+        Some(Boundary { source: StepSource::Time, replaces: false, main: true, level: 0 })
     }
 }
 

@@ -113,7 +113,7 @@ impl<'a> Names<'a> {
     /// Of a stack known by its Python frames alone: the same with native ones, for each way into the allocator that was
     /// seen. Empty where those would have no names.
     pub fn examples(&self, stack: u32) -> Vec<Vec<NamedFrame>> {
-        let examples = self.tables.examples.get(&stack).filter(|_| self.symboliser.is_some());
+        let examples = self.tables.native_samples.get(&stack).filter(|_| self.symboliser.is_some());
         examples.map_or_else(Vec::new, |whole| whole.iter().map(|&id| self.frames(id)).collect())
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::entry::{Entry, LineTable};
+use crate::format::entry::{LineTable, TableEntry};
 
 fn tables(frames: &[Frame], python: u32) -> Tables {
     let mut tables = Tables::default();
@@ -7,7 +7,7 @@ fn tables(frames: &[Frame], python: u32) -> Tables {
     for (id, file, name) in [(1, "train.py", "inner"), (2, "train.py", "outer"), (3, "train.py", "<module>")]
     {
         let lines = [254, 0];
-        tables.add(Entry::Code {
+        tables.add(TableEntry::Code {
             id,
             file,
             name,
@@ -17,10 +17,10 @@ fn tables(frames: &[Frame], python: u32) -> Tables {
         });
     }
     for (id, path) in [(1, "/lib/libpython3.11.so"), (2, "/lib/libtorch.so")] {
-        tables.add(Entry::Module { id, start: 0, end: 1 << 20, bias: 0, build_id: &[1], path });
+        tables.add(TableEntry::Module { id, start: 0, end: 1 << 20, bias: 0, build_id: &[1], path });
     }
     let packed: Vec<u8> = frames.iter().flat_map(|f| f.pack().to_le_bytes()).collect();
-    tables.add(Entry::Stack { id: 7, python, frames: &packed });
+    tables.add(TableEntry::Stack { id: 7, python, frames: &packed });
     tables
 }
 

@@ -118,7 +118,7 @@ impl Host {
         let first = loop_steps::after_last();
         let mut ended = false;
         self.apply_all(|ledger, event| {
-            if !ended && event.seq >= first && (event.seq >= over || ledger.lets_go(event)) {
+            if !ended && event.seq >= first && (event.seq >= over || ledger.frees_retained_block(event)) {
                 ended = true;
                 loop_steps::finish(event.seq).iter().for_each(|end| ledger.apply(&end.event()));
             }

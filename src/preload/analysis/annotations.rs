@@ -12,8 +12,8 @@ use crate::stacks::thread_state;
 use crate::writer::lock;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
-use leaktrace_core::format::entry::Entry;
-use leaktrace_core::format::event::{AnnotationKind, Event, Kind};
+use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::format::event::{AnnotationKind, Event, EventKind};
 
 /// Names that are told by one label each. A label per step of a long run has more.
 const NAMES: usize = 4096;
@@ -77,7 +77,7 @@ fn say(kind: AnnotationKind, label: u32) {
         address: lifecycle::elapsed(),
         stack: label,
         class: kind as u8,
-        ..Event::new(Kind::Annotation)
+        ..Event::new(EventKind::Annotation)
     });
 }
 
@@ -88,7 +88,7 @@ fn label(text: &str, most: u32) -> Option<u32> {
         return Some(id);
     }
     let id = labels.last + 1;
-    if id > most || !recording::append_entry(&Entry::Label { id, text }) {
+    if id > most || !recording::append_entry(&TableEntry::Label { id, text }) {
         return None;
     }
     labels.last = id;

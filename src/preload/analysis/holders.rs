@@ -7,10 +7,10 @@ use crate::allocator;
 use crate::lifecycle;
 use crate::python;
 use crate::writer::recording;
-use leaktrace_core::format::entry::{Entry, Site};
+use leaktrace_core::format::entry::{Site, TableEntry};
 use leaktrace_core::holders::{Owner, Wanted};
 use leaktrace_core::ledger::verdict::{Kind, judge};
-use leaktrace_core::ledger::{Ledger, Living};
+use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
 /// Blocks of one cause that are looked for.
 const MOST: usize = 1 << 16;
@@ -67,11 +67,11 @@ pub enum Occasion {
 #[derive(Default)]
 pub struct Question {
     wanted: Vec<Wanted>,
-    living: Vec<Living>,
+    living: Vec<LiveAllocation>,
 }
 
 impl Question {
-    fn add(&mut self, cause: u32, living: Vec<Living>) {
+    fn add(&mut self, cause: u32, living: Vec<LiveAllocation>) {
         self.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
         self.living.extend(living);
     }
@@ -109,20 +109,20 @@ impl Owners {
             Occasion::End => self.spent * PART / 5 <= elapsed,
         };
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
-            let sites: Vec<u32> = finding.parts.iter().map(|p| p.site).collect();
+            let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
             due |=
                 main.is_some_and(|s| self.told.get(&s).is_none_or(|t| t.paths.is_empty() && t.tries < TRIES));
-            question.add(cause, lasting(ledger.living(&sites), finding.kind, ledger.step_count()));
+            question.add(cause, lasting(ledger.live_at_sites(&sites), finding.kind, ledger.step_count()));
             known.extend(sites);
         }
         // Who has what came late and stayed is asked along with the rest.
-        let plateaus = verdict.benign.iter().filter(|f| f.kind == Kind::Plateau);
+        let plateaus = verdict.non_leaks.iter().filter(|f| f.kind == Kind::Plateau);
         for (cause, f) in
             (verdict.findings.len() as u32..).zip(plateaus.filter(|_| !verdict.findings.is_empty()))
         {
-            let sites: Vec<u32> = f.parts.iter().map(|p| p.site).collect();
-            let living = ledger.living(&sites);
+            let sites: Vec<u32> = f.sites.iter().map(|p| p.site).collect();
+            let living = ledger.live_at_sites(&sites);
             if living.len() <= PLATEAU {
                 question.add(cause, living);
                 known.extend(sites);
@@ -131,9 +131,9 @@ impl Owners {
         if occasion == Occasion::Memory {
             let alive = ledger.out_of_memory().last().map_or(&[][..], |o| &o.sites);
             let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(OF_MEMORY);
-            let next = (verdict.findings.len() + verdict.benign.len()) as u32;
+            let next = (verdict.findings.len() + verdict.non_leaks.len()) as u32;
             for (cause, site) in (next..).zip(sites) {
-                question.add(cause, some(ledger.living(&[site])));
+                question.add(cause, some(ledger.live_at_sites(&[site])));
             }
         }
         if due { question } else { Question::default() }
@@ -145,7 +145,7 @@ impl Owners {
         self.longest = self.longest.max(answer.took);
         self.searches += 1;
         let took = format!("{} {} {}", self.searches, self.spent.as_micros(), self.longest.as_micros());
-        recording::append_entry(&Entry::Meta { key: "holder_searches", value: &took });
+        recording::append_entry(&TableEntry::Meta { key: "holder_searches", value: &took });
         let mut found: HashMap<Site, Vec<Share<'_>>> = HashMap::new();
         let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
         for living in &question.living {
@@ -185,14 +185,14 @@ impl Owners {
         told.blocks = blocks;
         told.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
         for share in holders {
-            recording::append_entry(&Entry::Holder {
+            recording::append_entry(&TableEntry::Holder {
                 site,
                 search: self.searches,
                 step,
                 blocks: share.blocks,
                 bytes: share.bytes,
-                name: share.owner.name as u32,
-                hold: share.owner.hold,
+                name_len: share.owner.name as u32,
+                retention: share.owner.hold,
                 path: &share.owner.path,
             });
         }
@@ -202,7 +202,9 @@ impl Owners {
     pub fn obstacle(&mut self) -> bool {
         let why = if self.searches == 0 { python::search::obstacle() } else { None };
         if let Some(why) = &why {
-            recording::append_entry(&Entry::Note { text: &format!("who holds what is not searched: {why}") });
+            recording::append_entry(&TableEntry::Note {
+                text: &format!("who holds what is not searched: {why}"),
+            });
         }
         why.is_some()
     }
@@ -211,7 +213,7 @@ impl Owners {
 /// The stacks of every cause that there is now: the most is wanted to be known of these.
 pub fn suspicious(ledger: &Ledger) -> Vec<u32> {
     let verdict = judge(ledger);
-    let sites = verdict.findings.iter().flat_map(|f| &f.parts).filter_map(|p| ledger.site(p.site));
+    let sites = verdict.findings.iter().flat_map(|f| &f.sites).filter_map(|p| ledger.site(p.site));
     sites.map(|site| site.stack).collect()
 }
 
@@ -222,7 +224,7 @@ fn key(ledger: &Ledger, site: u32) -> Option<Site> {
 }
 
 /// The blocks that outlived a step, if there are any; of carry-over those that the last step has left.
-fn lasting(mut living: Vec<Living>, kind: Kind, steps: u32) -> Vec<Living> {
+fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveAllocation> {
     if kind == Kind::CarryOver {
         living.retain(|l| l.birth == steps);
         return some(living);
@@ -237,7 +239,7 @@ fn lasting(mut living: Vec<Living>, kind: Kind, steps: u32) -> Vec<Living> {
 }
 
 /// Of very many some.
-fn some(living: Vec<Living>) -> Vec<Living> {
+fn some(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
     let stride = living.len().div_ceil(MOST).max(1);
     living.into_iter().step_by(stride).collect()
 }

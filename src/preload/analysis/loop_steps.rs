@@ -18,7 +18,7 @@ use crate::writer::lock;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
 use leaktrace_core::format::backfilled::{self, BackfilledBoundary};
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::steps::Setting;
 use leaktrace_core::steps::loops::{
     CodeText, Heard, Loops, Moment, Place, STEPS_BETWEEN, Seen, Settled, Surroundings,
@@ -354,10 +354,10 @@ pub fn settle(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
         false => loops.settle(if asked && over { LEAST_ASKED } else { LEAST })?,
     };
     THREAD.store(loops.thread().unwrap_or(0), Release);
-    let missed = settled.past.iter().filter(|p| p.main && p.seq < first).count();
+    let missed = settled.past.iter().filter(|p| p.ends_step && p.seq < first).count();
     settled.past.retain(|p| p.seq >= first);
     if missed > 0 {
-        recording::append_entry(&Entry::Meta { key: "loop_missed", value: &missed.to_string() });
+        recording::append_entry(&TableEntry::Meta { key: "loop_missed", value: &missed.to_string() });
     }
     if phased {
         // The iterations of the training are told of beside those of the phases.
@@ -384,7 +384,7 @@ fn add(ends: &[BackfilledBoundary]) {
     for part in 0..parts {
         let from = part * backfilled::MOST;
         let ends = backfilled::pack(&ends[from..ends.len().min(from + backfilled::MOST)]);
-        recording::append_entry(&Entry::Backfilled { round, last: part + 1 == parts, ends: &ends });
+        recording::append_entry(&TableEntry::Backfilled { round, last: part + 1 == parts, ends: &ends });
     }
 }
 
@@ -395,10 +395,10 @@ fn write_places(places: &[(u8, bool, Place)]) {
         let names = of.map(|(_, _, p)| format!("{} {} {}", p.code, p.header, p.last));
         names.collect::<Vec<_>>().join(",")
     };
-    recording::append_entry(&Entry::Meta { key: "loop", value: &list(&|_, main| main) });
+    recording::append_entry(&TableEntry::Meta { key: "loop", value: &list(&|_, main| main) });
     for depth in 1..=places.iter().map(|p| p.0).max().unwrap_or(0) {
         let value = list(&|level, _| level == depth);
-        recording::append_entry(&Entry::Meta { key: &format!("loop:{depth}"), value: &value });
+        recording::append_entry(&TableEntry::Meta { key: &format!("loop:{depth}"), value: &value });
     }
 }
 
@@ -430,8 +430,11 @@ pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
     let Some(loops) = watch.as_deref_mut() else { return Vec::new() };
     loops.finish(&mut Here(None));
     let ns = lifecycle::elapsed();
-    let ends: Vec<BackfilledBoundary> =
-        loops.ended().iter().map(|&(level, main)| BackfilledBoundary { seq, ns, level, main }).collect();
+    let ends: Vec<BackfilledBoundary> = loops
+        .ended()
+        .iter()
+        .map(|&(depth, ends_step)| BackfilledBoundary { seq, ns, depth, ends_step })
+        .collect();
     if !ends.is_empty() {
         add(&ends);
     }

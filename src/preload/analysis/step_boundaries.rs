@@ -22,8 +22,8 @@ use crate::stacks;
 use crate::writer::lock;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
-use leaktrace_core::format::entry::Entry;
-use leaktrace_core::format::event::{Event, Kind, Source};
+use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::report;
 use leaktrace_core::steps::{Boundary, Setting, Steps};
 
@@ -134,7 +134,7 @@ fn end_loop(host: &mut Host) {
     let unreadable = loop_steps::unreadable();
     if unreadable > 0 {
         let text = format!("the bytecode of {unreadable} functions is not known: loops in them end no step");
-        recording::append_entry(&Entry::Note { text: &text });
+        recording::append_entry(&TableEntry::Note { text: &text });
     }
     if loop_steps::is_open() {
         loop_steps::stop();
@@ -186,13 +186,13 @@ fn tell(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
 }
 
 fn event(boundary: Boundary) -> Event {
-    let kind = if boundary.main { Kind::StepEnd } else { Kind::AltBoundary };
+    let kind = if boundary.main { EventKind::StepEnd } else { EventKind::AltBoundary };
     let none = Event::new(kind);
     Event {
         address: lifecycle::elapsed(),
         class: boundary.source as u8,
         context: u8::from(boundary.replaces),
-        device: if boundary.source == Source::Loop { boundary.level } else { none.device },
+        device: if boundary.source == StepSource::Loop { boundary.level } else { none.device },
         ..none
     }
 }
@@ -214,7 +214,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     if boundary.replaces || !due(host.ledger.step_count()) || (every.is_none() && host.dumps_too_much()) {
         return;
     }
-    let mut guard = if matches!(boundary.source, Source::Time | Source::Loop) {
+    let mut guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
         // Inside a hook, where nothing may take long and nobody may be asked for anything but a moment.
         python::search::ask();
         guard
@@ -283,20 +283,25 @@ fn accounts() {
                 size: reserved,
                 device,
                 stack: seq as u32,
-                ..Event::new(Kind::AllocatorTotals)
+                ..Event::new(EventKind::AllocatorTotals)
             });
         }
         if ask
             && record::pools_seen(device)
             && let Some((reserved, used)) = record::deeper(|| driver_queries::pool_totals(device))
         {
-            record::mark(&Event { address: used, size: reserved, device, ..Event::new(Kind::PoolTotals) });
+            record::mark(&Event {
+                address: used,
+                size: reserved,
+                device,
+                ..Event::new(EventKind::PoolTotals)
+            });
         }
     }
     let devices = if ask { lifecycle::devices_sighted() } else { 0 };
     for device in (0u8..64).filter(|device| devices >> device & 1 == 1) {
         if let Some((free, total)) = record::deeper(|| driver_queries::memory_info(device)) {
-            record::mark(&Event { address: free, size: total, device, ..Event::new(Kind::MemInfo) });
+            record::mark(&Event { address: free, size: total, device, ..Event::new(EventKind::MemInfo) });
         }
     }
 }
@@ -350,7 +355,7 @@ pub fn exit() {
         end_loop(host);
     }
     accounts();
-    record::mark(&Event { address: lifecycle::elapsed(), ..Event::new(Kind::Exit) });
+    record::mark(&Event { address: lifecycle::elapsed(), ..Event::new(EventKind::Exit) });
     let Some(mut guard) = HOST.try_lock_for(LONGEST) else { return };
     let Some(host) = guard.as_mut() else { return };
     if !host.catch_up() {
@@ -366,7 +371,7 @@ pub fn exit() {
         let text = format!(
             "no range named {range:?} was seen: those of torch.profiler.record_function are, those of torch.cuda.nvtx are not"
         );
-        recording::append_entry(&Entry::Note { text: &text });
+        recording::append_entry(&TableEntry::Note { text: &text });
     }
     host.dump();
     if !lifecycle::settings().quiet

@@ -15,7 +15,7 @@ use crate::python;
 use crate::shield;
 use crate::stacks::thread_state;
 use crate::writer::recording;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 
 /// `c10::Device`: type and index, in one register.
 #[derive(Clone, Copy)]
@@ -385,7 +385,7 @@ pub fn leave_ranges() {
     let handle = HANDLE.swap(0, AcqRel);
     if handle != 0 {
         // What was seen of ranges is the beginning.
-        recording::append_entry(&Entry::Meta { key: "ranges", value: "some" });
+        recording::append_entry(&TableEntry::Meta { key: "ranges", value: "some" });
         // SAFETY: PyTorch's `void at::removeCallback(uint64_t)`, with a handle of its own, once.
         unsafe {
             let remove: unsafe extern "C" fn(u64) = std::mem::transmute(remove);

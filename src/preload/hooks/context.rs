@@ -6,7 +6,7 @@ use crate::hooks::pool;
 use crate::hooks::real;
 use crate::hooks::record;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUgraph, CUgraphNode, CUstream};
-use leaktrace_core::format::event::{Event, Kind, NO_DEVICE};
+use leaktrace_core::format::event::{Event, EventKind, NO_DEVICE};
 use std::ffi::c_void;
 
 /// `cuCtxDestroy(CUcontext context)`
@@ -47,7 +47,7 @@ fn ends(
     last: impl FnOnce() -> bool,
 ) -> Status {
     let mut ended = false;
-    let event = Event { device, context: ending.number, ..Event::new(Kind::ContextEnd) };
+    let event = Event { device, context: ending.number, ..Event::new(EventKind::ContextEnd) };
     let status = record::ending(real, || {
         ended = last();
         ended.then_some(event)

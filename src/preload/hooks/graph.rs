@@ -13,7 +13,7 @@ use crate::hooks::real;
 use crate::hooks::record;
 use crate::hooks::stored;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
-use leaktrace_core::format::event::{Event, Kind};
+use leaktrace_core::format::event::{Event, EventKind};
 
 /// The part of `CUDA_MEM_ALLOC_NODE_PARAMS` behind the pool's properties.
 #[derive(Clone, Copy)]
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn exec_destroy<const ROW: usize, const SLOT: usize>(exec:
     if let Some(at) = place(exec as usize) {
         // Before the call: another thread may be given the same handle at once.
         EXECS[at].store(0, Release);
-        record::mark(&Event { address: exec as u64, ..Event::new(Kind::GraphEnd) });
+        record::mark(&Event { address: exec as u64, ..Event::new(EventKind::GraphEnd) });
     }
     // SAFETY: the caller's own argument.
     unsafe { real(exec) }
@@ -232,7 +232,7 @@ fn look(exec: usize, graph: CUgraph) {
         );
     }
     for node in nodes {
-        record::pair(&node, &Event { address: exec as u64, ..Event::new(Kind::GraphExec) });
+        record::pair(&node, &Event { address: exec as u64, ..Event::new(EventKind::GraphExec) });
     }
 }
 
@@ -249,13 +249,13 @@ fn gather(graph: CUgraph, depth: u32, into: &mut Vec<Event>) {
                         address: params.address,
                         size: params.bytes as u64,
                         device: params.location as u8,
-                        ..Event::new(Kind::GraphNode)
+                        ..Event::new(EventKind::GraphNode)
                     });
                 }
             }
             Some(FREE) => {
                 if let Some(address) = driver_queries::free_node(node) {
-                    into.push(Event { address, context: 1, ..Event::new(Kind::GraphNode) });
+                    into.push(Event { address, context: 1, ..Event::new(EventKind::GraphNode) });
                 }
             }
             Some(CHILD) if depth > 0 => {

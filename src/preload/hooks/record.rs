@@ -15,7 +15,7 @@ use crate::stacks::thread_state;
 use crate::stacks::thread_state::Thread;
 use crate::writer::recording;
 use crate::writer::recording::Appended;
-use leaktrace_core::format::event::{Event, Kind, MemoryClass, NO_DEVICE};
+use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
 /// The calling thread's block.
 fn mine() -> &'static mut Thread {
@@ -113,10 +113,10 @@ pub fn driver_free(row: usize, class: MemoryClass, address: u64, real: impl FnOn
     if !lifecycle::is_live() {
         return deeper(real);
     }
-    shield::fenced(|| freed(Kind::Free, name_of(row), class, address));
+    shield::fenced(|| freed(EventKind::Free, name_of(row), class, address));
     let status = deeper(real);
     if status != 0 {
-        shield::fenced(|| freed(Kind::FreeFailed, name_of(row), class, address));
+        shield::fenced(|| freed(EventKind::FreeFailed, name_of(row), class, address));
     }
     status
 }
@@ -155,14 +155,14 @@ pub fn runtime_free(row: usize, class: MemoryClass, address: u64, real: impl FnO
     if !outermost() || mine().runtime_entry_point != 0 || address == 0 || !lifecycle::is_live() {
         return real();
     }
-    shield::fenced(|| freed(Kind::Free, row as u16, class, address));
+    shield::fenced(|| freed(EventKind::Free, row as u16, class, address));
     mine().runtime_entry_point = row as u16;
     mine().freeing = address;
     let status = real();
     mine().freeing = 0;
     mine().runtime_entry_point = 0;
     if status != 0 {
-        shield::fenced(|| freed(Kind::FreeFailed, row as u16, class, address));
+        shield::fenced(|| freed(EventKind::FreeFailed, row as u16, class, address));
     }
     status
 }
@@ -226,7 +226,7 @@ pub fn planned(
                     device,
                     stack,
                     entry_point,
-                    ..Event::new(Kind::GraphAllocNode)
+                    ..Event::new(EventKind::GraphAllocNode)
                 });
             }
         });
@@ -255,7 +255,7 @@ pub fn launched(row: usize, exec: u64, real: impl FnOnce() -> Status) -> Status 
                     context,
                     stack: stacks::stack(mine()),
                     entry_point: name_of(row),
-                    ..Event::new(Kind::GraphLaunch)
+                    ..Event::new(EventKind::GraphLaunch)
                 });
             }
         });
@@ -325,7 +325,7 @@ pub fn block_alloc(device: u8, address: u64, size: u64) {
     if lifecycle::enter() {
         step_boundaries::tick();
         let stack = loop_steps::block_stack();
-        append_here(&Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) });
+        append_here(&Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) });
     }
 }
 
@@ -337,7 +337,7 @@ pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
         return false;
     }
     let Some(stack) = loop_steps::known_stack(thread) else { return false };
-    let event = Event { address, size, device, stack, ..Event::new(Kind::BlockAlloc) };
+    let event = Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) };
     recording::append_at_once(&mut thread.cursor, &event)
 }
 
@@ -348,7 +348,7 @@ pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
         return false;
     }
     let context = u8::from(crate::python::collecting());
-    let event = Event { address, size, device, context, ..Event::new(Kind::BlockFree) };
+    let event = Event { address, size, device, context, ..Event::new(EventKind::BlockFree) };
     let noted = recording::append_at_once(&mut mine().cursor, &event);
     if noted {
         loop_steps::freed();
@@ -362,7 +362,7 @@ pub fn block_free(device: u8, address: u64, size: u64) {
     if lifecycle::is_live() {
         loop_steps::event(true);
         let context = u8::from(crate::python::collecting());
-        append_here(&Event { address, size, device, context, ..Event::new(Kind::BlockFree) });
+        append_here(&Event { address, size, device, context, ..Event::new(EventKind::BlockFree) });
     }
 }
 
@@ -394,7 +394,13 @@ pub fn forward_operation(thread_id: u64, number: u64) {
 /// An allocation that failed for want of memory.
 pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
     let stack = stacks::stack(mine());
-    append(&Event { address: allocated, size: requested, device, stack, ..Event::new(Kind::OutOfMemory) });
+    append(&Event {
+        address: allocated,
+        size: requested,
+        device,
+        stack,
+        ..Event::new(EventKind::OutOfMemory)
+    });
 }
 
 /// Devices that gave memory out of a pool or a graph, a bit each.
@@ -429,14 +435,14 @@ fn allocated(entry_point: u16, class: MemoryClass, device: u8, context: u8, addr
         context,
         class: class as u8,
         entry_point,
-        ..Event::new(Kind::Alloc)
+        ..Event::new(EventKind::Alloc)
     });
 }
 
-fn freed(kind: Kind, entry_point: u16, class: MemoryClass, address: u64) {
+fn freed(kind: EventKind, entry_point: u16, class: MemoryClass, address: u64) {
     loop_steps::event(true);
     append(&Event { address, class: class as u8, entry_point, ..Event::new(kind) });
-    if kind == Kind::Free {
+    if kind == EventKind::Free {
         crate::analysis::annotations::given_back();
     }
 }

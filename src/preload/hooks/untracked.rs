@@ -6,7 +6,7 @@ use crate::hooks::driver_queries;
 use crate::hooks::real;
 use crate::hooks::record;
 use crate::hooks::stored;
-use leaktrace_core::format::event::{Event, Kind};
+use leaktrace_core::format::event::{Event, EventKind};
 
 /// Any function of at most eight words. Fewer are passed on with what else lay in the registers and on the stack: the
 /// real function does not look there.
@@ -44,5 +44,5 @@ pub unsafe extern "C" fn global<const ROW: usize, const SLOT: usize>(
 
 fn marker(row: usize, size: u64) -> Event {
     let (device, _) = record::deeper(driver_queries::current);
-    Event { size, device, entry_point: row as u16, ..Event::new(Kind::UntrackedCall) }
+    Event { size, device, entry_point: row as u16, ..Event::new(EventKind::UntrackedCall) }
 }

@@ -5,7 +5,7 @@ use crate::hooks::real;
 use crate::hooks::record;
 use crate::hooks::stored;
 use cudarc::driver::sys::{CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle as Handle};
-use leaktrace_core::format::event::{Event, Kind, MemoryClass, NO_DEVICE};
+use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: u32 = 1;
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn reserve<const ROW: usize, const SLOT: usize>(
     record::after(
         || unsafe { real(p, bytes, alignment, hint, flags) },
         // SAFETY: as above.
-        || Event { address: unsafe { stored(p) }, size: bytes as u64, ..Event::new(Kind::Reserve) },
+        || Event { address: unsafe { stored(p) }, size: bytes as u64, ..Event::new(EventKind::Reserve) },
     )
 }
 
@@ -33,8 +33,8 @@ pub unsafe extern "C" fn unreserve<const ROW: usize, const SLOT: usize>(
     bytes: usize,
 ) -> Status {
     let real = real!(ROW, SLOT, fn(CUdeviceptr, usize));
-    let given_back = || Event { address: p, size: bytes as u64, ..Event::new(Kind::Unreserve) };
-    let restored = || Event { address: p, size: bytes as u64, ..Event::new(Kind::Reserve) };
+    let given_back = || Event { address: p, size: bytes as u64, ..Event::new(EventKind::Unreserve) };
+    let restored = || Event { address: p, size: bytes as u64, ..Event::new(EventKind::Reserve) };
     // SAFETY: the caller's own arguments.
     record::before(given_back, || unsafe { real(p, bytes) }, restored)
 }
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn retain<const ROW: usize, const SLOT: usize>(
             // SAFETY: as above.
             address: unsafe { stored(handle) },
             class: MemoryClass::Physical as u8,
-            ..Event::new(Kind::Retain)
+            ..Event::new(EventKind::Retain)
         },
     )
 }
@@ -109,8 +109,8 @@ pub unsafe extern "C" fn map<const ROW: usize, const SLOT: usize>(
         // SAFETY: the caller's own arguments.
         || unsafe { real(p, bytes, offset, handle, flags) },
         || {
-            let mapped = Event { address: p, size: bytes as u64, ..Event::new(Kind::Map) };
-            (mapped, Event { address: handle, ..Event::new(Kind::MapHandle) })
+            let mapped = Event { address: p, size: bytes as u64, ..Event::new(EventKind::Map) };
+            (mapped, Event { address: handle, ..Event::new(EventKind::MapHandle) })
         },
     )
 }
@@ -123,6 +123,6 @@ pub unsafe extern "C" fn unmap<const ROW: usize, const SLOT: usize>(p: CUdevicep
     // SAFETY: the caller's own arguments.
     record::ending(
         || unsafe { real(p, bytes) },
-        || Some(Event { address: p, size: bytes as u64, ..Event::new(Kind::Unmap) }),
+        || Some(Event { address: p, size: bytes as u64, ..Event::new(EventKind::Unmap) }),
     )
 }

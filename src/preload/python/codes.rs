@@ -17,7 +17,7 @@ use crate::stacks::hash::map;
 use crate::stacks::stack_interner::count;
 use crate::stacks::stack_interner::lock;
 use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 
 /// Larger line tables are left out: the line is then that of the `def`.
 const LONGEST_LINES: usize = 200_000;
@@ -73,7 +73,8 @@ pub(crate) fn number(found: &Found) -> Numbered {
         if !count(file.len() + name.len() + lines.len()) {
             return Numbered::NoRoom;
         }
-        let entry = Entry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
+        let entry =
+            TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
         if !append_entry(&entry) {
             return Numbered::Failed;
         }

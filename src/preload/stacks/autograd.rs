@@ -19,7 +19,7 @@ use crate::stacks::stack_interner::count;
 use crate::stacks::stack_interner::lock;
 use crate::stacks::thread_state::Thread;
 use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 
 /// Forward operations remembered: those of as many nodes as may be alive before the oldest are written over. 2 MiB, of which
 /// only what is used is ever there.
@@ -160,7 +160,7 @@ pub(crate) fn number(under: Under) -> u32 {
         return id;
     }
     let id = known.last + 1;
-    if !count(name.len()) || !append_entry(&Entry::Backward { id, node: name, forward: under.forward }) {
+    if !count(name.len()) || !append_entry(&TableEntry::Backward { id, node: name, forward: under.forward }) {
         return 0;
     }
     known.last = id;

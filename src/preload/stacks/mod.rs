@@ -36,7 +36,7 @@ use crate::stacks::hash::Hash;
 use crate::stacks::native_samples::Wanted;
 pub use crate::stacks::thread_state::Thread;
 use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::{Entry, Frame};
+use leaktrace_core::format::entry::{Frame, TableEntry};
 
 /// Which frames a stack is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,7 +360,7 @@ pub fn modules_changed() {
 }
 
 pub fn note(text: &str) {
-    append_entry(&Entry::Note { text });
+    append_entry(&TableEntry::Note { text });
 }
 
 /// Before `fork`: takes every lock of this room, so that the child finds whole tables. The recording's own locks come

@@ -13,8 +13,8 @@ use crate::stacks::hash::map;
 use crate::stacks::stack_interner;
 use crate::stacks::stack_interner::lock;
 use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::Entry;
-use leaktrace_core::format::tables::EXAMPLES as MOST;
+use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::format::tables::MAX_NATIVE_SAMPLES as MOST;
 
 /// Sites under suspicion at one time.
 const WATCHED: usize = 256;
@@ -77,7 +77,7 @@ pub(crate) fn tell(stack: u32, whole: u32) {
         }
         told.push(whole);
     }
-    append_entry(&Entry::NativeSample { stack, whole });
+    append_entry(&TableEntry::NativeSample { stack, mixed: whole });
 }
 
 /// Puts stacks under suspicion, for good. True if any was not before.

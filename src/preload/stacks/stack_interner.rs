@@ -19,7 +19,7 @@ use crate::stacks::note;
 use crate::stacks::thread_state;
 use crate::unwind::modules;
 use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::{Entry, Frame};
+use leaktrace_core::format::entry::{Frame, TableEntry};
 
 const SHARDS: usize = 16;
 /// Hashes a shard remembers; beyond, it forgets them all and they are found again by content.
@@ -100,7 +100,7 @@ pub(crate) fn intern(python: u32, frames: &[u8]) -> u32 {
         return say_no_room(&mut stacks);
     }
     let id = stacks.last + 1;
-    if !append_entry(&Entry::Stack { id, python, frames }) {
+    if !append_entry(&TableEntry::Stack { id, python, frames }) {
         return 0;
     }
     stacks.last = id;
@@ -117,7 +117,7 @@ fn say_no_room(stacks: &mut Stacks) -> u32 {
     if stacks.no_room == 0 {
         let id = stacks.last + 1;
         let frames = Frame::Truncated.pack().to_le_bytes();
-        if !append_entry(&Entry::Stack { id, python: 0, frames: &frames }) {
+        if !append_entry(&TableEntry::Stack { id, python: 0, frames: &frames }) {
             return 0;
         }
         (stacks.last, stacks.no_room) = (id, id);

@@ -12,7 +12,7 @@ use crate::stacks::hash::map;
 use crate::stacks::stack_interner::count;
 use crate::stacks::stack_interner::lock;
 use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::{Entry, Frame};
+use leaktrace_core::format::entry::{Frame, TableEntry};
 
 /// Where an object file lies, as the loader says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn number(place: Place) -> u32 {
     let id = known.unwrap_or(modules.last + 1);
     if known.is_none() {
         let Place { start, end, bias, .. } = place;
-        let entry = Entry::Module { id, start, end, bias, build_id: &build_id, path: &path };
+        let entry = TableEntry::Module { id, start, end, bias, build_id: &build_id, path: &path };
         if !count(path.len() + build_id.len() + 32) || !append_entry(&entry) {
             return 0;
         }

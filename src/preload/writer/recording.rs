@@ -10,7 +10,7 @@ use crate::writer::segment_pool::EventSegment;
 use crate::writer::segment_pool::SPACE;
 use crate::writer::segment_pool::Space;
 use crate::writer::segment_pool::set;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, RECORD};
 use leaktrace_core::format::file_layout::{
     ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage,
@@ -307,7 +307,7 @@ pub fn lost(events: u64) {
 }
 
 /// Writes a table entry. `false`: no recording, no room, or the entry is larger than a segment.
-pub fn append_entry(entry: &Entry<'_>) -> bool {
+pub fn append_entry(entry: &TableEntry<'_>) -> bool {
     if !is_open() {
         return false;
     }
@@ -328,7 +328,7 @@ pub fn append_entry(entry: &Entry<'_>) -> bool {
 }
 
 impl Space {
-    fn write_entry(&mut self, entry: &Entry<'_>) -> bool {
+    fn write_entry(&mut self, entry: &TableEntry<'_>) -> bool {
         let Some(&table) = self.tables.last() else { return false };
         let Some(base) = file::base(table) else { return false };
         let Some(room) = (ROOM - self.tables_used).checked_sub(ENTRY_HEAD) else { return false };

@@ -2,7 +2,7 @@
 //! that what it changes is what lies behind them.
 
 use crate::paper::Paper;
-use leaktrace_core::format::entry::Entry;
+use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::file_layout::{ROOM, header};
 use leaktrace_core::format::event::RECORD;
 
@@ -39,10 +39,10 @@ pub fn expand(input: &[u8]) -> Vec<u8> {
                     let (one, next) = after.split_at(usize::from(*length).min(after.len()));
                     bodies = next;
                     // Raw bytes are entries now and then; where they are none, they are somebody's note.
-                    if postcard::from_bytes::<Entry<'_>>(one).is_ok() {
+                    if postcard::from_bytes::<TableEntry<'_>>(one).is_ok() {
                         Paper::entry(&mut payload, one);
                     } else if let Ok(note) =
-                        postcard::to_stdvec(&Entry::Note { text: &String::from_utf8_lossy(one) })
+                        postcard::to_stdvec(&TableEntry::Note { text: &String::from_utf8_lossy(one) })
                     {
                         Paper::entry(&mut payload, &note);
                     }

@@ -2,8 +2,8 @@
 
 use crate::mutation::Random;
 use crate::paper::Paper;
-use leaktrace_core::format::entry::{Entry, Frame, LineTable};
-use leaktrace_core::format::event::{Event, Kind};
+use leaktrace_core::format::entry::{TableEntry, Frame, LineTable};
+use leaktrace_core::format::event::{Event, EventKind};
 
 /// Frames of a stack.
 const PYTHON: u32 = 20;
@@ -41,7 +41,7 @@ pub fn long(of: Long) -> Vec<u8> {
     for step in 1..=of.steps {
         let mut block = |stack: u64, size: u64| {
             next += 1 << 12;
-            say(Event { address: next, size, stack: stack as u32, ..on(Kind::BlockAlloc) });
+            say(Event { address: next, size, stack: stack as u32, ..on(EventKind::BlockAlloc) });
             next
         };
         let mut gone = Vec::new();
@@ -57,10 +57,10 @@ pub fn long(of: Long) -> Vec<u8> {
         }
         let carried: Vec<u64> = gone.iter().copied().step_by(CARRIED as usize).collect();
         for address in before.drain(..).chain(gone.into_iter().filter(|a| !carried.contains(a))) {
-            say(Event { address, ..on(Kind::BlockFree) });
+            say(Event { address, ..on(EventKind::BlockFree) });
         }
         before = carried;
-        say(Event { address: step * 1_000_000, class: 1, ..Event::new(Kind::StepEnd) });
+        say(Event { address: step * 1_000_000, class: 1, ..Event::new(EventKind::StepEnd) });
     }
     paper.events(&payload, true);
     paper.bytes
@@ -69,7 +69,7 @@ pub fn long(of: Long) -> Vec<u8> {
 /// The tables, in payloads that fit a segment.
 fn stacks(r: &mut Random, sites: u64) -> Vec<Vec<u8>> {
     let mut parts = vec![Vec::new()];
-    let mut add = |entry: Entry<'_>| {
+    let mut add = |entry: TableEntry<'_>| {
         let Ok(body) = postcard::to_stdvec(&entry) else { return };
         if parts.last().is_some_and(|p: &Vec<u8>| p.len() + body.len() > 100 << 10) {
             parts.push(Vec::new());
@@ -79,7 +79,7 @@ fn stacks(r: &mut Random, sites: u64) -> Vec<Vec<u8>> {
         }
     };
     for (key, value) in [("argv", "python\0/home/u/train.py"), ("cwd", "/home/u"), ("python", "3.11")] {
-        add(Entry::Meta { key, value });
+        add(TableEntry::Meta { key, value });
     }
     let lines: Vec<u8> = (0..40).flat_map(|_| [2, 1]).collect();
     for id in 1..=CODES as u32 {
@@ -88,7 +88,7 @@ fn stacks(r: &mut Random, sites: u64) -> Vec<Vec<u8>> {
             _ => format!("/v/lib/python3.11/site-packages/torch/nn/file{id}.py"),
         };
         let name = format!("function{id}");
-        add(Entry::Code {
+        add(TableEntry::Code {
             id,
             file: &file,
             name: &name,
@@ -98,7 +98,7 @@ fn stacks(r: &mut Random, sites: u64) -> Vec<Vec<u8>> {
         });
     }
     let (build_id, path) = (&[1, 2, 3][..], "/v/lib/libtorch_cuda.so");
-    add(Entry::Module { id: 1, start: 1 << 30, end: 2 << 30, bias: 1 << 30, build_id, path });
+    add(TableEntry::Module { id: 1, start: 1 << 30, end: 2 << 30, bias: 1 << 30, build_id, path });
     for id in 1..=sites as u32 {
         let python = (0..PYTHON).map(|_| Frame::Python {
             code: 1 + r.below(CODES) as u32,
@@ -109,8 +109,8 @@ fn stacks(r: &mut Random, sites: u64) -> Vec<Vec<u8>> {
         frames
             .extend((0..NATIVE).map(|_| Frame::Native { module: 1, offset: r.below(1 << 28) as u32 }.pack()));
         let frames: Vec<u8> = frames.into_iter().flat_map(u64::to_le_bytes).collect();
-        add(Entry::Stack { id, python: PYTHON, frames: &frames });
+        add(TableEntry::Stack { id, python: PYTHON, frames: &frames });
     }
-    add(Entry::Device { index: 0, name: "GPU", total_bytes: 80 << 30 });
+    add(TableEntry::Device { index: 0, name: "GPU", total_bytes: 80 << 30 });
     parts
 }

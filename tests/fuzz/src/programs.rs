@@ -3,8 +3,8 @@
 use leaktrace_core::ledger::Ledger;
 use crate::mutation::Random;
 use crate::paper::Paper;
-use leaktrace_core::format::entry::{Entry, Frame, LineTable};
-use leaktrace_core::format::event::{Event, Kind, NO_DEVICE, RECORD};
+use leaktrace_core::format::entry::{TableEntry, Frame, LineTable};
+use leaktrace_core::format::event::{Event, EventKind, NO_DEVICE, RECORD};
 
 /// Different recordings.
 pub const SYNTHETIC: u64 = 48;
@@ -44,7 +44,7 @@ pub fn synthetic(number: u64) -> Vec<u8> {
 
 fn tables(r: &mut Random) -> Vec<u8> {
     let mut payload = Vec::new();
-    let mut add = |entry: Entry<'_>| {
+    let mut add = |entry: TableEntry<'_>| {
         if let Ok(body) = postcard::to_stdvec(&entry) {
             Paper::entry(&mut payload, &body);
         }
@@ -58,21 +58,21 @@ fn tables(r: &mut Random) -> Vec<u8> {
         ("python", "3.11"),
         ("python_stdlib", "/usr/lib/python3.11"),
     ] {
-        add(Entry::Meta { key, value });
+        add(TableEntry::Meta { key, value });
     }
     for id in 1..8 {
-        add(Entry::Symbol { id, name: "cuMemAlloc_v2" });
+        add(TableEntry::Symbol { id, name: "cuMemAlloc_v2" });
     }
     let lines: Vec<u8> = (0..40).map(|_| r.below(256) as u8).collect();
     for id in 1..8 {
         let encoding = [LineTable::Lnotab, LineTable::Pairs, LineTable::Locations][id as usize % 3];
         let file = ["/home/u/train.py", "/v/lib/python3.11/site-packages/torch/nn/x.py"][id as usize % 2];
-        add(Entry::Code { id, file, name: "step", first_line: 7 * id as i32, encoding, lines: &lines });
+        add(TableEntry::Code { id, file, name: "step", first_line: 7 * id as i32, encoding, lines: &lines });
     }
     for id in 1..4 {
         let start = u64::from(id) << 30;
         let (build_id, path) = (&[1, 2, 3][..], "/usr/lib/libcudart.so.12");
-        add(Entry::Module { id, start, end: start + 4096, bias: start, build_id, path });
+        add(TableEntry::Module { id, start, end: start + 4096, bias: start, build_id, path });
     }
     for id in 1..8 {
         let python = r.below(5) as u32;
@@ -88,12 +88,12 @@ fn tables(r: &mut Random) -> Vec<u8> {
             })
             .flat_map(|f| f.pack().to_le_bytes())
             .collect();
-        add(Entry::Stack { id, python, frames: &frames });
+        add(TableEntry::Stack { id, python, frames: &frames });
     }
-    add(Entry::Label { id: 1, text: "epoch" });
-    add(Entry::Note { text: "/x/odd.so was opened with its own scope first" });
+    add(TableEntry::Label { id: 1, text: "epoch" });
+    add(TableEntry::Note { text: "/x/odd.so was opened with its own scope first" });
     for index in 0..2 {
-        add(Entry::Device { index, name: "GPU", total_bytes: 80 << 30 });
+        add(TableEntry::Device { index, name: "GPU", total_bytes: 80 << 30 });
     }
     payload
 }
@@ -102,21 +102,21 @@ fn tables(r: &mut Random) -> Vec<u8> {
 fn noise(r: &mut Random, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     for _ in 0..count {
-        let mut e = Event::new(Kind::StepEnd);
+        let mut e = Event::new(EventKind::StepEnd);
         e.kind = r.below(28) as u8;
         e.class = r.below(13) as u8;
         e.device = [0, 0, 1, NO_DEVICE][r.below(4) as usize];
         (e.address, e.size) = (r.below(40) << 12, r.below(6) << 11);
         (e.stack, e.context) = (r.below(9) as u32, r.below(3) as u8);
         e.entry_point = r.below(9) as u16;
-        if e.kind == Kind::Exit as u8 && r.below(100) != 0 {
-            e.kind = Kind::BlockAlloc as u8;
+        if e.kind == EventKind::Exit as u8 && r.below(100) != 0 {
+            e.kind = EventKind::BlockAlloc as u8;
         }
         events.push(e);
         // The halves of a pair do follow each other, mostly.
-        let second = match Kind::from_code(e.kind) {
-            Some(Kind::Map) => Kind::MapHandle,
-            Some(Kind::GraphNode) => Kind::GraphExec,
+        let second = match EventKind::from_code(e.kind) {
+            Some(EventKind::Map) => EventKind::MapHandle,
+            Some(EventKind::GraphNode) => EventKind::GraphExec,
             _ => continue,
         };
         if r.below(8) != 0 {
@@ -128,7 +128,7 @@ fn noise(r: &mut Random, count: usize) -> Vec<Event> {
 
 fn boundary(step: u64, r: &mut Random) -> Event {
     let context = u8::from(r.below(9) == 0);
-    Event { address: step * 1_000_000, class: 1 + r.below(6) as u8, context, ..Event::new(Kind::StepEnd) }
+    Event { address: step * 1_000_000, class: 1 + r.below(6) as u8, context, ..Event::new(EventKind::StepEnd) }
 }
 
 /// Steps that leak in several ways, beside segments, accounts and marks.
@@ -143,7 +143,7 @@ fn training(r: &mut Random, steps: u64) -> Vec<Event> {
             class: 1,
             stack: 7,
             entry_point: 1,
-            ..on(Kind::Alloc)
+            ..on(EventKind::Alloc)
         });
         for i in 0..1 + r.below(6) {
             let stack = r.below(8) as u32;
@@ -151,26 +151,26 @@ fn training(r: &mut Random, steps: u64) -> Vec<Event> {
                 address: base + (i << 9),
                 size: 512 << r.below(4),
                 stack,
-                ..on(Kind::BlockAlloc)
+                ..on(EventKind::BlockAlloc)
             });
             if r.below(3) != 0 {
-                events.push(Event { address: base + (i << 9), ..on(Kind::BlockFree) });
+                events.push(Event { address: base + (i << 9), ..on(EventKind::BlockFree) });
             }
         }
         events.push(Event {
             address: r.below(1 << 20),
             size: 1 << 21,
             stack: 1,
-            ..on(Kind::AllocatorTotals)
+            ..on(EventKind::AllocatorTotals)
         });
-        events.push(Event { address: 1 << 20, size: 1 << 22, ..on(Kind::PoolTotals) });
-        events.push(Event { address: (79 << 30) - (step << 25), size: 80 << 30, ..on(Kind::MemInfo) });
+        events.push(Event { address: 1 << 20, size: 1 << 22, ..on(EventKind::PoolTotals) });
+        events.push(Event { address: (79 << 30) - (step << 25), size: 80 << 30, ..on(EventKind::MemInfo) });
         if r.below(6) == 0 {
-            events.push(Event { address: step, stack: 1, ..Event::new(Kind::Annotation) });
+            events.push(Event { address: step, stack: 1, ..Event::new(EventKind::Annotation) });
         }
         events.push(boundary(step, r));
     }
-    events.push(Event { address: steps * 1_000_000, ..Event::new(Kind::Exit) });
+    events.push(Event { address: steps * 1_000_000, ..Event::new(EventKind::Exit) });
     events
 }
 
@@ -180,24 +180,24 @@ fn handles(r: &mut Random, rounds: u64) -> Vec<Event> {
     let of = |kind, class, address, size| Event { address, size, class, device: 0, ..Event::new(kind) };
     for round in 1..=rounds {
         let (range, handle) = (round << 30, 1 + r.below(9));
-        events.push(of(Kind::Reserve, 0, range, 1 << 28));
-        events.push(of(Kind::Alloc, [6, 7, 8][r.below(3) as usize], handle, 2 << 20));
+        events.push(of(EventKind::Reserve, 0, range, 1 << 28));
+        events.push(of(EventKind::Alloc, [6, 7, 8][r.below(3) as usize], handle, 2 << 20));
         for part in 0..r.below(4) {
-            events.push(of(Kind::Map, 0, range + (part << 21), 2 << 20));
-            events.push(of(Kind::MapHandle, 0, handle, 0));
+            events.push(of(EventKind::Map, 0, range + (part << 21), 2 << 20));
+            events.push(of(EventKind::MapHandle, 0, handle, 0));
         }
         if r.below(2) == 0 {
-            events.push(Event { stack: 3, ..of(Kind::BlockAlloc, 0, range + 512, 1024) });
+            events.push(Event { stack: 3, ..of(EventKind::BlockAlloc, 0, range + 512, 1024) });
         }
-        events.push(of(Kind::Retain, 0, 1 + r.below(9), 0));
-        events.push(of(Kind::Free, 6, 1 + r.below(9), 0));
+        events.push(of(EventKind::Retain, 0, 1 + r.below(9), 0));
+        events.push(of(EventKind::Free, 6, 1 + r.below(9), 0));
         if r.below(4) == 0 {
             let last = events[events.len() - 1];
-            events.push(Event { kind: Kind::FreeFailed as u8, ..last });
+            events.push(Event { kind: EventKind::FreeFailed as u8, ..last });
         }
         if r.below(2) == 0 {
-            events.push(of(Kind::Unmap, 0, range, 1 << 28));
-            events.push(of(Kind::Unreserve, 0, range, 1 << 28));
+            events.push(of(EventKind::Unmap, 0, range, 1 << 28));
+            events.push(of(EventKind::Unreserve, 0, range, 1 << 28));
         }
         if r.below(7) == 0 {
             events.push(boundary(round, r));
@@ -218,11 +218,11 @@ fn graphs(r: &mut Random, rounds: u64) -> Vec<Event> {
                 stack: 2,
                 device: 0,
                 entry_point: 2,
-                ..Event::new(Kind::GraphAllocNode)
+                ..Event::new(EventKind::GraphAllocNode)
             });
             let context = r.below(2) as u8;
-            events.push(Event { address, size: 4096, device: 0, context, ..Event::new(Kind::GraphNode) });
-            events.push(Event { address: exec, ..Event::new(Kind::GraphExec) });
+            events.push(Event { address, size: 4096, device: 0, context, ..Event::new(EventKind::GraphNode) });
+            events.push(Event { address: exec, ..Event::new(EventKind::GraphExec) });
         }
         for _ in 0..r.below(3) {
             events.push(Event {
@@ -230,14 +230,14 @@ fn graphs(r: &mut Random, rounds: u64) -> Vec<Event> {
                 stack: 4,
                 context: 1,
                 device: 0,
-                ..Event::new(Kind::GraphLaunch)
+                ..Event::new(EventKind::GraphLaunch)
             });
         }
         if r.below(5) == 0 {
-            events.push(Event { address: exec, ..Event::new(Kind::GraphEnd) });
+            events.push(Event { address: exec, ..Event::new(EventKind::GraphEnd) });
         }
         if r.below(9) == 0 {
-            events.push(Event { device: 0, context: 1, ..Event::new(Kind::ContextEnd) });
+            events.push(Event { device: 0, context: 1, ..Event::new(EventKind::ContextEnd) });
         }
         events.push(boundary(round, r));
     }
@@ -254,7 +254,7 @@ fn running_out(r: &mut Random) -> Vec<Event> {
             size: 512 * i,
             device,
             stack: i as u32 % 90,
-            ..Event::new(Kind::BlockAlloc)
+            ..Event::new(EventKind::BlockAlloc)
         });
         match r.below(12) {
             0 => events.push(Event {
@@ -262,9 +262,9 @@ fn running_out(r: &mut Random) -> Vec<Event> {
                 size: 1 << 40,
                 device,
                 stack: 4,
-                ..Event::new(Kind::OutOfMemory)
+                ..Event::new(EventKind::OutOfMemory)
             }),
-            1 => events.push(Event { size: i, entry_point: r.below(40) as u16, ..Event::new(Kind::UntrackedCall) }),
+            1 => events.push(Event { size: i, entry_point: r.below(40) as u16, ..Event::new(EventKind::UntrackedCall) }),
             2 => events.push(boundary(i, r)),
             _ => {}
         }

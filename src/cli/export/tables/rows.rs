@@ -4,7 +4,7 @@ use super::{Field, Result, Sink, Table, Type};
 use crate::export::input::{device, layer};
 use crate::export::window::Window;
 use crate::export::{Input, figures};
-use leaktrace_core::format::event::{Kind, MemoryClass, Source};
+use leaktrace_core::format::event::{EventKind, MemoryClass, StepSource};
 use leaktrace_core::report::{Finding, Place, Report};
 use leaktrace_core::symbols::Names;
 
@@ -221,17 +221,17 @@ pub fn steps(input: &Input, sink: &mut dyn Sink) -> Result<()> {
                 int(r.step),
                 int(before.saturating_add(1)),
                 Field::Float(r.at_ns as f64 / 1e9),
-                known(Source::from_code(r.source).map(Source::name)),
+                known(StepSource::from_code(r.source).map(StepSource::name)),
                 known(label.map(String::as_str)),
                 maybe(device(d.device)),
                 int(d.live_bytes()),
                 int(d.block_bytes),
-                int(d.object_bytes),
+                int(d.driver_allocation_bytes),
                 int(d.reserved_bytes),
                 int(d.driver_bytes),
                 int(d.pool_used_bytes),
                 int(d.host_bytes),
-                int(d.borrowed_bytes),
+                int(d.external_bytes),
                 maybe(d.unattributed_bytes),
                 int(d.peak_bytes),
             ])?;
@@ -289,12 +289,12 @@ pub fn events(input: &Input, most: u64, sink: &mut dyn Sink) -> Result<()> {
     let window = Window::new(input);
     let skipped = window.count.saturating_sub(most) as usize;
     let named = |of: &dyn Fn(u8) -> Option<String>| (0..=u8::MAX).map(|c| of(c).map(|n| snake(&n))).collect();
-    let kinds: Vec<Option<String>> = named(&|code| Kind::from_code(code).map(|k| format!("{k:?}")));
+    let kinds: Vec<Option<String>> = named(&|code| EventKind::from_code(code).map(|k| format!("{k:?}")));
     let classes: Vec<Option<String>> = named(&|code| MemoryClass::from_code(code).map(|c| format!("{c:?}")));
     for p in window.events().skip(skipped) {
         let e = &p.event;
-        let Some(kind) = Kind::from_code(e.kind) else { continue };
-        let has_class = matches!(kind, Kind::Alloc | Kind::Free | Kind::FreeFailed);
+        let Some(kind) = EventKind::from_code(e.kind) else { continue };
+        let has_class = matches!(kind, EventKind::Alloc | EventKind::Free | EventKind::FreeFailed);
         sink.row(&[
             int(e.seq),
             Field::Float(p.at_ns as f64 / 1e9),
@@ -312,10 +312,14 @@ pub fn events(input: &Input, most: u64, sink: &mut dyn Sink) -> Result<()> {
 }
 
 /// Whether an event of this kind has a stack; others keep figures of their own there.
-fn has_stack(kind: Kind) -> bool {
+fn has_stack(kind: EventKind) -> bool {
     matches!(
         kind,
-        Kind::BlockAlloc | Kind::Alloc | Kind::GraphAllocNode | Kind::GraphLaunch | Kind::OutOfMemory
+        EventKind::BlockAlloc
+            | EventKind::Alloc
+            | EventKind::GraphAllocNode
+            | EventKind::GraphLaunch
+            | EventKind::OutOfMemory
     )
 }
 

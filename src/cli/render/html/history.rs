@@ -235,7 +235,7 @@ fn groups(ledger: &Ledger, all: &[u32]) -> (Vec<Group>, HashMap<u32, usize>) {
         Some(match s.layer {
             Layer::Block | Layer::Driver => Group { kind: "device", device: Some(s.device) },
             Layer::Host => Group { kind: "host", device: None },
-            Layer::Borrowed => Group { kind: "external", device: None },
+            Layer::External => Group { kind: "external", device: None },
         })
     };
     let of_devices = ledger.devices().iter().filter(|d| d.device != NO_DEVICE);
@@ -279,7 +279,7 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
             |figure: fn(&DeviceAt) -> u64| devices.iter().filter(of).map(figure).fold(0, u64::wrapping_add);
         match group.kind {
             "host" => (sum(|d| d.host_bytes), 0, 0),
-            "external" => (sum(|d| d.borrowed_bytes), 0, 0),
+            "external" => (sum(|d| d.external_bytes), 0, 0),
             _ => {
                 let peaks = peaks.iter().flat_map(|r| &r.devices).filter(of).map(|d| d.peak_bytes);
                 let live = sum(DeviceAt::live_bytes);

@@ -476,7 +476,7 @@ fn accused(seed: u64, steps: u64, step: Step) -> bool {
     let ledger = h.p.replay();
     let verdict = judge(&ledger);
     let of_site =
-        |f: &verdict::Finding| f.parts.iter().any(|p| ledger.site(p.site).is_some_and(|s| s.stack == SITE));
+        |f: &verdict::Finding| f.sites.iter().any(|p| ledger.site(p.site).is_some_and(|s| s.stack == SITE));
     let mut accusations = verdict.findings.iter().filter(|f| accusing.contains(&f.kind));
     // Whatever is said of the rest of the program is false.
     assert!(accusations.clone().all(of_site), "seed {seed}: {verdict:#?}");

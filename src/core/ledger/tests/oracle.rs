@@ -53,7 +53,7 @@ pub(super) struct Oracle {
     pub(super) nodes: Vec<Node>,
     pub(super) completed: u32,
     pub(super) exited: bool,
-    pub(super) implicit_ends: u64,
+    pub(super) freed_with_context: u64,
     plans: BTreeMap<u64, (u32, u16)>,
     first_half: Option<Event>,
     undone: Option<(usize, Thing)>,
@@ -78,32 +78,32 @@ impl Oracle {
 
     pub(super) fn apply(&mut self, e: &Event) {
         let first_half = self.first_half.take();
-        match Kind::from_code(e.kind).expect("legal") {
-            Kind::BlockAlloc => {
+        match EventKind::from_code(e.kind).expect("legal") {
+            EventKind::BlockAlloc => {
                 self.reported(e.address);
                 self.begin(Of::Block, Layer::Block, e);
             }
-            Kind::BlockFree => {
+            EventKind::BlockFree => {
                 let block = self.named(Of::Block, e.address).expect("legal");
                 self.things[block].alive = false;
             }
-            Kind::Alloc => self.alloc(e),
-            Kind::Free => {
+            EventKind::Alloc => self.alloc(e),
+            EventKind::Free => {
                 let class = MemoryClass::from_code(e.class).expect("legal");
                 let of = if class.is_handle() { Of::Handle } else { Of::Pointer };
                 let Some(thing) = self.named(of, e.address) else { return };
                 self.undone = Some((thing, self.things[thing].clone()));
                 self.drop_reference(thing);
             }
-            Kind::FreeFailed => {
+            EventKind::FreeFailed => {
                 if let Some((thing, before)) = self.undone.take() {
                     self.things[thing] = before;
                 }
             }
-            Kind::Reserve => self.ranges.push((e.address, e.address + e.size, false)),
-            Kind::Unreserve => self.ranges.retain(|r| r.0 != e.address),
-            Kind::Map | Kind::GraphNode => self.first_half = Some(*e),
-            Kind::MapHandle => {
+            EventKind::Reserve => self.ranges.push((e.address, e.address + e.size, false)),
+            EventKind::Unreserve => self.ranges.retain(|r| r.0 != e.address),
+            EventKind::Map | EventKind::GraphNode => self.first_half = Some(*e),
+            EventKind::MapHandle => {
                 let Some(map) = first_half else { return };
                 let thing = self.alive(Of::Handle).filter(|&i| self.things[i].number == e.address).last();
                 let thing = thing.expect("legal");
@@ -113,7 +113,7 @@ impl Oracle {
                     self.is_segment(thing);
                 }
             }
-            Kind::Unmap => {
+            EventKind::Unmap => {
                 let inside = |m: &Mapping| e.address <= m.0 && m.1 <= e.address + e.size;
                 let gone: Vec<Mapping> = self.mappings.iter().copied().filter(inside).collect();
                 self.mappings.retain(|m| !inside(m));
@@ -121,30 +121,33 @@ impl Oracle {
                     self.things[thing].alive = self.things[thing].refs > 0 || self.maps(thing) > 0;
                 }
             }
-            Kind::Retain => {
+            EventKind::Retain => {
                 let thing = self.alive(Of::Handle).filter(|&i| self.things[i].number == e.address).last();
                 self.things[thing.expect("legal")].refs += 1;
             }
-            Kind::ContextEnd => {
+            EventKind::ContextEnd => {
                 for t in self.things.iter_mut().filter(|t| t.alive && t.context == e.context) {
                     if !matches!(t.class, None | Some(MemoryClass::Physical | MemoryClass::ExternalHandle)) {
                         t.alive = false;
-                        self.implicit_ends += 1;
+                        self.freed_with_context += 1;
                     }
                 }
             }
-            Kind::StepEnd => self.boundary(e.context == 1),
-            Kind::Exit => self.exited = true,
-            Kind::GraphAllocNode => drop(self.plans.insert(e.address, (e.stack, e.entry_point))),
-            Kind::GraphExec => {
+            EventKind::StepEnd => self.boundary(e.context == 1),
+            EventKind::Exit => self.exited = true,
+            EventKind::GraphAllocNode => drop(self.plans.insert(e.address, (e.stack, e.entry_point))),
+            EventKind::GraphExec => {
                 let Some(node) = first_half else { return };
                 let (address, size, device) = (node.address, node.size, node.device);
                 self.nodes.push(Node { exec: e.address, address, size, device, frees: node.context == 1 });
             }
-            Kind::GraphLaunch => self.launch(e),
-            Kind::GraphEnd => self.nodes.retain(|n| n.exec != e.address),
-            Kind::AllocatorTotals | Kind::PoolTotals | Kind::MemInfo => {}
-            Kind::OutOfMemory | Kind::Annotation | Kind::AltBoundary | Kind::UntrackedCall => {}
+            EventKind::GraphLaunch => self.launch(e),
+            EventKind::GraphEnd => self.nodes.retain(|n| n.exec != e.address),
+            EventKind::AllocatorTotals | EventKind::PoolTotals | EventKind::MemInfo => {}
+            EventKind::OutOfMemory
+            | EventKind::Annotation
+            | EventKind::AltBoundary
+            | EventKind::UntrackedCall => {}
         }
     }
 
@@ -198,7 +201,7 @@ impl Oracle {
             return;
         }
         let layer = match class {
-            MemoryClass::External | MemoryClass::ExternalHandle | MemoryClass::Registered => Layer::Borrowed,
+            MemoryClass::External | MemoryClass::ExternalHandle | MemoryClass::Registered => Layer::External,
             MemoryClass::Host => Layer::Host,
             _ if e.device == NO_DEVICE => Layer::Host,
             _ => Layer::Driver,

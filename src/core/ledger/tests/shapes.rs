@@ -47,7 +47,7 @@ impl Shape {
 fn one_block_a_step_that_nothing_frees() {
     let v = Shape::run(|s, _| s.keep(512, 7), 200);
     let [f] = &v.findings[..] else { panic!("{v:?}") };
-    assert_eq!((f.bytes_per_step, f.blocks_per_step, f.adding_share), (512.0, 1.0, 1.0));
+    assert_eq!((f.bytes_per_step, f.blocks_per_step, f.growth_step_ratio), (512.0, 1.0, 1.0));
     assert_eq!((f.growth_bytes_per_step, f.live_bytes, f.live_blocks), (512.0, 512 * 200, 200));
     assert_eq!((f.cohorts, f.oldest_step, f.span, f.confidence), (200, 1, 200, Confidence::Likely));
 }
@@ -81,7 +81,7 @@ fn a_leak_in_every_tenth_step() {
     let v = Shape::run(step, 120);
     let [f] = &v.findings[..] else { panic!("{v:?}") };
     assert_eq!((f.bytes_per_step, f.blocks_per_step), (1536.0, 3.0));
-    assert!((0.08..0.13).contains(&f.adding_share), "{}", f.adding_share);
+    assert!((0.08..0.13).contains(&f.growth_step_ratio), "{}", f.growth_step_ratio);
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn blocks_that_live_and_die_together_are_one_cause() {
     assert_eq!(v.findings[0].bytes_per_step, f64::from(1 << 20));
     let together = &v.findings[1];
     assert_eq!(together.bytes_per_step, 512.0 * 31.0 + 256.0);
-    assert_eq!(together.parts.len(), 6);
-    assert!(together.parts.windows(2).all(|w| w[0].bytes_per_step >= w[1].bytes_per_step));
+    assert_eq!(together.sites.len(), 6);
+    assert!(together.sites.windows(2).all(|w| w[0].bytes_per_step >= w[1].bytes_per_step));
 }
 
 #[test]
@@ -127,13 +127,14 @@ fn the_warm_up_of_the_same_line_is_not_part_of_the_leak() {
 
 #[test]
 fn driver_objects_leak_too_but_segments_do_not() {
-    let object =
-        |s: &mut Shape, n: u64| s.p.driver(Kind::Alloc, MemoryClass::Linear, (1 << 44) + (n << 21), 1 << 20);
+    let object = |s: &mut Shape, n: u64| {
+        s.p.driver(EventKind::Alloc, MemoryClass::Linear, (1 << 44) + (n << 21), 1 << 20)
+    };
     let v = Shape::run(object, 60);
     assert_eq!((v.findings.len(), v.findings[0].layer), (1, Layer::Driver));
     let segment = |s: &mut Shape, n: u64| {
         let start = (1 << 44) + (n << 21);
-        s.p.driver(Kind::Alloc, MemoryClass::Linear, start, 1 << 20);
+        s.p.driver(EventKind::Alloc, MemoryClass::Linear, start, 1 << 20);
         s.p.alloc(start, 512, 5);
         s.p.free(start);
     };

@@ -48,16 +48,16 @@ fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&Suspec
     let mut f = Finding::new(kind, Confidence::Confirmed, device, layer);
     let part = |s: &&Suspect<'_>| {
         let (live_bytes, live_blocks) = (bytes(&s.cohorts), blocks(&s.cohorts));
-        Part { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks }
+        SiteShare { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks }
     };
-    f.parts = sites.iter().map(part).collect();
+    f.sites = sites.iter().map(part).collect();
     f.add_up();
-    f.parts.truncate(NAMED);
+    f.sites.truncate(NAMED);
     let births: BTreeSet<u32> = sites.iter().flat_map(|s| s.cohorts.iter().map(|c| c.birth)).collect();
     f.cohorts = births.len() as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
     f.first_step = f.oldest_step;
-    f.event_step = births.last().copied().unwrap_or(0);
+    f.evidence_step = births.last().copied().unwrap_or(0);
     f.span = view.steps;
     f.longest_life = sites.iter().map(|s| s.site.longest_life()).max().unwrap_or(0);
     f
@@ -78,7 +78,7 @@ fn spike(view: &View<'_>, device: u8) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        event_step: at,
+        evidence_step: at,
         live_bytes: (top as f64 - floor) as u64,
         ..Finding::new(Kind::Spike, Confidence::Confirmed, device, Layer::Block)
     })

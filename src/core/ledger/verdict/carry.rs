@@ -28,17 +28,17 @@ fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Findi
         bytes_per_step: carried,
         bytes_interval: interval(cause.bytes.iter()),
         blocks_per_step: median(cause.blocks.iter()),
-        adding_share: f64::from(cause.steps) / f64::from(view.steps.saturating_sub(1).max(1)),
+        growth_step_ratio: f64::from(cause.steps) / f64::from(view.steps.saturating_sub(1).max(1)),
         peak_reduction_bytes: reduction,
         oldest_step: view.steps,
         first_step: cause.first,
-        event_step: cause.last,
+        evidence_step: cause.last,
         cohorts: 1,
         span: view.steps,
         longest_life: 1,
         ..Finding::new(Kind::CarryOver, Confidence::Confirmed, cause.device, site.layer)
     };
-    f.parts = cause
+    f.sites = cause
         .parts
         .iter()
         .map(|p| {
@@ -47,7 +47,7 @@ fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Findi
             let young: Vec<Cohort> =
                 alive(p.site).map_or_else(Vec::new, |s| s.cohorts.iter().filter(young).copied().collect());
             let bytes_per_step = p.bytes as f64 / f64::from(cause.steps);
-            Part { site: p.site, bytes_per_step, live_bytes: bytes(&young), live_blocks: blocks(&young) }
+            SiteShare { site: p.site, bytes_per_step, live_bytes: bytes(&young), live_blocks: blocks(&young) }
         })
         .collect();
     f.add_up();

@@ -15,17 +15,17 @@ fn judge(p: &Pinned) -> Option<Finding> {
     if p.empty < MIN_PINNED || (p.empty as f64) < PINNED_SHARE * p.reserved as f64 {
         return None;
     }
-    let part = |pin: &crate::ledger::fragments::Pin| Part {
+    let part = |pin: &crate::ledger::fragments::Pin| SiteShare {
         site: pin.site,
         bytes_per_step: 0.0,
         live_bytes: pin.bytes,
         live_blocks: pin.blocks,
     };
     Some(Finding {
-        parts: p.pins.iter().map(part).collect(),
+        sites: p.pins.iter().map(part).collect(),
         live_bytes: p.bytes,
         live_blocks: p.blocks,
-        event_step: p.step,
+        evidence_step: p.step,
         reserved_growth_bytes: i64::try_from(p.empty).ok(),
         ..Finding::new(Kind::Fragmentation, Confidence::Likely, p.device, Layer::Block)
     })

@@ -9,18 +9,18 @@ const MOST: f64 = 0.5;
 
 /// What is known of who holds a site's blocks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct SiteHolder {
     /// Who: equal for one holder.
-    pub owner: u64,
-    pub hold: Retention,
+    pub holder: u64,
+    pub retention: Retention,
     pub blocks: u64,
     pub bytes: u64,
 }
 
 /// Whoever holds a site's blocks, as far as that is known.
 pub(super) fn owners(view: &View<'_>, site: u32) -> Vec<u64> {
-    let held = (view.known.held)(site);
-    held.into_iter().filter(|h| h.hold != Retention::Unknown).map(|h| h.owner).collect()
+    let held = (view.context.holders)(site);
+    held.into_iter().filter(|h| h.retention != Retention::Unknown).map(|h| h.holder).collect()
 }
 
 /// Whether one of these owners is one of those; `None`: some are not known.
@@ -33,16 +33,17 @@ pub(super) fn share(a: &[u64], b: &[u64]) -> Option<bool> {
 pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut bounded = Vec::new();
     findings.retain_mut(|f| {
-        if !matches!(f.kind, Kind::Leak | Kind::Growing) || f.parts.is_empty() {
+        if !matches!(f.kind, Kind::Leak | Kind::Growing) || f.sites.is_empty() {
             return true;
         }
-        let held: Vec<Held> = f.parts.iter().flat_map(|p| (view.known.held)(p.site)).collect();
+        let held: Vec<SiteHolder> = f.sites.iter().flat_map(|p| (view.context.holders)(p.site)).collect();
         // Where a block has two owners both count.
-        let sum = |of: &dyn Fn(&Held) -> bool| {
+        let sum = |of: &dyn Fn(&SiteHolder) -> bool| {
             held.iter().filter(|h| of(h)).fold(0u64, |sum, h| sum.saturating_add(h.bytes)) as f64
         };
-        let largest = held.iter().map(|h| sum(&|other| other.owner == h.owner)).fold(0.0, f64::max);
-        let most = |of: &dyn Fn(&Retention) -> bool| largest > 0.0 && sum(&|h| of(&h.hold)) >= MOST * largest;
+        let largest = held.iter().map(|h| sum(&|other| other.holder == h.holder)).fold(0.0, f64::max);
+        let most =
+            |of: &dyn Fn(&Retention) -> bool| largest > 0.0 && sum(&|h| of(&h.retention)) >= MOST * largest;
         if most(&|h| *h == Retention::Unbounded) {
             if f.kind == Kind::Leak {
                 f.confidence = Confidence::Confirmed;
@@ -57,7 +58,7 @@ pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding
         if !most(&|h| matches!(h, Retention::Bounded { entries, max_entries } if entries < max_entries)) {
             return true;
         }
-        let times = held.iter().filter_map(|h| match h.hold {
+        let times = held.iter().filter_map(|h| match h.retention {
             Retention::Bounded { entries, max_entries } if entries < max_entries => {
                 Some(max_entries as f64 / entries.max(1) as f64)
             }

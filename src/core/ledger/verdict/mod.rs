@@ -15,7 +15,7 @@ mod survivors;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use holders::Held;
+pub use holders::SiteHolder;
 use serde::Serialize;
 
 use super::view::Cohort;
@@ -96,7 +96,7 @@ pub enum Confidence {
 
 /// One site's part in a finding.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct SiteShare {
     pub site: u32,
     pub bytes_per_step: f64,
     pub live_bytes: u64,
@@ -111,14 +111,14 @@ pub struct Finding {
     pub device: u8,
     pub layer: Layer,
     /// Largest first; none of what grows unseen.
-    pub parts: Vec<Part>,
+    pub sites: Vec<SiteShare>,
     /// What a step that adds anything adds (median); of carry-over, what one step carries.
     pub bytes_per_step: f64,
     /// In what bounds `bytes_per_step` lies, see [`interval`]; `None` where there are no values of single steps.
     pub bytes_interval: Option<[f64; 2]>,
     pub blocks_per_step: f64,
     /// The share of steps that add (or carry).
-    pub adding_share: f64,
+    pub growth_step_ratio: f64,
     /// Length of a sawtooth, or the steps from one stair to the next, where they are regular.
     pub period_steps: Option<f64>,
     /// The mean slope of what is never freed.
@@ -138,7 +138,7 @@ pub struct Finding {
     /// Carry-over: how much lower the run's peak would be without it.
     pub peak_reduction_bytes: u64,
     /// The step that shows it: of the unload, of the latest release, of the latest sudden freeing at the end.
-    pub event_step: u32,
+    pub evidence_step: u32,
     /// What the caching allocator took from the driver while this grew; `None` where that says nothing.
     pub reserved_growth_bytes: Option<i64>,
     /// Grows by being renewed: no block is old.
@@ -154,11 +154,11 @@ impl Finding {
             confidence,
             device,
             layer,
-            parts: Vec::new(),
+            sites: Vec::new(),
             bytes_per_step: 0.0,
             bytes_interval: None,
             blocks_per_step: 0.0,
-            adding_share: 0.0,
+            growth_step_ratio: 0.0,
             period_steps: None,
             growth_bytes_per_step: 0.0,
             live_bytes: 0,
@@ -170,7 +170,7 @@ impl Finding {
             freed: 0,
             longest_life: 0,
             peak_reduction_bytes: 0,
-            event_step: 0,
+            evidence_step: 0,
             reserved_growth_bytes: None,
             renewed: false,
             bound_bytes: None,
@@ -179,12 +179,12 @@ impl Finding {
 
     /// Largest first, and their sums.
     fn add_up(&mut self) {
-        self.parts.sort_by(|a, b| {
+        self.sites.sort_by(|a, b| {
             let by_step = b.bytes_per_step.total_cmp(&a.bytes_per_step);
             by_step.then(b.live_bytes.cmp(&a.live_bytes)).then(a.site.cmp(&b.site))
         });
-        self.live_bytes = self.parts.iter().fold(0, |sum, p| sum.wrapping_add(p.live_bytes));
-        self.live_blocks = self.parts.iter().fold(0, |sum, p| sum.wrapping_add(p.live_blocks));
+        self.live_bytes = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_bytes));
+        self.live_blocks = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_blocks));
     }
 }
 
@@ -193,7 +193,7 @@ impl Finding {
 pub struct Verdict {
     pub findings: Vec<Finding>,
     /// What looks like a leak and is none.
-    pub benign: Vec<Finding>,
+    pub non_leaks: Vec<Finding>,
 }
 
 /// A site as the rules see it.
@@ -213,31 +213,31 @@ struct View<'a> {
     /// What is born up to this step is warm-up.
     burn_in: u32,
     suspects: Vec<Suspect<'a>>,
-    known: Known<'a>,
+    context: Context<'a>,
 }
 
 /// What others know of stacks and sites.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct Context<'a> {
     /// Where in the program a stack allocates, as a number: equal ones are one line.
-    pub place: &'a dyn Fn(u32) -> u64,
+    pub location: &'a dyn Fn(u32) -> u64,
     /// Who held a site's blocks when somebody looked.
-    pub held: &'a dyn Fn(u32) -> Vec<Held>,
+    pub holders: &'a dyn Fn(u32) -> Vec<SiteHolder>,
 }
 
 /// Judges everything alive at the last boundary; every stack is a place of its own, and who holds what is not known.
 pub fn judge(ledger: &Ledger) -> Verdict {
-    judge_by(ledger, Known { place: &|stack| u64::from(stack), held: &|_| Vec::new() })
+    judge_by(ledger, Context { location: &|stack| u64::from(stack), holders: &|_| Vec::new() })
 }
 
 /// Judges everything alive at the last boundary.
-pub fn judge_by(ledger: &Ledger, known: Known<'_>) -> Verdict {
+pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let steps = ledger.step_count();
     if steps < MIN_STEPS {
         return Verdict::default();
     }
     let burn_in = BURN_IN_STEPS.max((BURN_IN_SHARE * f64::from(steps)) as u32);
-    let view = View { ledger, steps, burn_in, suspects: suspects(ledger, steps), known };
+    let view = View { ledger, steps, burn_in, suspects: suspects(ledger, steps), context };
     let mut findings = pending::find(&view);
     let mut claimed = sites_of(&findings);
     let grown = survivors::find(&view, &claimed);
@@ -259,13 +259,13 @@ pub fn judge_by(ledger: &Ledger, known: Known<'_>) -> Verdict {
         _ => f.live_bytes as f64,
     };
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
-    let mut benign = benign::find(&view, &claimed, grown.slowing);
-    benign.extend(bounded);
-    Verdict { findings, benign }
+    let mut non_leaks = benign::find(&view, &claimed, grown.slowing);
+    non_leaks.extend(bounded);
+    Verdict { findings, non_leaks }
 }
 
 fn sites_of(findings: &[Finding]) -> BTreeSet<u32> {
-    findings.iter().flat_map(|f| f.parts.iter().map(|p| p.site)).collect()
+    findings.iter().flat_map(|f| f.sites.iter().map(|p| p.site)).collect()
 }
 
 fn suspects(ledger: &Ledger, steps: u32) -> Vec<Suspect<'_>> {

@@ -59,11 +59,11 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {
         f.blocks_per_step += per(|r| r.cohort_blocks);
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(site.longest_life());
-        f.event_step = f.event_step.max(*g.steps.last()?);
+        f.evidence_step = f.evidence_step.max(*g.steps.last()?);
         let since = view.steps.saturating_sub(site.first_birth).saturating_add(1);
-        f.adding_share = f.adding_share.max(f64::from(site.births) / f64::from(since)).min(1.0);
+        f.growth_step_ratio = f.growth_step_ratio.max(f64::from(site.births) / f64::from(since)).min(1.0);
         let (live_bytes, live_blocks) = (bytes(&g.suspect.cohorts), blocks(&g.suspect.cohorts));
-        f.parts.push(Part { site: g.suspect.number, bytes_per_step, live_bytes, live_blocks });
+        f.sites.push(SiteShare { site: g.suspect.number, bytes_per_step, live_bytes, live_blocks });
     }
     let alive = by_birth(group.iter().flat_map(|g| &g.suspect.cohorts));
     f.cohorts = alive.len() as u32;

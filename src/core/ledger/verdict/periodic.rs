@@ -62,9 +62,9 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
     let first = group.first()?;
     let mut f = Finding::new(Kind::Periodic, Confidence::Confirmed, first.site.device, first.site.layer);
     f.period_steps = Some(first.period);
-    f.event_step = first.releases.last()?.step;
+    f.evidence_step = first.releases.last()?.step;
     let cohorts = median(first.releases.iter().map(|r| u64::from(r.cohorts)));
-    f.adding_share = (cohorts / first.period).min(1.0);
+    f.growth_step_ratio = (cohorts / first.period).min(1.0);
     for t in group {
         let bytes_per_step = median(t.releases.iter().map(|r| r.cohort_bytes));
         f.bytes_per_step += bytes_per_step;
@@ -78,10 +78,10 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
         if let Some(oldest) = alive.first() {
             f.oldest_step = if f.oldest_step == 0 { oldest.birth } else { f.oldest_step.min(oldest.birth) };
         }
-        f.parts.push(Part { site: t.number, bytes_per_step, live_bytes, live_blocks });
+        f.sites.push(SiteShare { site: t.number, bytes_per_step, live_bytes, live_blocks });
     }
     f.first_step = group.iter().map(|t| t.site.first_birth).min()?;
-    f.span = view.steps.saturating_sub(f.event_step);
+    f.span = view.steps.saturating_sub(f.evidence_step);
     f.add_up();
     Some(f)
 }

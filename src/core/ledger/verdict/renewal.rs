@@ -101,7 +101,7 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
             bytes_per_step: median(stock.added.iter().copied()),
             bytes_interval: interval(stock.added.iter().copied()),
             blocks_per_step: steady(&stock.block_lows).map_or(0.0, |r| r / length as f64),
-            adding_share: f64::from(stock.rises) / judged,
+            growth_step_ratio: f64::from(stock.rises) / judged,
             growth_bytes_per_step: rate / length as f64,
             cohorts: alive.cohorts.len() as u32,
             oldest_step: alive.cohorts.first()?.birth,
@@ -112,7 +112,7 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
             renewed: true,
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
         };
-        f.parts.push(Part {
+        f.sites.push(SiteShare {
             site: number,
             bytes_per_step: f.bytes_per_step,
             live_bytes: bytes(&alive.cohorts),

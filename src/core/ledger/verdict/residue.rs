@@ -57,7 +57,7 @@ fn set_up<'a>(view: &View<'a>, claimed: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
 fn in_part(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
     let mut lines: BTreeMap<(u64, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
     for s in set_up(view, claimed) {
-        let key = ((view.known.place)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
+        let key = ((view.context.location)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
         lines.entry(key).or_default().push(s);
     }
     let mut unloads: BTreeMap<(u32, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
@@ -117,12 +117,12 @@ fn finding(view: &View<'_>, step: u32, sites: &[SetUp<'_>]) -> Option<Finding> {
     let mut f = Finding::new(Kind::Residue, Confidence::Confirmed, site.device, site.layer);
     for s in sites.iter().filter(|s| s.blocks > 0) {
         let (live_bytes, live_blocks) = (s.bytes, s.blocks);
-        f.parts.push(Part { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks });
+        f.sites.push(SiteShare { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks });
     }
     f.freed = sites.iter().fold(0, |sum, s| sum.wrapping_add(s.site.aged));
     f.oldest_step = sites.iter().map(|s| s.site.first_birth).min()?;
     f.first_step = f.oldest_step;
-    f.event_step = step;
+    f.evidence_step = step;
     f.cohorts = 1;
     f.span = view.steps.saturating_sub(step);
     f.add_up();

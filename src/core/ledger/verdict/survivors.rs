@@ -223,7 +223,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         bytes_per_step: median(proof.iter().map(|c| c.bytes)),
         bytes_interval: interval(proof.iter().map(|c| c.bytes)),
         blocks_per_step: median(proof.iter().map(|c| c.blocks)),
-        adding_share: (proof.len() as f64 / f64::from(span)).min(1.0),
+        growth_step_ratio: (proof.len() as f64 / f64::from(span)).min(1.0),
         period_steps: leader.period,
         growth_bytes_per_step: bytes(&proof) as f64 / f64::from(span),
         cohorts: held.len() as u32,
@@ -232,12 +232,12 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         span: newest.saturating_sub(oldest_step).saturating_add(1),
         freed,
         longest_life: group.iter().map(|s| s.suspect.site.longest_life()).max().unwrap_or(0),
-        event_step: group.iter().map(|s| s.suspect.late).max().unwrap_or(0),
+        evidence_step: group.iter().map(|s| s.suspect.late).max().unwrap_or(0),
         ..Finding::new(kind, confidence, site.device, site.layer)
     };
-    f.parts = group
+    f.sites = group
         .iter()
-        .map(|s| Part {
+        .map(|s| SiteShare {
             site: s.suspect.number,
             bytes_per_step: median(s.proof.iter().map(|c| c.bytes)),
             live_bytes: bytes(&s.held),

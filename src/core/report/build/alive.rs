@@ -57,10 +57,10 @@ impl Builder<'_> {
             step: o.step,
             allocated_at,
             stack,
-            carry_over_bytes: o.carried_bytes,
+            carry_over_bytes: o.carry_over_bytes,
             reserved_bytes: o.reserved_bytes,
-            free_in_segments_bytes: o.empty_bytes,
-            largest_free_block_bytes: o.largest_hole_bytes,
+            free_in_segments_bytes: o.free_in_segments_bytes,
+            largest_free_block_bytes: o.largest_free_block_bytes,
             retained: self.retained(&o.sites, o.sites.len()),
         }
     }

@@ -77,10 +77,10 @@ impl Builder<'_> {
                     reserved_bytes: d.reserved_bytes,
                     unattributed_bytes: d.unattributed_bytes,
                     block_bytes: d.block_bytes,
-                    driver_allocation_bytes: d.object_bytes,
+                    driver_allocation_bytes: d.driver_allocation_bytes,
                     pool_used_bytes: d.pool_used_bytes,
                     host_bytes: d.host_bytes,
-                    external_bytes: d.borrowed_bytes,
+                    external_bytes: d.external_bytes,
                     driver_live_bytes: match step {
                         Some(_) => d.driver_bytes,
                         None => now.map_or(d.driver_bytes, ledger::Device::driver_bytes),

@@ -14,7 +14,7 @@ const CURVE: usize = 120;
 
 impl Builder<'_> {
     pub(super) fn finding(&mut self, f: &verdict::Finding, devices: &[Device], program: &Program) -> Finding {
-        let parts = f.parts.iter().take(SITES);
+        let parts = f.sites.iter().take(SITES);
         let sites: Vec<Site> = parts
             .filter_map(|part| {
                 let site = self.ledger.site(part.site)?;
@@ -42,7 +42,7 @@ impl Builder<'_> {
             bytes_per_step: f.bytes_per_step,
             bytes_per_step_interval: f.bytes_interval,
             blocks_per_step: f.blocks_per_step,
-            growth_step_ratio: f.adding_share,
+            growth_step_ratio: f.growth_step_ratio,
             period_steps: f.period_steps,
             growth_bytes_per_step: f.growth_bytes_per_step,
             live_bytes: f.live_bytes,
@@ -51,12 +51,12 @@ impl Builder<'_> {
             oldest_step: f.oldest_step,
             first_step: (f.first_step > 0).then_some(f.first_step),
             peak_reduction_bytes: f.peak_reduction_bytes,
-            evidence_step: (f.event_step > 0).then_some(f.event_step),
+            evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
             steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
             explanation: explain::sentence(f, &sites, &program.cwd),
             sites,
-            holders: self.holders(f.parts.iter().map(|part| part.site)),
+            holders: self.holders(f.sites.iter().map(|part| part.site)),
             retained_over_steps: Vec::new(),
         }
     }
@@ -66,7 +66,7 @@ impl Builder<'_> {
 pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<Point>> {
     let mut of_site: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, f) in findings.iter().enumerate() {
-        f.parts.iter().for_each(|p| of_site.entry(p.site).or_default().push(i));
+        f.sites.iter().for_each(|p| of_site.entry(p.site).or_default().push(i));
     }
     let records = ledger.steps();
     let stride = records.len().div_ceil(CURVE).max(1);
@@ -84,7 +84,7 @@ pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<
         if (records.len() - 1 - i).is_multiple_of(stride) {
             for (f, finding) in findings.iter().enumerate() {
                 let device = record.devices.iter().find(|d| d.device == finding.device);
-                let bytes = match finding.parts.is_empty() {
+                let bytes = match finding.sites.is_empty() {
                     true => device.and_then(|d| d.unattributed_bytes).unwrap_or(0),
                     false => sums[f].max(0) as u64,
                 };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Builder;
 use crate::format::entry::{self, Retention};
-use crate::ledger::verdict::Held;
+use crate::ledger::verdict::SiteHolder;
 use crate::report::{Holder, Searches};
 
 /// Holders listed under one finding.
@@ -26,15 +26,15 @@ impl Builder<'_> {
     }
 
     /// Who holds what, the holders as numbers.
-    pub(super) fn held(&self) -> HashMap<entry::Site, Vec<Held>> {
+    pub(super) fn held(&self) -> HashMap<entry::Site, Vec<SiteHolder>> {
         let mut numbers: HashMap<&str, u64> = HashMap::new();
         let mut of_sites = HashMap::new();
         for (site, (_, holders)) in &self.tables.holders {
             let held = holders.iter().map(|h| {
                 let next = numbers.len() as u64;
-                let name = h.path.get(..h.name).unwrap_or(&h.path);
-                let owner = *numbers.entry(name).or_insert(next);
-                Held { owner, hold: h.hold, blocks: h.blocks, bytes: h.bytes }
+                let name = h.path.get(..h.name_len).unwrap_or(&h.path);
+                let holder = *numbers.entry(name).or_insert(next);
+                SiteHolder { holder, retention: h.retention, blocks: h.blocks, bytes: h.bytes }
             });
             of_sites.insert(*site, held.collect());
         }
@@ -57,13 +57,13 @@ impl Builder<'_> {
                         bytes: held.bytes,
                         blocks: held.blocks,
                         step: held.step,
-                        retention: match held.hold {
+                        retention: match held.retention {
                             Retention::Unknown => None,
                             Retention::Unbounded => Some("unbounded"),
                             Retention::Bounded { .. } => Some("bounded"),
                             Retention::Unreachable => Some("unreachable"),
                         },
-                        max_entries: match held.hold {
+                        max_entries: match held.retention {
                             Retention::Bounded { max_entries, .. } => Some(max_entries),
                             _ => None,
                         },

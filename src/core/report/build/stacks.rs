@@ -62,7 +62,7 @@ impl Builder<'_> {
 
     /// A number for the line of each stack that allocates, equal for one line.
     pub(super) fn places(&self) -> HashMap<u32, u64> {
-        let stacks: Vec<u32> = self.ledger.set_up_stacks();
+        let stacks: Vec<u32> = self.ledger.single_step_stacks();
         let mut lines: HashMap<Place, u64> = HashMap::new();
         let mut places = HashMap::new();
         for stack in stacks {

@@ -319,8 +319,8 @@ impl Loops {
                     counts.then_some(BackfilledBoundary {
                         seq: end.at.seq,
                         ns: end.at.ns,
-                        level: mark.level,
-                        main: mark.main,
+                        depth: mark.level,
+                        ends_step: mark.main,
                     })
                 };
                 settled.past = self.tree.log.iter().filter_map(place).collect();
@@ -373,7 +373,12 @@ impl Loops {
         let marks = self.marks(&level_so_far);
         let place = |end: &tree::End| {
             let mark = marks.get(usize::from(end.node)).filter(|mark| mark.counts(end.sign))?;
-            Some(BackfilledBoundary { seq: end.at.seq, ns: end.at.ns, level: mark.level, main: mark.main })
+            Some(BackfilledBoundary {
+                seq: end.at.seq,
+                ns: end.at.ns,
+                depth: mark.level,
+                ends_step: mark.main,
+            })
         };
         let past = self.tree.log.iter().filter_map(place).collect();
         Some(Settled { past, places: self.places(&marks) })

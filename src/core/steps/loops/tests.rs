@@ -145,8 +145,9 @@ fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
         let frames: Vec<Seen> = stack.iter().map(seen).collect();
         assert_eq!(loops.event(seat, &frames, 0, 1, false, &mut program), Heard::Nothing);
     }
-    let mut past: Vec<u64> =
-        loops.settle(1).map_or_else(Vec::new, |s| s.past.iter().filter(|p| p.main).map(|p| p.seq).collect());
+    let mut past: Vec<u64> = loops
+        .settle(1)
+        .map_or_else(Vec::new, |s| s.past.iter().filter(|p| p.ends_step).map(|p| p.seq).collect());
     loops.finish(&mut program);
     past.extend(loops.ended().iter().filter(|(_, main)| *main).map(|_| u64::MAX));
     past
