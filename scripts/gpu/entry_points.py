@@ -1,6 +1,6 @@
 """Asks the driver for entry points both ways: by dlsym and by cuGetProcAddress_v2. Prints one JSON line.
 
-    python3 doors.py NAME:SYMBOL:VERSION:PER_THREAD ...
+    python3 entry_points.py NAME:SYMBOL:VERSION:PER_THREAD ...
 """
 import ctypes
 import json

@@ -1,0 +1,63 @@
+"""Runs programs under the preload, on the simulated GPU or a real one: what the Python scripts share.
+
+Knows where the build is and how a program gets an environment of its own. Reads and judges no report (`reports`).
+"""
+
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+LEAKTRACE = RELEASE / "leaktrace"
+LIBRARY = pathlib.Path(os.environ.get("LEAKTRACE_LIBRARY", RELEASE / "libleaktrace.so")).absolute()
+SIMGPU = ROOT / "scripts/simgpu"
+# The environment that scripts/python-env makes.
+PYTHON = pathlib.Path(os.environ.get("LEAKTRACE_TARGET", ROOT / "target")) / "pyenv/bin/python"
+# A program that hangs is killed after so many seconds.
+TIMEOUT = 600
+# Makes every print of a line that starts with "step " end a step.
+STEPS_BY_PRINT = ROOT / "tests/programs/steps"
+# Settings of leaktrace, the simulated GPU, PyTorch and Python, which a measured program inherits none of.
+SETTINGS = ("LEAKTRACE", "SIMGPU_", "PYTORCH_", "PYTHON", "CUDA_")
+
+
+def build():
+    """Builds the release programs and the simulated GPU, where they are out of date."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked"], cwd=ROOT, check=True)
+    subprocess.run([SIMGPU, "true"], check=True)
+
+
+def require_build():
+    """Ends the script where there is no release build."""
+    missing = [str(path) for path in (LIBRARY, LEAKTRACE) if not path.exists()]
+    if missing:
+        raise SystemExit(f"{' and '.join(missing)} missing: cargo build --release")
+
+
+def environment(traced=True, without=SETTINGS, **settings):
+    """Returns this process's environment without its own settings, with the preload if `traced`, and `settings`."""
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith(without)}
+    clean.update(PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1", LEAKTRACE_QUIET="1")
+    if traced:
+        clean["LD_PRELOAD"] = str(LIBRARY)
+    return {**clean, **settings}
+
+
+def steps_by_print():
+    """Returns the settings under which a program's printed lines end its steps, and nothing else does."""
+    return {"LEAKTRACE_STEP": "api", "PYTHONPATH": str(STEPS_BY_PRINT), "SEEDS_STEPS": "1"}
+
+
+def simulated_library_path():
+    """Returns the LD_LIBRARY_PATH of programs on the simulated GPU."""
+    done = subprocess.run(
+        [SIMGPU, "printenv", "LD_LIBRARY_PATH"], env=environment(False), capture_output=True, check=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def compile_c(source, out, *flags):
+    """Compiles cuda/programs/SOURCE to the file `out`."""
+    command = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", ROOT / "cuda/programs" / source, *flags, "-o", out]
+    subprocess.run(command, check=True)
