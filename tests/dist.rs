@@ -1,4 +1,5 @@
-//! What people install: the wheel in an empty virtual environment, a program on the simulated GPU, the pytest plugin.
+//! What `scripts/dist` makes, as people use it: the wheel in an empty virtual environment, a program on the simulated GPU,
+//! the pytest plugin, and the parts of an unpacked archive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,64 +7,62 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::programs::torch_python;
 use crate::common::report::Report;
-use crate::common::{Ran, Run, library, root, simulated_libraries};
+use crate::common::{Ran, Run, library, root, simulated_libraries, target};
 use tempfile::TempDir;
 
-/// The parts of the simulated GPU.
+/// The files of the simulated GPU that are installed.
 const SIMULATED: [&str; 3] = ["libsimgpu_driver.so", "libsimgpu_runtime.a", "simgpu-stubs"];
 
-/// The virtual environment with the wheel in it.
+/// A virtual environment with the wheel in it.
 struct Installed {
     scratch: TempDir,
 }
 
+/// Runs a command, which must succeed; returns its standard output.
+
 #[track_caller]
 fn done(command: &mut Command) -> String {
     let out = command.env_remove("LD_PRELOAD").output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{command:?}: {}\n{said}", String::from_utf8_lossy(&out.stdout));
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{command:?}: {}\n{err}", String::from_utf8_lossy(&out.stdout));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// The environment that `scripts/python-env` makes.
-fn python() -> PathBuf {
-    root().join("target/pyenv/bin/python")
-}
-
 fn pip() -> Command {
-    let mut command = Command::new(python());
+    let mut command = Command::new(torch_python());
     command.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]);
     command
 }
 
 const INSTALL: [&str; 2] = ["install", "--no-input"];
 
-/// pytest, downloaded once: the environment with PyTorch may be somebody's own, and is left alone.
+/// Returns a folder with pytest, downloaded once. The environment with PyTorch may be the user's own: nothing is added to it.
 fn pytest() -> PathBuf {
     const VERSION: &str = "9.2.0";
-    let place = root().join(format!("target/pytest-{VERSION}"));
-    if !place.exists() {
-        let draft = TempDir::new_in(root().join("target")).unwrap();
+    let folder = target().join(format!("pytest-{VERSION}"));
+    if !folder.exists() {
+        let draft = TempDir::new_in(target()).unwrap();
         done(pip().args(INSTALL).arg("--target").arg(draft.path()).arg(format!("pytest=={VERSION}")));
-        // Whoever was faster made the same.
-        let _ = fs::rename(draft.path(), &place);
+        // Another process may have been faster, and have made the same.
+        let _ = fs::rename(draft.path(), &folder);
     }
-    place
+    folder
 }
 
 impl Installed {
     fn new() -> Installed {
         simulated_libraries();
         let installed = Installed { scratch: TempDir::new().unwrap() };
-        let built = installed.place("built");
+        let built = installed.path("built");
         fs::create_dir(&built).unwrap();
         symlink(library(), built.join("libleaktrace.so")).unwrap();
         symlink(env!("CARGO_BIN_EXE_leaktrace"), built.join("leaktrace")).unwrap();
         for part in SIMULATED {
-            symlink(root().join("target/release").join(part), built.join(part)).unwrap();
+            symlink(target().join("release").join(part), built.join(part)).unwrap();
         }
-        let dist = installed.place("dist");
+        let dist = installed.path("dist");
         done(Command::new(root().join("scripts/dist")).arg("--as-built").arg(&built).arg("--out").arg(&dist));
         let of = |end: &str| {
             let files = fs::read_dir(&dist).unwrap().map(|f| f.unwrap().path());
@@ -72,34 +71,34 @@ impl Installed {
         let wheel = of(".whl").expect("a wheel");
         assert!(of(".tar.gz").is_some() && of("libleaktrace.so.debug").is_some());
         assert!(wheel.to_string_lossy().contains("-py3-none-manylinux_2_"), "{}", wheel.display());
-        done(Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(installed.place("venv")));
+        done(Command::new(torch_python()).args(["-m", "venv", "--without-pip"]).arg(installed.path("venv")));
         done(
             pip()
                 .arg("--python")
-                .arg(installed.place("venv/bin/python"))
+                .arg(installed.path("venv/bin/python"))
                 .args(INSTALL)
                 .arg("--no-index")
                 .arg(&wheel),
         );
-        let torch = root().join("target/pyenv/lib/python3.11/site-packages").canonicalize().unwrap();
-        let packages = installed.place("venv/lib/python3.11/site-packages");
+        let torch = target().join("pyenv/lib/python3.11/site-packages").canonicalize().unwrap();
+        let packages = installed.path("venv/lib/python3.11/site-packages");
         fs::write(packages.join("more.pth"), format!("{}\n{}\n", torch.display(), pytest().display()))
             .unwrap();
         installed
     }
 
-    fn place(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    /// A command of the environment.
+    /// Prepares a command of the environment.
     fn run(&self, name: &str) -> Run {
-        let run = Run::new(self.place("venv/bin").join(name));
-        run.env("XDG_CACHE_HOME", self.place("cache")).env("LEAKTRACE_QUIET", "1")
+        let run = Run::new(self.path("venv/bin").join(name));
+        run.env("XDG_CACHE_HOME", self.path("cache")).env("LEAKTRACE_QUIET", "1")
     }
 }
 
-/// Outcome by name, from the lines of `pytest -rA`.
+/// Returns each test's outcome by its name, from the lines of `pytest -rA`.
 fn outcomes(ran: &Ran) -> BTreeMap<String, String> {
     let text = ran.text();
     let lines = text.lines().filter_map(|line| {
@@ -116,27 +115,39 @@ fn outcomes(ran: &Ran) -> BTreeMap<String, String> {
 fn a_wheel_in_an_empty_environment() {
     let installed = Installed::new();
 
-    // The module does nothing where nothing is traced.
+    // The module does nothing in a program that is not traced.
     let module = "import leaktrace; leaktrace.step(); leaktrace.mark('x'); leaktrace.dump(); print(leaktrace.active())";
     assert_eq!(installed.run("python").args(["-c", module]).run().success().text(), "False\n");
 
-    // The command, on the simulated GPU: its libraries are made once.
+    // The command runs a program on the simulated GPU, and makes its libraries once.
     let case = root().join("../shared/cases/torchtitan_losses/train.py");
     let steps = ["--device", "cuda", "--steps", "60"];
-    let python = installed.place("venv/bin/python");
+    let python = installed.path("venv/bin/python");
     let run = installed.run("leaktrace").args(["run", "--simulate=4G", "--"]).arg(&python).arg(&case);
     let ran = run.args(steps).run().success();
     assert!(ran.stderr.contains("making the simulated GPU's libraries"), "{}", ran.told());
     let report = Report::of(&ran.recording());
     assert_eq!(report.0["devices"][0]["total_bytes"], 4u64 << 30);
     assert_eq!(report.0["findings"][0]["bytes_per_step"], 512.0);
-    // The module, which runs a script by its own interpreter.
+    // The module runs a script by its own interpreter.
     let run = installed.run("python").args(["-m", "leaktrace", "run", "--simulate"]).arg(&case);
     let again = run.args(steps).run().success();
-    assert_eq!(again.stderr, "", "made again, or said something");
+    assert_eq!(again.stderr, "", "the libraries were made again, or something was printed");
     assert_eq!(Report::of(&again.recording()).0["devices"][0]["total_bytes"], 80u64 << 30);
 
     plugin(&installed);
+    licences(&installed);
+}
+
+/// The list of licences names the crates that the preload is linked with too, and none of leaktrace's own.
+fn licences(installed: &Installed) {
+    let list = "import importlib.metadata as m; print(m.distribution('leaktrace').read_text('licenses/THIRD-PARTY.txt'))";
+    let text = installed.run("python").args(["-c", list]).run().success().text();
+    let has = |name: &str| text.lines().any(|line| line.starts_with(&format!("{name} ")));
+    for linked in ["clap", "cudarc", "backtrace"] {
+        assert!(has(linked), "{linked} is not in\n{}", text.lines().take(200).collect::<Vec<_>>().join("\n"));
+    }
+    assert!(!has("leaktrace-core") && !has("leaktrace-preload") && !has("simgpu-driver"));
 }
 
 fn plugin(installed: &Installed) {
@@ -183,7 +194,7 @@ fn plugin(installed: &Installed) {
     assert_eq!(outcomes(&fixed), expected(true), "{}", fixed.told());
 }
 
-/// The program with its parts around it, as an archive lays them out.
+/// Lays the program and its parts out as an archive does; returns the program.
 fn unpacked(scratch: &Path) -> PathBuf {
     simulated_libraries();
     for folder in ["bin", "lib", "simgpu"] {
@@ -193,12 +204,12 @@ fn unpacked(scratch: &Path) -> PathBuf {
     fs::copy(env!("CARGO_BIN_EXE_leaktrace"), &program).unwrap();
     symlink(library(), scratch.join("lib/libleaktrace.so")).unwrap();
     for part in SIMULATED {
-        symlink(root().join("target/release").join(part), scratch.join("simgpu").join(part)).unwrap();
+        symlink(target().join("release").join(part), scratch.join("simgpu").join(part)).unwrap();
     }
     program
 }
 
-/// PyTorch's wheels lead to the vendor's own libraries by RPATH, which goes before LD_LIBRARY_PATH.
+/// PyTorch's wheels name the vendor's own libraries by RPATH, which the loader asks before LD_LIBRARY_PATH.
 #[test]
 fn the_vendors_libraries_beside_the_simulated_ones() {
     let scratch = TempDir::new().unwrap();
@@ -227,22 +238,22 @@ fn the_vendors_libraries_beside_the_simulated_ones() {
     let load =
         "import ctypes, torch; print(ctypes.CDLL(torch.__path__[0] + '/lib/libtorch_cuda.so').count())";
     let count = |program: &Path, words: &[&str]| {
-        let run = Run::new(program).args(words).arg(python()).args(["-c", load]);
+        let run = Run::new(program).args(words).arg(torch_python()).args(["-c", load]);
         let run = run.env("PYTHONPATH", &packages).env("XDG_CACHE_HOME", scratch.path().join("cache"));
         run.env("SIMGPU_DEVICES", "3").run().success().text()
     };
     assert_eq!(count(Path::new("env"), &[]), "77\n", "the RPATH does not lead to the vendor's");
     assert_eq!(count(&program, &["run", "--simulate", "--"]), "3\n");
 
-    // Built without CUDA, it would see no GPU: said, not tried.
+    // A PyTorch that is built without CUDA would see no GPU: the program refuses to start it.
     fs::remove_file(torch.join("libtorch_cuda.so")).unwrap();
-    let run = Run::new(&program).args(["run", "--simulate", "--"]).arg(python()).args(["-c", load]);
+    let run = Run::new(&program).args(["run", "--simulate", "--"]).arg(torch_python()).args(["-c", load]);
     let ran = run.env("PYTHONPATH", &packages).run();
     assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.told());
     assert!(ran.stderr.contains("is built without CUDA"), "{}", ran.stderr);
 }
 
-/// Paths that the loader would split are refused, in one line; what else was preloaded stays.
+/// Paths that the loader would split are refused in one line; other preloaded libraries stay.
 #[test]
 fn what_is_preloaded() {
     let leaktrace = Path::new(env!("CARGO_BIN_EXE_leaktrace"));
