@@ -1,5 +1,5 @@
-//! Training programs with a known truth: the program unchanged, every step's figures PyTorch's own, the leak found at
-//! its line. A few of the cases; `scripts/dev/matrix` runs all of them in every combination.
+//! Training programs whose truth is known: the program runs as without the preload, every step's figures are PyTorch's
+//! own, and the leak is found at its line. `scripts/dev/matrix` runs all shared cases in every combination.
 
 use crate::common::programs::{script, torch, torch_at};
 use crate::common::report::Report;
@@ -9,7 +9,8 @@ use serde_json::Value;
 const EXPANDABLE: &str = "expandable_segments:True";
 const ASYNC: &str = "backend:cudaMallocAsync";
 
-/// Runs a program without and with the preload, compares what it printed, and every step's figures with PyTorch's.
+/// Runs a program without and with the preload; compares what it printed, and the report's figures of each step with
+/// PyTorch's and with the truth log.
 #[track_caller]
 fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -> (Ran, Report) {
     let run = |traced: bool| {
@@ -40,7 +41,7 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
         let steps = steps as u64;
         let at = Report::at(&recording, steps);
         let figure = match allocator {
-            // There PyTorch reports the pool's own figure, with the pool's rounding.
+            // With that allocator PyTorch reports the pool's own figure, which includes the pool's rounding.
             ASYNC => "pool_used_bytes",
             _ => "block_bytes",
         };
@@ -52,13 +53,13 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
             assert_eq!(at.device(device, "reserved_bytes").to_string(), *reserved, "reserved at {line}");
         }
         let length = length.split(' ').next().and_then(|n| n.parse().ok()).unwrap();
-        let (mut told, mut logged) = (at.driver_live(), truth.live_at(length));
+        let (mut reported, mut logged) = (at.driver_live(), truth.live_at(length));
         if pins_elsewhere {
-            // A thread of the loader pins memory while the log is measured and the step is ended.
-            told.remove(&-1);
+            // A thread of the data loader pins memory between the reading of the log's length and the end of the step.
+            reported.remove(&-1);
             logged.remove(&-1);
         }
-        assert_eq!(told, logged, "driver memory at {line}");
+        assert_eq!(reported, logged, "driver memory at {line}");
     }
     assert!(steps > 0, "{}", traced.told());
     assert_eq!((report.steps(), report.source()), (steps as u64, "api"));
@@ -67,7 +68,7 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
     (traced, report)
 }
 
-/// As above, for `train.py` of our own.
+/// Checks the figures of a run of `tests/programs/train.py`; returns its report.
 #[track_caller]
 fn trained(args: &[&str], devices: &str, allocator: &str) -> Report {
     figures_agree(
@@ -114,7 +115,7 @@ fn workers_of_a_fork_server() {
     trained(&["--workers", "forkserver", "--steps", "12"], "1", "");
 }
 
-/// The line of `train.py` with this text.
+/// Returns the number of the line of `train.py` that has this text.
 fn line_of(text: &str) -> u64 {
     let source = std::fs::read_to_string(script("train.py")).unwrap();
     1 + source.lines().position(|l| l.contains(text)).unwrap() as u64
@@ -134,9 +135,9 @@ fn leaks_are_found_at_their_line() {
             (&bytes.into(), &1.0.into()),
             "{leak}"
         );
-        let place = &finding["sites"][0]["allocated_at"];
-        assert_eq!((&place["line"], &place["function"]), (&line_of(text).into(), &function.into()), "{leak}");
-        assert!(place["file"].as_str().unwrap().ends_with("train.py"));
+        let line = &finding["sites"][0]["allocated_at"];
+        assert_eq!((&line["line"], &line["function"]), (&line_of(text).into(), &function.into()), "{leak}");
+        assert!(line["file"].as_str().unwrap().ends_with("train.py"));
         assert!(finding["explanation"].as_str().unwrap().contains("leak"));
     }
 }
@@ -147,7 +148,7 @@ fn what_does_not_leak_is_not_called_a_leak() {
     assert_eq!(report.findings(), Vec::<Value>::new());
 }
 
-/// The first reported leak, and what `expected.json` says of this run.
+/// Checks the figures of a run of a shared case, and its leaks against those in `expected.json`.
 #[track_caller]
 fn shared_case(case: &str, args: &[&str]) {
     let folder = root().join("../shared/cases").join(case);
@@ -167,15 +168,14 @@ fn shared_case(case: &str, args: &[&str]) {
     let mut count = 0;
     for wanted in wanted {
         count += 1;
-        let places: Vec<&str> =
+        let lines: Vec<&str> =
             wanted["allocated_at"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
-        let at = |f: &Value| {
-            let place = &f["sites"][0]["allocated_at"];
-            let file =
-                place["file"].as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default().to_owned();
-            places.contains(&format!("{file}:{}", place["line"]).as_str())
+        let is_at = |f: &Value| {
+            let frame = &f["sites"][0]["allocated_at"];
+            let file = frame["file"].as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+            lines.contains(&format!("{file}:{}", frame["line"]).as_str())
         };
-        assert!(leaks.iter().any(|f| at(f)), "{case} {args:?}: no leak at {places:?} in {leaks:#?}");
+        assert!(leaks.iter().any(|f| is_at(f)), "{case} {args:?}: no leak at {lines:?} in {leaks:#?}");
     }
     assert!(count > 0 || leaks.is_empty(), "{case} {args:?}: no leak here, but {leaks:#?}");
 }

@@ -1,4 +1,4 @@
-//! Recordings of `tests/programs/grows.py`: leaks as they are told, at known lines, without any GPU.
+//! Recordings of `tests/programs/grows.py`, which leaks as its arguments say, at known lines, without any GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -7,17 +7,17 @@ use super::programs::{bare_cudart, pythons, script};
 use super::report::leaktrace;
 use super::{Ran, Run};
 
-/// The newest Python whose frames are read.
+/// Returns the newest Python whose frames the preload reads.
 pub fn python() -> PathBuf {
     pythons().pop().expect("a CPython 3.8 to 3.13").1
 }
 
-/// A run of it, not started yet.
+/// Prepares a traced run of `grows.py`.
 pub fn grows(steps: u32, args: &[&str]) -> Run {
     grows_at(&script("grows.py"), steps, args)
 }
 
-/// The same of a copy of the program.
+/// Prepares a traced run of a copy of `grows.py`.
 pub fn grows_at(program: &Path, steps: u32, args: &[&str]) -> Run {
     Run::new(python())
         .traced()
@@ -28,23 +28,23 @@ pub fn grows_at(program: &Path, steps: u32, args: &[&str]) -> Run {
         .args(args)
 }
 
-/// One that ran to its end.
+/// Runs `grows.py` to its end.
 pub fn grown(steps: u32, args: &[&str]) -> Ran {
     grows(steps, args).run().success()
 }
 
-/// The line of `grows.py` with this text.
+/// Returns the number of the line of `grows.py` that has this text.
 pub fn line_of(text: &str) -> usize {
     let source = std::fs::read_to_string(script("grows.py")).unwrap();
     1 + source.lines().position(|l| l.contains(text)).unwrap()
 }
 
-/// `leaktrace ARGS…` in a folder.
+/// Runs `leaktrace ARGS…` in a folder.
 pub fn said(folder: &Path, args: &[&str]) -> Output {
     leaktrace().current_dir(folder).env_remove("LEAKTRACE_SUPPRESSIONS").args(args).output().unwrap()
 }
 
-/// Its standard output; it must end with this status.
+/// Returns the standard output of a command, which must have ended with this status.
 #[track_caller]
 pub fn text(out: &Output, status: i32) -> String {
     let (text, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -52,12 +52,12 @@ pub fn text(out: &Output, status: i32) -> String {
     text.into_owned()
 }
 
-/// The text with every run of spaces and line ends as one space.
+/// Returns the text with every run of spaces and line ends as one space.
 pub fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `leaktrace ARGS…` on a terminal of so many columns; `keys` are typed when `word` was written.
+/// Runs `leaktrace ARGS…` on a terminal of so many columns, and types `keys` once the program has written `word`.
 pub fn on_terminal(
     folder: &Path,
     columns: u32,

@@ -1,6 +1,6 @@
-//! What all black-box tests share: where the parts are, how a program is run, what came out of it.
+//! What the black-box tests share: where the built parts are, how a program is run, and what came of the run.
 //!
-//! Never `use leaktrace` here: it would carry the preload's own `dlsym` into the tests.
+//! It must not link `leaktrace_preload`, which would bring that crate's own `dlsym` into the tests.
 
 pub mod grows;
 pub mod programs;
@@ -20,29 +20,35 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// Longer than any program here may take on a busy machine; a program that hangs is killed then.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A program that hangs is killed after this time. No program takes a tenth of it, but on a machine that is busy with
+/// other suites, or swaps.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
-    // The package is src/cli.
+    // These tests belong to the package in src/cli.
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap())
 }
 
-/// The library under test, built with these tests.
+/// Returns the build directory of the scripts: of the simulated GPU and of the environments of packages.
+pub fn target() -> PathBuf {
+    std::env::var_os("LEAKTRACE_TARGET").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Returns the library under test, which is built with these tests.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let deps = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
-        let places = [deps.join("libleaktrace.so"), deps.parent().unwrap().join("libleaktrace.so")];
-        let age = |p: &PathBuf| fs::metadata(p).and_then(|m| m.modified()).ok();
-        let newest = places.iter().filter(|p| p.exists()).max_by_key(|p| age(p));
+        let candidates = [deps.join("libleaktrace.so"), deps.parent().unwrap().join("libleaktrace.so")];
+        let modified = |p: &PathBuf| fs::metadata(p).and_then(|m| m.modified()).ok();
+        let newest = candidates.iter().filter(|p| p.exists()).max_by_key(|p| modified(p));
         newest.unwrap_or_else(|| panic!("no libleaktrace.so in {}: was it built?", deps.display())).clone()
     })
 }
 
-/// What `scripts/simgpu` adds to the environment of a program it runs.
+/// Returns what `scripts/simgpu` adds to the environment of a program it runs.
 fn simulated() -> &'static BTreeMap<OsString, OsString> {
     static SIMULATED: OnceLock<BTreeMap<OsString, OsString>> = OnceLock::new();
     SIMULATED.get_or_init(|| {
@@ -51,15 +57,15 @@ fn simulated() -> &'static BTreeMap<OsString, OsString> {
         let out = out.unwrap_or_else(|e| panic!("{}: {e}", script.display()));
         assert!(out.status.success(), "scripts/simgpu env: {}", String::from_utf8_lossy(&out.stderr));
         let pairs = out.stdout.split(|b| *b == 0).filter_map(|pair| {
-            let at = pair.iter().position(|b| *b == b'=')?;
+            let equals = pair.iter().position(|b| *b == b'=')?;
             let os = |b: &[u8]| OsString::from_vec(b.to_vec());
-            Some((os(&pair[..at]), os(&pair[at + 1..])))
+            Some((os(&pair[..equals]), os(&pair[equals + 1..])))
         });
         pairs.filter(|(k, v)| k != "_" && k != "SHLVL" && std::env::var_os(k).as_ref() != Some(v)).collect()
     })
 }
 
-/// The folder that holds the simulated `libcuda.so.1` and all that stands on it.
+/// Returns the folder of the simulated `libcuda.so.1` and of the libraries that use it.
 pub fn simulated_libraries() -> PathBuf {
     let path =
         simulated().get(&OsString::from("LD_LIBRARY_PATH")).expect("scripts/simgpu sets LD_LIBRARY_PATH");
@@ -68,13 +74,13 @@ pub fn simulated_libraries() -> PathBuf {
         .unwrap_or_else(|| panic!("no libcuda.so.1 in {}", path.display()))
 }
 
-/// A program to be run in a fresh folder of its own, where it may leave files.
+/// A program that will run in a fresh folder of its own, where it may leave files.
 pub struct Run {
     pub command: Command,
     scratch: TempDir,
 }
 
-/// A program that ran.
+/// A program that ended, with what it printed and left behind.
 pub struct Ran {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
@@ -82,7 +88,7 @@ pub struct Ran {
     scratch: TempDir,
 }
 
-/// A program that runs, its output coming through a pipe. Killed when dropped.
+/// A program that runs, its standard output in a pipe. Dropping it kills the program.
 pub struct Running {
     pub child: Child,
     scratch: Option<TempDir>,
@@ -96,17 +102,17 @@ impl Drop for Running {
 }
 
 impl Run {
-    /// A program without the preload. Nothing of leaktrace's or the simulated GPU's settings is inherited.
+    /// Prepares a program without the preload. It inherits no setting of leaktrace, CUDA, PyTorch or Python.
     pub fn new(program: impl AsRef<Path>) -> Run {
         let scratch = TempDir::new().unwrap();
         fs::create_dir(scratch.path().join("work")).unwrap();
         let mut command = Command::new(program.as_ref());
-        // A group of its own, so that none of its children outlives a test that gave up.
+        // A process group of its own, so that none of its children outlives a test that gave up.
         command.current_dir(scratch.path().join("work")).stdin(Stdio::null()).process_group(0);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
-            let foreign = ["LEAKTRACE", "SIMGPU_", "PYTORCH_", "PYTHON", "CUDA_"];
-            if name == "LD_PRELOAD" || foreign.iter().any(|f| name.starts_with(f)) {
+            let settings = ["LEAKTRACE", "SIMGPU_", "PYTORCH_", "PYTHON", "CUDA_"];
+            if name == "LD_PRELOAD" || settings.iter().any(|prefix| name.starts_with(prefix)) {
                 command.env_remove(&name);
             }
         }
@@ -114,19 +120,19 @@ impl Run {
         Run { command, scratch }
     }
 
-    /// On the simulated GPU, with a truth log.
+    /// Puts it on the simulated GPU, with a truth log.
     pub fn simulated(mut self) -> Run {
         self.command.envs(simulated()).env("SIMGPU_LOG", self.scratch.path().join("truth.log"));
         self
     }
 
-    /// With the library under test.
+    /// Preloads the library under test.
     pub fn traced(mut self) -> Run {
         self.command.env("LD_PRELOAD", library());
         self
     }
 
-    /// With the library under test or without.
+    /// Preloads the library under test where `yes`.
     pub fn traced_if(self, yes: bool) -> Run {
         if yes { self.traced() } else { self }
     }
@@ -146,16 +152,16 @@ impl Run {
         self
     }
 
-    /// The folder the program runs in.
+    /// Returns the folder the program will run in.
     pub fn folder(&self) -> PathBuf {
         self.scratch.path().join("work")
     }
 
-    /// Runs to the end.
+    /// Runs the program to its end.
     pub fn run(mut self) -> Ran {
         let (out, err) = (self.scratch.path().join("stdout"), self.scratch.path().join("stderr"));
         self.command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
-        // SAFETY: a flag of this process: who of the program outlives its parent becomes a child of ours.
+        // SAFETY: sets a flag of this process: a descendant that outlives its parent becomes a child of this process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command.get_program()));
         let status = wait(child);
@@ -163,7 +169,7 @@ impl Run {
         Ran { status, stdout: fs::read(out).unwrap(), stderr, scratch: self.scratch }
     }
 
-    /// Starts it, with its standard output in a pipe.
+    /// Starts the program, with its standard output in a pipe.
     pub fn start(mut self) -> Running {
         self.command.stdout(Stdio::piped()).stderr(File::create(self.scratch.path().join("stderr")).unwrap());
         let child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command.get_program()));
@@ -171,28 +177,28 @@ impl Run {
     }
 }
 
-/// Waits for the end of a program and of all it left behind in its group; one that does not come is brought about.
+/// Waits for the end of a program and of every process left in its group, and kills them all after `TIMEOUT`.
 fn wait(mut child: Child) -> ExitStatus {
     let (done, ended) = channel::<()>();
     let pid = child.id() as i32;
     let watch = std::thread::spawn(move || {
-        if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PATIENCE) {
-            // SAFETY: the group of our own child, which was not waited for yet.
+        if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TIMEOUT) {
+            // SAFETY: kill takes numbers only; the group is that of a child which was not waited for yet.
             unsafe { libc::kill(-pid, libc::SIGKILL) };
             return true;
         }
         false
     });
     let status = child.wait().unwrap();
-    // SAFETY: children of this process, in a group that only this program was in; nobody else waits for them.
+    // SAFETY: a null status pointer is allowed; no other thread waits for the children in this group.
     while unsafe { libc::waitpid(-pid, std::ptr::null_mut(), 0) } > 0 {}
     drop(done);
-    assert!(!watch.join().unwrap(), "the program did not end within {PATIENCE:?}");
+    assert!(!watch.join().unwrap(), "the program did not end within {TIMEOUT:?}");
     status
 }
 
 impl Running {
-    /// SIGKILL, now.
+    /// Sends SIGKILL and waits for the end.
     pub fn kill(mut self) -> Ran {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
@@ -203,12 +209,12 @@ impl Running {
 }
 
 impl Ran {
-    /// The folder it ran in.
+    /// Returns the folder it ran in.
     pub fn folder(&self) -> PathBuf {
         self.scratch.path().join("work")
     }
 
-    /// Names of the files in that folder.
+    /// Returns the names of the files it left in its folder.
     pub fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder()).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -216,13 +222,13 @@ impl Ran {
         names
     }
 
-    /// The recordings in that folder.
+    /// Returns the recordings it left.
     pub fn recordings(&self) -> Vec<PathBuf> {
         let names = self.files().into_iter().filter(|n| n.ends_with(".ltrace"));
         names.map(|n| self.folder().join(n)).collect()
     }
 
-    /// The one recording in that folder.
+    /// Returns the one recording it left.
     #[track_caller]
     pub fn recording(&self) -> PathBuf {
         let mut all = self.recordings();
@@ -230,36 +236,39 @@ impl Ran {
         all.remove(0)
     }
 
-    /// The log of the simulated GPU.
+    /// Reads the log of the simulated GPU.
     pub fn truth(&self) -> truth::Truth {
         truth::Truth::read(&self.scratch.path().join("truth.log"))
     }
 
+    /// Returns its standard output.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// All it said, for a failing test.
+    /// Returns exit status and output, for the message of a failing test.
     pub fn told(&self) -> String {
         format!("{:?}\n── stdout\n{}\n── stderr\n{}", self.status, self.text(), self.stderr)
     }
 
+    /// Fails the test unless the exit status is 0.
     #[track_caller]
     pub fn success(self) -> Ran {
         assert!(self.status.success(), "{}", self.told());
         self
     }
 
-    /// Exit status as a shell shows it.
+    /// Returns the exit status as a shell shows it.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 }
 
-/// A small deterministic random number generator.
+/// A small random number generator (xorshift); the seed must not be 0.
 pub struct Chance(pub u64);
 
 impl Chance {
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

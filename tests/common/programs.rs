@@ -6,13 +6,15 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Run, root, simulated_libraries};
+use tempfile::TempDir;
+
+use super::{Run, root, simulated_libraries, target};
 
 fn sources() -> PathBuf {
     root().join("cuda/programs")
 }
 
-/// Compiles `cuda/programs/SOURCE` with `flags` to a file called `name`; returns where it is.
+/// Compiles `cuda/programs/SOURCE` with `flags` to a file called `name`, unless that was done before; returns its path.
 pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let mut hash = DefaultHasher::new();
     let mut files: Vec<PathBuf> = fs::read_dir(sources()).unwrap().map(|e| e.unwrap().path()).collect();
@@ -27,8 +29,10 @@ pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
         return made;
     }
     fs::create_dir_all(&folder).unwrap();
-    // Tests run beside each other: the one that is ready last replaces the file with its equal.
-    let draft = folder.join(format!("{name}.{}", std::process::id()));
+    // Tests run at the same time, as processes or as threads: each compiles to a folder of its own, and the one that is
+    // ready last replaces the file with its equal.
+    let draft_folder = TempDir::new_in(&folder).unwrap();
+    let draft = draft_folder.path().join(name);
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O1", "-g", "-pthread"])
         .arg(sources().join(source))
@@ -41,32 +45,32 @@ pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     made
 }
 
-/// A stand-in for the runtime that calls no driver, with versioned symbols as the real one has.
+/// Compiles a stand-in for the runtime that calls no driver, with versioned symbols as the real one has.
 pub fn bare_cudart() -> PathBuf {
     let map = format!("-Wl,--version-script,{}", sources().join("bare_cudart.map").display());
     compile("bare_cudart.c", "libcudart.so.12", &["-shared", "-fPIC", "-Wl,-soname,libcudart.so.12", &map])
 }
 
-/// A program of `cuda/programs` linked to a library at this very path.
+/// Compiles a program of `cuda/programs`, linked to the library at this very path.
 pub fn linked(source: &str, name: &str, library: &Path, flags: &[&str]) -> PathBuf {
     let library_folder = format!("-Wl,-rpath,{}", library.parent().unwrap().display());
-    // Something between the program and the driver may need more of the simulated libraries.
+    // A library between the program and the driver may need more of the simulated libraries.
     let mut all = vec![library.to_str().unwrap(), &library_folder, "-Wl,--allow-shlib-undefined"];
     all.extend(flags);
     compile(source, name, &all)
 }
 
-/// `driver_calls` in one of its flavours: `link`, `dlsym` or `proc`.
+/// Compiles `driver_calls`, which reaches the driver by `flavour`: `link`, `dlsym` or `proc`.
 pub fn driver_calls(flavour: &str) -> PathBuf {
     reaching("driver_calls", flavour)
 }
 
-/// `families`, which calls the driver in one of the same three ways.
+/// Compiles `families`, which reaches the driver by `flavour`: `link`, `dlsym` or `proc`.
 pub fn families(flavour: &str) -> PathBuf {
     reaching("families", flavour)
 }
 
-/// A program over `driver_api.h`.
+/// Compiles a program that calls the driver through `driver_api.h`, and reaches it by `flavour`.
 pub fn reaching(program: &str, flavour: &str) -> PathBuf {
     let (source, name) = (format!("{program}.c"), format!("{program}_{flavour}"));
     match flavour {
@@ -76,36 +80,36 @@ pub fn reaching(program: &str, flavour: &str) -> PathBuf {
     }
 }
 
-/// A Python test program.
+/// Returns the path of a Python test program.
 pub fn script(name: &str) -> PathBuf {
     root().join("tests/programs").join(name)
 }
 
-/// The Python that has PyTorch.
+/// Returns the Python that has PyTorch.
 pub fn torch_python() -> PathBuf {
-    let python = root().join("target/pyenv/bin/python");
+    let python = target().join("pyenv/bin/python");
     assert!(python.exists(), "{} is missing: run scripts/python-env first", python.display());
     python
 }
 
-/// PyTorch on the simulated GPU, running a test program.
+/// Prepares a run of a test program with PyTorch on the simulated GPU.
 pub fn torch(program: &str) -> Run {
     torch_at(&script(program))
 }
 
-/// PyTorch on the simulated GPU, running a program from anywhere.
+/// Prepares a run of any program with PyTorch on the simulated GPU.
 pub fn torch_at(program: &Path) -> Run {
     Run::new(torch_python()).simulated().arg(program)
 }
 
 impl Run {
-    /// Every `print` of a line that starts with "step " ends a step (`tests/programs/steps/sitecustomize.py`).
+    /// Makes every `print` of a line that starts with "step " end a step (`tests/programs/steps/sitecustomize.py`).
     pub fn steps_by_print(self) -> Run {
         self.env("PYTHONPATH", script("steps")).env("LEAKTRACE_STEP", "api").env("SEEDS_STEPS", "1")
     }
 }
 
-/// Every CPython 3.8 to 3.13 on this machine: version and interpreter, each version once.
+/// Returns every CPython 3.8 to 3.13 on this machine, each version once: its number and its interpreter.
 pub fn pythons() -> Vec<(String, PathBuf)> {
     let mut candidates = Vec::new();
     for minor in 8..=13 {
@@ -123,11 +127,12 @@ pub fn pythons() -> Vec<(String, PathBuf)> {
         if !python.exists() || found.iter().any(|(v, _)| *v == version) {
             continue;
         }
-        // A version manager's shim may stand there without the version behind it; and where it is one, take what it runs.
+        // It may be a version manager's shim, for a version that is not installed; of one that is, the interpreter that
+        // the shim runs is returned.
         let ask = "import sys, ctypes; print('%d.%d' % sys.version_info[:2]); print(sys.executable)";
         let Ok(out) = Command::new(&python).args(["-c", ask]).output() else { continue };
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        if let [v, executable] = said.lines().collect::<Vec<_>>()[..]
+        let answer = String::from_utf8_lossy(&out.stdout).into_owned();
+        if let [v, executable] = answer.lines().collect::<Vec<_>>()[..]
             && v == version
         {
             found.push((version, executable.into()));

@@ -1,4 +1,4 @@
-//! The truth log of the simulated GPU: what the driver gave and took, told by itself.
+//! The truth log of the simulated GPU: every allocation and free, as the driver itself saw them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -6,22 +6,23 @@ use std::path::Path;
 /// One allocation that began or ended.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Length of the log with this line.
+    /// The length of the log up to the end of this line.
     pub end: u64,
     pub thread: u64,
     pub begins: bool,
     pub api: String,
     pub address: u64,
     pub bytes: u64,
-    /// −1: pinned host memory.
+    /// The device's index; −1 is pinned host memory.
     pub device: i64,
 }
 
+/// The events of a log, in order.
 pub struct Truth {
     pub events: Vec<Event>,
 }
 
-/// Bytes alive per device; −1 is pinned host memory. Devices without any are left out.
+/// The live bytes of each device that has any; −1 is pinned host memory.
 pub type Live = BTreeMap<i64, u64>;
 
 impl Truth {
@@ -35,23 +36,23 @@ impl Truth {
         Truth { events: events.collect() }
     }
 
-    /// What was alive when the log was `length` bytes long.
+    /// Returns what was alive when the log was `length` bytes long.
     pub fn live_at(&self, length: u64) -> Live {
         self.live_after(self.events.iter().take_while(|e| e.end <= length).count())
     }
 
-    /// What was alive after the first `count` events.
+    /// Returns what was alive after the first `count` events.
     pub fn live_after(&self, count: usize) -> Live {
         live(&self.events[..count])
     }
 
-    /// What is alive at the end.
+    /// Returns what is alive at the end.
     pub fn live(&self) -> Live {
         live(&self.events)
     }
 }
 
-/// What is alive after these events.
+/// Returns what is alive after these events.
 pub fn live<'e>(events: impl IntoIterator<Item = &'e Event>) -> Live {
     let mut alive: HashMap<u64, (u64, i64)> = HashMap::new();
     for e in events {

@@ -20,6 +20,8 @@ def number(text):
 class Page:
     def __init__(self, browser, report, scheme):
         self.page = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900}).new_page()
+        # Milliseconds; a machine that is busy with other tests takes far longer than Playwright's 30 s.
+        self.page.set_default_timeout(600_000)
         self.console, self.requests = [], []
         self.page.on("console", lambda m: self.console.append(f"{m.type}: {m.text}"))
         self.page.on("pageerror", lambda e: self.console.append(f"error: {e}"))

@@ -13,8 +13,8 @@ import termios
 
 columns, keys, command = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3:]
 awaited = os.environ.pop("WORD", "").encode()
-# Nobody waits for what is never written.
-signal.alarm(60)
+# Ends a command that never writes the awaited word.
+signal.alarm(600)
 pid, terminal = pty.fork()
 if pid == 0:
     # Its size is known before the command asks for it.

@@ -1,8 +1,8 @@
 """On PYTHONPATH, makes every `print` of a line that starts with "step " end a step, in any program.
 
-Where STEPS_LOG names a file, each such print also appends a line to it: the length of the simulated GPU's log, then what
-PyTorch's counters say at this very moment, allocated and reserved bytes of each device. What the line itself says may be
-older: the collector can run between the counters' reading and the print, and free memory of the device.
+Where STEPS_LOG names a file, each such print also appends a line to it: the length of the simulated GPU's log, then
+PyTorch's own counters at this moment, allocated and reserved bytes of each device. The figures in the printed line may be
+older: the garbage collector can run between the reading of the counters and the print, and free memory of the device.
 """
 
 import builtins
