@@ -1,5 +1,6 @@
-//! Training programs whose truth is known: the program runs as without the preload, every step's figures are PyTorch's
-//! own, and the leak is found at its line. `scripts/dev/matrix` runs all shared cases in every combination.
+//! Training programs whose truth is known: the program runs as without the preload, every step's figures are
+//! PyTorch's own, and the leak is found at its line. `scripts/dev/matrix` runs all shared cases in every
+//! combination.
 
 use crate::common::programs::{script, torch, torch_at};
 use crate::common::report::Report;
@@ -9,8 +10,8 @@ use serde_json::Value;
 const EXPANDABLE: &str = "expandable_segments:True";
 const ASYNC: &str = "backend:cudaMallocAsync";
 
-/// Runs a program without and with the preload; compares what it printed, and the report's figures of each step with
-/// PyTorch's and with the truth log.
+/// Runs a program without and with the preload; compares what it printed, and the report's figures of each
+/// step with PyTorch's and with the truth log.
 #[track_caller]
 fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -> (Ran, Report) {
     let run = |traced: bool| {
@@ -55,7 +56,8 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
         let length = length.split(' ').next().and_then(|n| n.parse().ok()).unwrap();
         let (mut reported, mut logged) = (at.driver_live(), truth.live_at(length));
         if pins_elsewhere {
-            // A thread of the data loader pins memory between the reading of the log's length and the end of the step.
+            // A thread of the data loader pins memory between the reading of the log's length and the end of
+            // the step.
             reported.remove(&-1);
             logged.remove(&-1);
         }

@@ -1,5 +1,5 @@
-//! What `scripts/dist` makes, as people use it: the wheel in an empty virtual environment, a program on the simulated GPU,
-//! the pytest plugin, and the parts of an unpacked archive.
+//! What `scripts/dist` makes, as people use it: the wheel in an empty virtual environment, a program on the
+//! simulated GPU, the pytest plugin, and the parts of an unpacked archive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,8 @@ fn pip() -> Command {
 
 const INSTALL: [&str; 2] = ["install", "--no-input"];
 
-/// Returns a folder with pytest, downloaded once. The environment with PyTorch may be the user's own: nothing is added to it.
+/// Returns a folder with pytest, downloaded once. The environment with PyTorch may be the user's own: nothing
+/// is added to it.
 fn pytest() -> PathBuf {
     const VERSION: &str = "9.2.0";
     let folder = target().join(format!("pytest-{VERSION}"));

@@ -1,5 +1,6 @@
-"""JAX keeps arrays in a list. Its allocator takes few large pieces from the driver: whether growth can be seen depends on
-XLA_PYTHON_CLIENT_PREALLOCATE; a line must never be accused that is not at fault."""
+"""JAX keeps arrays in a list. Its allocator takes few large pieces from the driver: whether growth can be
+seen depends on XLA_PYTHON_CLIENT_PREALLOCATE; a line must never be accused that is not at fault.
+"""
 import ctypes
 import jax
 import jax.numpy as jnp

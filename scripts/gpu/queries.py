@@ -1,4 +1,6 @@
-"""Which of the queries that leaktrace makes of the driver are allowed while a stream is captured. Prints one JSON line."""
+"""Which of the queries that leaktrace makes of the driver are allowed while a stream is captured. Prints
+one JSON line.
+"""
 import ctypes
 import json
 

@@ -1,7 +1,8 @@
-# What the shell scripts share: where things are, --help, and environments of downloaded packages, each made once.
+# What the shell scripts share: where things are, --help, and environments of downloaded packages, each made
+# once.
 #
-# Sets `repo` and `target` (the build directory: LEAKTRACE_TARGET, or target/ of the checkout).
-# shellcheck shell=bash
+# Sets `repo` and `target` (the build directory: LEAKTRACE_TARGET, or target/ of the checkout). shellcheck
+# shell=bash
 unset LD_PRELOAD
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 target=${LEAKTRACE_TARGET:-$repo/target}
@@ -28,8 +29,9 @@ take_no_arguments() {
     fi
 }
 
-# make_once NAME PACKAGES: prints the path of $target/NAME, after calling `make FOLDER PACKAGES` where that folder
-# was not finished before, or with other packages. Scripts that run at the same time wait for one another.
+# make_once NAME PACKAGES: prints the path of $target/NAME, after calling `make FOLDER PACKAGES` where that
+# folder was not finished before, or with other packages. Scripts that run at the same time wait for one
+# another.
 make_once() {
     local folder=$target/$1 packages=$2 lock
     finished() { [[ -e $folder/.complete && $(<"$folder/.complete") == "$packages" ]]; }

@@ -1,4 +1,6 @@
-"""Reads the simulated GPU's log (SIMGPU_LOG): every driver allocation and free, as the driver itself saw them."""
+"""Reads the simulated GPU's log (SIMGPU_LOG): every driver allocation and free, as the driver itself saw
+them.
+"""
 
 import typing
 

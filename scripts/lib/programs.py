@@ -1,6 +1,7 @@
 """Runs programs under the preload, on the simulated GPU or a real one: what the Python scripts share.
 
-Knows where the build is and how a program gets an environment of its own. Reads and judges no report (`reports`).
+Knows where the build is and how a program gets an environment of its own. Reads and judges no report
+(`reports`).
 """
 
 import os
@@ -36,7 +37,8 @@ def require_build():
 
 
 def environment(traced=True, without=SETTINGS, **settings):
-    """Returns this process's environment without its own settings, with the preload if `traced`, and `settings`."""
+    """Returns this process's environment without its own settings, with the preload if `traced`, and
+    `settings`."""
     clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith(without)}
     clean.update(PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1", LEAKTRACE_QUIET="1")
     if traced:

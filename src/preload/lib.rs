@@ -1,11 +1,75 @@
-//! libleaktrace.so, the library that `LD_PRELOAD` puts into a program that was not built for it.
+//! `libleaktrace.so`, the library that `LD_PRELOAD` puts into a program that was not built for it.
+//!
+//! # The way of an event
 //!
 //! ```text
 //! program ─▶ interpose ─▶ hooks, frameworks ─▶ stacks ─▶ writer ═▶ recording
-//!                                              python, unwind   analysis reads it back at each step's end
+//!                                              python, unwind      └─▶ analysis, at the end of each step
 //! ```
 //!
-//! `lifecycle` says whether anything is recorded at all. Nothing here decides what a leak is: that is `leaktrace_core`.
+//! # Code map
+//!
+//! * `interpose`: how a call of the program's reaches a hook. Naked tail-jumps stand under the names of
+//!   `dlsym`, `dlopen` and their kin, of the driver's and the runtime's allocators. The hook is chosen by the
+//!   address that the real look-up returned; the real function is the one in the caller's own scope.
+//! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,
+//!   record one event.
+//! * `frameworks`: the symbols by which PyTorch reports blocks, optimizer steps, backward passes and
+//!   failures.
+//! * `stacks`: the call stack as one number. `python` reads Python frames raw on their own thread, `unwind`
+//!   native frames from the unwind tables, checked word by word against the thread's previous stack; what a
+//!   backward node allocates is tied to the forward line by the sequence number that the operation took.
+//! * `python`: everything that knows CPython: frames, the garbage collector, the end of the interpreter, the
+//!   heap.
+//! * `writer`: appends 32-byte events to a mapped file, one segment per thread, with one dense sequence
+//!   number.
+//! * `analysis`: replays the events at each step boundary (`leaktrace_core::ledger`), and writes steps,
+//!   checkpoints, dumps.
+//! * `lifecycle`: whether anything is recorded at all. `settings`: the environment. `coverage_gaps`: what
+//!   could not be seen.
+//!
+//! Nothing here decides what a leak is: that is `leaktrace_core::ledger::verdict`.
+//!
+//! # Invariants
+//!
+//! **Architecture invariant:** the traced program's results, return codes, `errno`, exit status and signals
+//! never change. No signal handler is installed, no `malloc` is hooked, CUPTI is left alone, no object of the
+//! program is kept alive.
+//!
+//! **Architecture invariant:** no file, no thread and no allocation before the program's first CUDA call, so
+//! that children like `sh`, `git` and `ninja` stay as they were.
+//!
+//! **Architecture invariant:** no lock is held while the real function runs, while a stack is taken, or
+//! across `fork` except those that the fork handlers take in one fixed order.
+//!
+//! **Architecture invariant:** a hook never takes the GIL, never enters the loader (`dlopen`, `dlsym`,
+//! `dl_iterate_phdr`), and calls no `malloc` on its usual path.
+//!
+//! **Architecture invariant:** every committed event survives the process, whatever ends it: SIGKILL,
+//! `_exit`, `abort`, the out-of-memory killer, a full disk.
+//!
+//! **Architecture invariant:** a failure here switches the tracing off and the program goes on. There is no
+//! `panic!`, `unwrap` or `println!` outside tests, and what panics all the same is caught (`shield`).
+//!
+//! **Architecture invariant:** what is not seen is reported by name (`coverage_gaps`, dropped events), never
+//! guessed.
+//!
+//! # How to add
+//!
+//! **A CUDA entry point** is one row of `leaktrace_core::entry_points`; exports, look-ups by name and
+//! `cuGetProcAddress`, and the tests of failing calls and of look-ups are made from it. Where no function of
+//! `hooks` has the same signature, write one there. A function that needs no hook gets a line with its reason
+//! in `PASSED_OVER`. `tests/coverage.rs` fails for any function of cudarc's bindings that has neither: update
+//! cudarc, run the test, and it lists what a new CUDA version brought. `cuda/driver` has to answer the call,
+//! by its public documentation alone, and `cuda/programs/families.c` to make it, so that the random
+//! operations compare it with the simulated device's own log.
+//!
+//! **A CPython version** needs its offsets in `python`, its opcodes in `leaktrace_core::steps::loops`, and an
+//! interpreter that `tests/common/programs.rs` finds.
+//!
+//! **A PyTorch version**: `scripts/python-env VERSION` makes `target/pyenv-VERSION`; add it to `TORCHES` in
+//! `scripts/dev/matrix` and run `scripts/dev/matrix torch-VERSION`. `frameworks` and `python` rely on PyTorch
+//! by symbol only. A library that it wants and the simulated GPU lacks is generated (`cuda/stubs`).
 
 mod allocator;
 mod analysis;

@@ -1,4 +1,5 @@
-//! Recordings of `tests/programs/grows.py`, which leaks as its arguments say, at known lines, without any GPU.
+//! Recordings of `tests/programs/grows.py`, which leaks as its arguments say, at known lines, without any
+//! GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -57,7 +58,8 @@ pub fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Runs `leaktrace ARGS…` on a terminal of so many columns, and types `keys` once the program has written `word`.
+/// Runs `leaktrace ARGS…` on a terminal of so many columns, and types `keys` once the program has written
+/// `word`.
 pub fn on_terminal(
     folder: &Path,
     columns: u32,

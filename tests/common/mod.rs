@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// A program that hangs is killed after this time. No program takes a tenth of it, but on a machine that is busy with
-/// other suites, or swaps.
+/// A program that hangs is killed after this time. No program takes a tenth of it, but on a machine that is
+/// busy with other suites, or swaps.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Returns the root of the repository.
@@ -161,7 +161,8 @@ impl Run {
     pub fn run(mut self) -> Ran {
         let (out, err) = (self.scratch.path().join("stdout"), self.scratch.path().join("stderr"));
         self.command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
-        // SAFETY: sets a flag of this process: a descendant that outlives its parent becomes a child of this process.
+        // SAFETY: sets a flag of this process: a descendant that outlives its parent becomes a child of this
+        // process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command.get_program()));
         let status = wait(child);

@@ -1,4 +1,5 @@
-//! The programs that are traced: C ones are compiled once per source and flags, Python ones find their interpreters.
+//! The programs that are traced: C ones are compiled once per source and flags, Python ones find their
+//! interpreters.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -14,7 +15,8 @@ fn sources() -> PathBuf {
     root().join("cuda/programs")
 }
 
-/// Compiles `cuda/programs/SOURCE` with `flags` to a file called `name`, unless that was done before; returns its path.
+/// Compiles `cuda/programs/SOURCE` with `flags` to a file called `name`, unless that was done before; returns
+/// its path.
 pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let mut hash = DefaultHasher::new();
     let mut files: Vec<PathBuf> = fs::read_dir(sources()).unwrap().map(|e| e.unwrap().path()).collect();
@@ -29,8 +31,8 @@ pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
         return made;
     }
     fs::create_dir_all(&folder).unwrap();
-    // Tests run at the same time, as processes or as threads: each compiles to a folder of its own, and the one that is
-    // ready last replaces the file with its equal.
+    // Tests run at the same time, as processes or as threads: each compiles to a folder of its own, and the
+    // one that is ready last replaces the file with its equal.
     let draft_folder = TempDir::new_in(&folder).unwrap();
     let draft = draft_folder.path().join(name);
     let mut cc = Command::new("cc");
@@ -103,7 +105,8 @@ pub fn torch_at(program: &Path) -> Run {
 }
 
 impl Run {
-    /// Makes every `print` of a line that starts with "step " end a step (`tests/programs/steps/sitecustomize.py`).
+    /// Makes every `print` of a line that starts with "step " end a step
+    /// (`tests/programs/steps/sitecustomize.py`).
     pub fn steps_by_print(self) -> Run {
         self.env("PYTHONPATH", script("steps")).env("LEAKTRACE_STEP", "api").env("SEEDS_STEPS", "1")
     }
@@ -127,8 +130,8 @@ pub fn pythons() -> Vec<(String, PathBuf)> {
         if !python.exists() || found.iter().any(|(v, _)| *v == version) {
             continue;
         }
-        // It may be a version manager's shim, for a version that is not installed; of one that is, the interpreter that
-        // the shim runs is returned.
+        // It may be a version manager's shim, for a version that is not installed; of one that is, the
+        // interpreter that the shim runs is returned.
         let ask = "import sys, ctypes; print('%d.%d' % sys.version_info[:2]); print(sys.executable)";
         let Ok(out) = Command::new(&python).args(["-c", ask]).output() else { continue };
         let answer = String::from_utf8_lossy(&out.stdout).into_owned();

@@ -75,7 +75,8 @@ impl Report {
         let figure = |d: &Value, f: &str| d[f].as_u64().unwrap_or_else(|| panic!("devices[].{f}"));
         let mut live: Live =
             devices.map(|d| (figure(d, "index") as i64, figure(d, "driver_live_bytes"))).collect();
-        // `host_bytes` is of the last boundary, as every figure that findings rest on; this one is of the very end.
+        // `host_bytes` is of the last boundary, as every figure that findings rest on; this one is of the
+        // very end.
         let host = self.0.get("host_live_bytes").unwrap_or(&self.0["host_bytes"]);
         live.insert(-1, host.as_u64().expect("host_live_bytes"));
         live.retain(|_, bytes| *bytes > 0);
@@ -110,7 +111,8 @@ impl Report {
     }
 }
 
-/// Compares the report with the truth log at each `instant STEP LENGTH` line that the program printed, and at the end.
+/// Compares the report with the truth log at each `instant STEP LENGTH` line that the program printed, and at
+/// the end.
 #[track_caller]
 pub fn agrees_at_instants(ran: &super::Ran, instants: usize) -> Report {
     let (truth, recording) = (ran.truth(), ran.recording());
