@@ -15,6 +15,8 @@ mod search;
 mod tests;
 mod words;
 
+use std::cmp::Reverse;
+
 use crate::format::entry::Retention;
 use crate::ledger::Map;
 use group::{Group, Path};
@@ -132,6 +134,12 @@ pub struct Owner {
     pub cause: u32,
     /// Indices into what was wanted.
     pub blocks: Vec<usize>,
+}
+
+/// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have had the blocks
+/// at the moment of the search (C++ code, an expression being evaluated), then by blocks, then by bytes.
+pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, Reverse<u64>) {
+    (hold == Retention::Unknown, Reverse(blocks), Reverse(bytes))
 }
 
 /// Said of what neither Python nor an autograd graph was seen to hold.

@@ -225,3 +225,14 @@ fn a_search_that_was_cut_short_claims_nothing() {
     let mut toy = Toy { patience: Some(1), ..Toy::default() }.root(0, 1, "__main__.x").list(1, 2..3);
     assert_eq!(toy.find([1010].into_iter()), Vec::new());
 }
+
+#[test]
+fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() {
+    let mut all = [
+        (Retention::Unknown, 60, 1 << 30),
+        (Retention::Unbounded, 3, 1 << 20),
+        (Retention::Unreachable, 49, 4096),
+    ];
+    all.sort_by_key(|&(hold, blocks, bytes)| listing_order(hold, blocks, bytes));
+    assert_eq!(all.map(|(_, blocks, _)| blocks), [49, 3, 60]);
+}

@@ -1,14 +1,14 @@
 //! Whose blocks are looked for, how often, and what is written down of the answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::lifecycle;
 use crate::python;
 use crate::writer::recording;
-use leaktrace_core::format::entry::{Site, TableEntry};
-use leaktrace_core::holders::{Owner, Wanted};
+use leaktrace_core::format::entry::{Retention, Site, TableEntry};
+use leaktrace_core::holders::{Owner, Wanted, listing_order};
 use leaktrace_core::ledger::verdict::{Kind, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
@@ -41,6 +41,21 @@ struct Told {
     tries: u32,
     paths: Vec<String>,
     blocks: u64,
+    /// One of the holders is known to keep what it has, and not only to have had it when it was looked for.
+    lasting: bool,
+}
+
+impl Told {
+    /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell into the middle of
+    /// a step may have met blocks on their way through C++ code; such an answer does not replace a lasting one.
+    fn is_improved_by(&self, holders: &[Share<'_>]) -> bool {
+        let lasting = holders.iter().any(Share::is_lasting);
+        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+        let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
+        // The recording must not grow with every search.
+        let known = same && holders.len() == self.paths.len() && blocks < self.blocks * 5 / 4;
+        !holders.is_empty() && (lasting || !self.lasting) && !known
+    }
 }
 
 /// What an owner has of one site.
@@ -48,6 +63,12 @@ struct Share<'a> {
     owner: &'a Owner,
     blocks: u64,
     bytes: u64,
+}
+
+impl Share<'_> {
+    fn is_lasting(&self) -> bool {
+        self.owner.hold != Retention::Unknown
+    }
 }
 
 /// Why there is a search.
@@ -108,12 +129,15 @@ impl Owners {
             // There will be no other time.
             Occasion::End => self.spent * PART / 5 <= elapsed,
         };
+        let open = ledger.step_count() + 1;
+        // What the step under way has allocated is in nobody's hands yet.
+        let ended = |living: &LiveAllocation| occasion != Occasion::Step || living.birth < open;
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            due |=
-                main.is_some_and(|s| self.told.get(&s).is_none_or(|t| t.paths.is_empty() && t.tries < TRIES));
-            question.add(cause, lasting(ledger.live_at_sites(&sites), finding.kind, ledger.step_count()));
+            due |= main.is_some_and(|s| self.told.get(&s).is_none_or(|t| !t.lasting && t.tries < TRIES));
+            let living = ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
+            question.add(cause, lasting(living, finding.kind, ledger.step_count()));
             known.extend(sites);
         }
         // Who has what came late and stayed is asked along with the rest.
@@ -148,6 +172,12 @@ impl Owners {
         recording::append_entry(&TableEntry::Meta { key: "holder_searches", value: &took });
         let mut found: HashMap<Site, Vec<Share<'_>>> = HashMap::new();
         let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
+        // What was freed while it was looked for has no holder, whatever was found.
+        let mut sites: Vec<u32> = question.living.iter().map(|l| l.site).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        let alive: HashSet<(u64, u32)> =
+            ledger.live_at_sites(&sites).iter().map(|l| (l.address, l.birth)).collect();
         for living in &question.living {
             let site = of_site.entry(living.site).or_insert_with(|| key(ledger, living.site));
             if let Some(site) = *site {
@@ -155,7 +185,8 @@ impl Owners {
             }
         }
         for owner in &answer.owners {
-            for living in owner.blocks.iter().filter_map(|&i| question.living.get(i)) {
+            let found_alive = |l: &&LiveAllocation| alive.contains(&(l.address, l.birth));
+            for living in owner.blocks.iter().filter_map(|&i| question.living.get(i)).filter(found_alive) {
                 let Some(Some(site)) = of_site.get(&living.site) else { continue };
                 let of = found.entry(*site).or_default();
                 match of.iter_mut().find(|share| share.owner.path == owner.path) {
@@ -167,7 +198,7 @@ impl Owners {
             }
         }
         for (site, mut holders) in found {
-            holders.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.blocks)));
+            holders.sort_by_key(|share| listing_order(share.owner.hold, share.blocks, share.bytes));
             holders.truncate(LISTED);
             self.tell(site, &holders, ledger.step_count());
         }
@@ -176,13 +207,11 @@ impl Owners {
     fn tell(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
         let told = self.told.entry(site).or_default();
         told.tries += 1;
-        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
-        let same = holders.iter().all(|h| told.paths.contains(&h.owner.path));
-        // The recording must not grow with every search.
-        if holders.is_empty() || (same && holders.len() == told.paths.len() && blocks < told.blocks * 5 / 4) {
+        if !told.is_improved_by(holders) {
             return;
         }
-        told.blocks = blocks;
+        told.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+        told.lasting = holders.iter().any(Share::is_lasting);
         told.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
         for share in holders {
             recording::append_entry(&TableEntry::Holder {
@@ -242,4 +271,27 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
 fn some(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
     let stride = living.len().div_ceil(MOST).max(1);
     living.into_iter().step_by(stride).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(path: &str, hold: Retention) -> Owner {
+        Owner { path: path.into(), name: path.len(), hold, cause: 0, blocks: Vec::new() }
+    }
+
+    #[test]
+    fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
+        let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
+        let share = |owner, blocks| Share { owner, blocks, bytes: blocks << 20 };
+        let fresh = Told::default();
+        assert!(fresh.is_improved_by(&[share(&code, 2)]));
+        let lasting = Told { tries: 1, paths: vec!["kept[*]".into()], blocks: 49, lasting: true };
+        assert!(!lasting.is_improved_by(&[share(&code, 2)]));
+        assert!(!lasting.is_improved_by(&[share(&list, 50)]));
+        assert!(lasting.is_improved_by(&[share(&list, 98)]));
+        let transient = Told { tries: 1, paths: vec!["C++".into()], blocks: 2, lasting: false };
+        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)]));
+    }
 }

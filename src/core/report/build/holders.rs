@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Builder;
 use crate::format::entry::{self, Retention};
+use crate::holders::listing_order;
 use crate::ledger::verdict::SiteHolder;
 use crate::report::{Holder, Searches};
 
@@ -43,36 +44,38 @@ impl Builder<'_> {
 
     /// Who held the blocks of these sites when somebody last looked.
     pub(super) fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
-        let mut holders: Vec<Holder> = Vec::new();
+        let mut holders: Vec<(Retention, Holder)> = Vec::new();
         for key in sites.filter_map(|site| self.key(site)) {
             for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
-                match holders.iter_mut().find(|h| h.path == held.path) {
+                match holders.iter_mut().map(|(_, h)| h).find(|h| h.path == held.path) {
                     Some(h) => {
                         h.bytes = h.bytes.saturating_add(held.bytes);
                         h.blocks = h.blocks.saturating_add(held.blocks);
                         h.step = h.step.max(held.step);
                     }
-                    None => holders.push(Holder {
-                        path: held.path.clone(),
-                        bytes: held.bytes,
-                        blocks: held.blocks,
-                        step: held.step,
-                        retention: match held.retention {
-                            Retention::Unknown => None,
-                            Retention::Unbounded => Some("unbounded"),
-                            Retention::Bounded { .. } => Some("bounded"),
-                            Retention::Unreachable => Some("unreachable"),
+                    None => holders.push((
+                        held.retention,
+                        Holder {
+                            path: held.path.clone(),
+                            bytes: held.bytes,
+                            blocks: held.blocks,
+                            step: held.step,
+                            retention: match held.retention {
+                                Retention::Unknown => None,
+                                Retention::Unbounded => Some("unbounded"),
+                                Retention::Bounded { .. } => Some("bounded"),
+                                Retention::Unreachable => Some("unreachable"),
+                            },
+                            max_entries: match held.retention {
+                                Retention::Bounded { max_entries, .. } => Some(max_entries),
+                                _ => None,
+                            },
                         },
-                        max_entries: match held.retention {
-                            Retention::Bounded { max_entries, .. } => Some(max_entries),
-                            _ => None,
-                        },
-                    }),
+                    )),
                 }
             }
         }
-        holders.sort_by_key(|h| std::cmp::Reverse((h.bytes, h.blocks)));
-        holders.truncate(HOLDERS);
-        holders
+        holders.sort_by_key(|(hold, h)| listing_order(*hold, h.blocks, h.bytes));
+        holders.into_iter().map(|(_, h)| h).take(HOLDERS).collect()
     }
 }
