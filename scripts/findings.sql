@@ -12,10 +12,10 @@ GROUP BY ALL ORDER BY most_per_step DESC;
 -- 2. The same from the bare books: lines of which blocks of most steps are alive, long after those steps ended.
 WITH runs AS (SELECT run, rank, max(step) AS steps FROM 'fleet/*/*/steps.parquet' GROUP BY ALL),
 kept AS (
-    SELECT run, rank, site, count(*) AS cohorts, any_value(steps) AS steps, min(birth_step) AS oldest_step,
+    SELECT run, rank, site, count(*) AS cohorts, any_value(steps) AS steps, min(alloc_step) AS oldest_step,
            median(live_bytes) AS bytes_per_step, sum(live_bytes) AS live_bytes
     FROM 'fleet/*/*/cohorts.parquet' JOIN runs USING (run, rank)
-    WHERE birth_step > greatest(5, 0.1 * steps) AND birth_step <= steps - 5
+    WHERE alloc_step > greatest(5, 0.1 * steps) AND alloc_step <= steps - 5
     GROUP BY ALL
 )
 SELECT run, rank, file, line, function, layer, kept.cohorts, kept.oldest_step, kept.bytes_per_step, kept.live_bytes

@@ -1,4 +1,4 @@
-//! `leaktrace check` and `leaktrace run --fail-on`: what fails, what passes, and what a pull request shows.
+//! `leaktrace check` and `leaktrace run --fail-on`: what fails, what is accepted, and what a pull request shows.
 
 use std::fs;
 use std::process::Output;
@@ -22,12 +22,11 @@ fn a_leak_fails_and_its_fixed_form_passes() {
     let leaks = grown(40, &["--first", "3072"]);
     let told = text(&check(&leaks, &[]), 1);
     assert!(told.starts_with("leaktrace: failed: 1 finding in 1 recording"), "{told}");
-    assert!(flat(&told).contains("fail: leak: 3.0 KiB (3,072 B) per step at "), "{told}");
+    assert!(flat(&told).contains("failed: leak: 3.0 KiB (3,072 B) per step at "), "{told}");
     let fixed = grown(40, &[]);
     assert!(text(&check(&fixed, &[]), 0).starts_with("leaktrace: passed: 1 recording"));
-    // What is accepted is said to be.
     let told = text(&check(&leaks, &["--max-bytes-per-step", "3KiB"]), 0);
-    assert!(told.contains("accepted: leak"), "{told}");
+    assert!(told.contains("within the limit: leak"), "{told}");
     text(&check(&leaks, &["--max-bytes-per-step", "3071"]), 1);
     text(&check(&leaks, &["--fail-on", "residue,fragmentation"]), 0);
     text(&check(&leaks, &["--fail-on", "any"]), 1);
@@ -37,7 +36,7 @@ fn a_leak_fails_and_its_fixed_form_passes() {
 fn what_cannot_be_judged_is_said_and_fails_where_that_is_asked() {
     let short = grown(5, &["--first", "512"]);
     let told = text(&check(&short, &[]), 0);
-    assert!(told.contains("not judged: 5 steps were seen, at least 14 are needed"), "{told}");
+    assert!(told.contains("warning: not judged: 5 steps were seen, at least 14 are needed"), "{told}");
     text(&check(&short, &["--strict"]), 1);
     text(&check(&grown(40, &[]), &["--strict"]), 0);
 }
@@ -53,7 +52,7 @@ fn github_shows_it_at_its_line() {
         format!("::error file=programs/grows.py,line={line},title=GPU memory%3A leak::leak: 3.0 KiB");
     let annotation = told.lines().find(|l| l.starts_with("::")).unwrap_or_else(|| panic!("{told}"));
     assert!(annotation.starts_with(&wanted), "{annotation}");
-    assert!(annotation.contains("%0ATo change: "), "{annotation}");
+    assert!(annotation.contains("%0AFix: "), "{annotation}");
     let passed = text(&check(&grown(40, &[]), &["--github"]), 0);
     assert!(!passed.contains("::"), "{passed}");
 }
@@ -78,8 +77,9 @@ fn a_baseline_accepts_what_is_known_until_it_grows() {
     text(&check(&grown(60, &["--first", "1024"]), &["--baseline", file]), 0);
     let told = text(&check(&grown(40, &["--first", "2048"]), &["--baseline", file]), 1);
     assert!(
-        flat(&told)
-            .contains("known, but grows faster: 2.0 KiB (2,048 B) per step, the baseline accepts 1.0 KiB"),
+        flat(&told).contains(
+            "in the baseline, but it grows faster: 2.0 KiB (2,048 B) per step, the baseline accepts 1.0 KiB"
+        ),
         "{told}"
     );
     let told = text(&check(&grown(40, &["--first", "1024", "--second", "512"]), &["--baseline", file]), 1);
@@ -168,7 +168,7 @@ fn run_and_gate_in_one() {
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(1), "{err}");
     assert_eq!(out.stdout, b"ready\n", "the program's own output alone");
-    assert!(err.contains("fail: leak"), "{err}");
+    assert!(err.contains("failed: leak"), "{err}");
     // An older recording of a leak beside it is not judged again.
     assert_eq!(run(&folder, &["--fail-on", "leak"], &["40"]).status.code(), Some(0));
     let limit = ["--fail-on", "leak", "--max-bytes-per-step", "4KiB", "--out", "here/%e.%p.ltrace"];
@@ -176,14 +176,14 @@ fn run_and_gate_in_one() {
     let out = run(&folder, &limit, &["40", "--first", "3072"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(
-        String::from_utf8_lossy(&out.stderr).contains("accepted: leak"),
+        String::from_utf8_lossy(&out.stderr).contains("within the limit: leak"),
         "{}",
         String::from_utf8_lossy(&out.stderr)
     );
     // The program's own failure wins, and the gate is told nevertheless.
     let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072", "--exit", "7"]);
     assert_eq!(out.status.code(), Some(7));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("fail: leak"));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("failed: leak"));
     let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072", "--kill", "30"]);
     assert_eq!(out.status.code(), Some(128 + 9));
 }
@@ -212,12 +212,15 @@ fn run_says_it_to_the_same_tools_as_check() {
     let accepts = ["--fail-on", "leak", "--baseline", "known.json", "--github", "--sarif", "out.sarif"];
     let out = run(&folder, &accepts, &["40", "--first", "1024"]);
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.code() == Some(0) && err.contains("accepted: leak"), "{err}");
+    assert!(out.status.code() == Some(0) && err.contains("baselined: leak"), "{err}");
     assert!(err.contains("::notice file=") && !err.contains("::error"), "{err}");
     assert_eq!(results()[0]["suppressions"][0]["kind"], "external");
     let out = run(&folder, &accepts, &["40", "--first", "2048"]);
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.code() == Some(1) && flat(&err).contains("known, but grows faster"), "{err}");
+    assert!(
+        out.status.code() == Some(1) && flat(&err).contains("in the baseline, but it grows faster"),
+        "{err}"
+    );
     // A wrong baseline is told before anything runs; without a gate nothing asks for one.
     for wrong in
         [&["--fail-on", "leak", "--baseline", "missing.json"][..], &["--github"], &["--sarif", "out.sarif"]]

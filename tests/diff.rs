@@ -123,7 +123,7 @@ fn wrong_usage_tells_what_was_meant() {
         (&["diff", &name][..], "name another, or two of its steps"),
         (&["diff", &name, "--step", "3"], "give --step twice"),
         (&["diff", &name, &far], "the steps are 1 to 20"),
-        (&["diff", &name, &no_step], "'ten' is no step"),
+        (&["diff", &name, &no_step], "'ten' is not a step"),
         (&["diff", &name, "missing.ltrace"], "missing.ltrace"),
     ] {
         let out = said(&ran.folder(), args);

@@ -126,7 +126,7 @@ fn a_wheel_in_an_empty_environment() {
     let python = installed.path("venv/bin/python");
     let run = installed.run("leaktrace").args(["run", "--simulate=4G", "--"]).arg(&python).arg(&case);
     let ran = run.args(steps).run().success();
-    assert!(ran.stderr.contains("making the simulated GPU's libraries"), "{}", ran.told());
+    assert!(ran.stderr.contains("building the simulated GPU's libraries"), "{}", ran.told());
     let report = Report::of(&ran.recording());
     assert_eq!(report.0["devices"][0]["total_bytes"], 4u64 << 30);
     assert_eq!(report.0["findings"][0]["bytes_per_step"], 512.0);

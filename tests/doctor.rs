@@ -1,4 +1,4 @@
-//! `leaktrace doctor`: one line per thing, and what to do where it is not as it must be.
+//! `leaktrace doctor`: one line for each check, and the remedy where it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,14 +37,14 @@ fn where_it_would_work() {
     let flat = flat(&told);
     for words in [
         "ok output: ",
-        "ok preload: the interpreter has the library",
+        "ok preload: the interpreter has loaded the library",
         "ok python: CPython 3.",
         "ok pytorch: PyTorch 2.",
         "ok driver: ",
     ] {
         assert!(flat.contains(words), "{words}\n{told}");
     }
-    assert!(told.ends_with("It would work.\n"), "{told}");
+    assert!(told.ends_with("OK: leaktrace can trace this program.\n"), "{told}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
@@ -56,7 +56,7 @@ fn the_program_itself_is_not_run() {
     text(&doctor(folder.path(), &["--", python.to_str().unwrap(), "touch.py"]), 0);
     assert!(!folder.path().join("it-ran").exists());
     let told = text(&doctor(folder.path(), &["--", python.to_str().unwrap(), "missing.py"]), 1);
-    assert!(told.contains("bad   script: missing.py is not there"), "{told}");
+    assert!(told.contains("bad   script: missing.py is missing"), "{told}");
 }
 
 #[test]
@@ -64,18 +64,19 @@ fn what_would_not_work_and_what_to_do() {
     let folder = TempDir::new().unwrap();
     let told = text(&doctor(folder.path(), &["--", "no-such-program"]), 1);
     assert!(
-        told.contains("no-such-program is not found") && told.ends_with("It would not work.\n"),
+        told.contains("no-such-program is not found")
+            && told.ends_with("Failed: leaktrace cannot trace this program.\n"),
         "{told}"
     );
     let fixed = made(folder.path(), "fixed", &["-static"]);
     let told = text(&doctor(folder.path(), &["--", fixed.to_str().unwrap()]), 1);
     assert!(
-        flat(&told).contains("is linked statically: no loader would take the library → link it dynamically"),
+        flat(&told).contains("is statically linked: LD_PRELOAD has no effect → link it dynamically"),
         "{told}"
     );
     let loose = made(folder.path(), "loose", &[]);
     let told = text(&doctor(folder.path(), &["--", loose.to_str().unwrap()]), 0);
-    assert!(told.contains("the loader takes the library"), "{told}");
+    assert!(told.contains("the loader accepts the library"), "{told}");
     let told = text(
         &doctor(folder.path(), &["--out", "/nowhere/at/all/%p.ltrace", "--", loose.to_str().unwrap()]),
         1,

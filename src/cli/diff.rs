@@ -1,5 +1,5 @@
-//! Two reports side by side: per line what grew, shrank, appeared and vanished, and what leaks more than before. Lines that
-//! moved between two versions of a program are followed by their function. Pure.
+//! Compares two reports: by line what grew, shrank, appeared and vanished, and what leaks more than before. Lines that moved
+//! between two versions of a program are matched by their function. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use leaktrace_core::ledger::verdict::Kind;
 use leaktrace_core::report::explain::short;
 use leaktrace_core::report::{Finding, Place, Report};
 
-/// What became of a line.
+/// How a line changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -20,20 +20,20 @@ pub enum Change {
     Same,
 }
 
-/// What a line held, and what it leaked.
+/// What a line retained, and what it leaked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Amount {
     pub bytes: u64,
     pub blocks: u64,
-    /// Of leaks and of what grows; 0: it does not.
+    /// The growth of leaks and possible leaks at the line; 0 if it has none.
     pub growth_bytes_per_step: f64,
 }
 
-/// One line.
+/// A line in both reports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub change: Change,
-    /// In B, or in A if it is not there any more. The path is relative to where the program ran.
+    /// The line in B, or in A if B does not have it. The path is relative to where the program ran.
     pub allocated_at: Option<Place>,
     /// The line in A, where it is another.
     pub line_before: Option<u32>,
@@ -44,30 +44,31 @@ pub struct Row {
     pub after: Amount,
 }
 
-/// What was compared.
+/// One of the two reports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     pub file: String,
-    /// The step asked for; else the end.
+    /// The step that was asked for; `None`: the end.
     pub step: Option<u32>,
     pub steps: u32,
     pub retained_bytes: u64,
-    /// Of the device with the highest one.
+    /// The peak of the device with the highest one.
     pub peak_bytes: u64,
     pub growth_bytes_per_step: f64,
 }
 
-/// A finding of another kind than those that grow, which are told by line.
+/// A finding that does not grow; those that do are in the rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Other {
     pub kind: Kind,
-    /// As in [`Row`].
+    /// The line, as in [`Row`].
     pub allocated_at: Option<Place>,
-    /// What it explains itself with, on each side; `null`: it is not there.
+    /// Its explanation in each report; `null`: the report does not have it.
     pub before: Option<String>,
     pub after: Option<String>,
 }
 
+/// The comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     pub schema: &'static str,
@@ -76,12 +77,12 @@ pub struct Diff {
     /// The largest change first.
     pub rows: Vec<Row>,
     pub others: Vec<Other>,
-    /// Two moments of one recording: what leaks is told of the whole of it, and cannot differ.
+    /// Whether these are two moments of one recording: its leaks are judged over the whole of it, and cannot differ.
     #[serde(skip)]
     pub same_recording: bool,
 }
 
-/// What makes two rows the same line; the line itself comes last.
+/// What makes two rows the same line; the line number comes last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     file: String,
@@ -100,7 +101,7 @@ impl Key {
         entry_point: &Option<String>,
         folders: [&str; 2],
     ) -> Key {
-        // The same file, whichever folder each run was started in.
+        // The same file has one path, whichever folder each run was started in.
         let file = |p: &Place| folders.iter().fold(p.file.as_str(), |file, cwd| short(file, cwd)).to_owned();
         Key {
             file: place.map_or_else(String::new, file),
@@ -112,13 +113,13 @@ impl Key {
         }
     }
 
-    /// The same function, wherever its lines are now.
+    /// Returns the key of the function, without the line.
     fn lineless(&self) -> Key {
         Key { line: None, ..self.clone() }
     }
 }
 
-/// What each line held in a report, which is compared with `other`.
+/// Sums up what each line of a report retained and leaked. `other`: the report it is compared with.
 fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     let folders = [report.program.cwd.as_str(), other.program.cwd.as_str()];
     let mut all: BTreeMap<Key, Amount> = BTreeMap::new();
@@ -132,7 +133,7 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
         let all_of_it: f64 = f.sites.iter().map(|s| s.bytes_per_step).sum();
         for s in &f.sites {
             let key = Key::of(s.allocated_at.as_ref(), f.layer, f.device, &s.entry_point, folders);
-            // Every site its share of the growth.
+            // A site has its share of the finding's growth.
             let share =
                 if all_of_it > 0.0 { s.bytes_per_step / all_of_it } else { 1.0 / f.sites.len() as f64 };
             all.entry(key).or_default().growth_bytes_per_step += f.growth_bytes_per_step * share;
@@ -141,7 +142,7 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     all
 }
 
-/// The findings that do not grow; two of one kind in one function are the same cause, wherever its lines are.
+/// Matches the findings that do not grow: two of one kind in one function are the same cause, wherever its lines are.
 fn others(a: &Report, b: &Report) -> Vec<Other> {
     let folders = [a.program.cwd.as_str(), b.program.cwd.as_str()];
     let mut all: BTreeMap<(&'static str, Key), Other> = BTreeMap::new();
@@ -201,7 +202,7 @@ fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Ro
     }
 }
 
-/// Compares two reports that list all that is retained.
+/// Compares two reports that list everything retained.
 pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
     let (mut before, mut after) = (amounts(a.1, b.1), amounts(b.1, a.1));
     let sides = (side(a.0, a.1, &before), side(b.0, b.1, &after));
@@ -211,7 +212,7 @@ pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
         let amounts = (before.remove(&key), after.remove(&key));
         rows.push(row(&key, None, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
     }
-    // Of one recording no line can have moved.
+    // In one recording no line can have moved.
     let same_recording = a.0 == b.0;
     let lines = |of: &BTreeMap<Key, Amount>| {
         let mut by_function: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
@@ -237,7 +238,7 @@ pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
     }
 }
 
-/// As JSON.
+/// Writes the comparison as JSON.
 pub fn json(diff: &Diff) -> String {
     // Numbers and strings only: that cannot fail.
     serde_json::to_string_pretty(diff).unwrap_or_default() + "\n"

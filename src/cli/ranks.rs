@@ -1,6 +1,6 @@
-//! One report over many processes: the same cause in several of them is one finding with its spread, a cause in one alone
-//! is marked, and one that ended before the others is named. Keeps of each report what it needs: memory does not grow with
-//! what the recordings hold, only with how many there are.
+//! One report over many processes: the same cause in several of them is one finding with its spread, a cause of one alone is
+//! marked, and a process that ended before the others is named. Keeps a summary of each report: memory grows with the number
+//! of recordings, not with their size. Pure.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use serde::Serialize;
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::{Device, End, Finding, Place, Program, Report};
 
-/// Different gaps that are kept.
+/// Different coverage gaps that are kept at most.
 const GAPS: usize = 50;
-/// A rank that made this share of the longest's steps less ended early, but never for one step alone.
+/// A rank ended early if it made fewer steps than the longest by this share, and by more than summary.
 const EARLY_SHARE: f64 = 0.01;
 
 /// What is kept of one report.
-pub struct One {
+pub struct Summary {
     file: String,
     program: Program,
     steps: u32,
@@ -29,10 +29,10 @@ pub struct One {
     suppressed: u32,
 }
 
-impl One {
-    pub fn of(file: &Path, report: Report) -> One {
+impl Summary {
+    pub fn of(file: &Path, report: Report) -> Summary {
         let sum = |of: fn(&Device) -> u64| report.devices.iter().map(of).fold(0, u64::saturating_add);
-        One {
+        Summary {
             file: file.display().to_string(),
             steps: report.steps.count,
             live_bytes: sum(|d| d.live_bytes),
@@ -46,7 +46,7 @@ impl One {
     }
 }
 
-/// One process.
+/// One process of the report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Process {
     pub file: String,
@@ -59,13 +59,13 @@ pub struct Process {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub findings: usize,
-    /// What it runs: only processes of one program can be behind each other.
+    /// The program: steps are compared among processes of one program only.
     #[serde(skip)]
     runs: (String, Option<String>),
 }
 
 impl Process {
-    /// `rank 3`, or the recording where there are no ranks.
+    /// Names the process: `rank 3`, or its recording where there are no ranks.
     pub fn name(&self) -> String {
         match &self.rank {
             Some(rank) => format!("rank {rank}"),
@@ -74,29 +74,29 @@ impl Process {
     }
 }
 
-/// A cause in one process.
+/// A cause's share in one process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Member {
-    /// Its place in the list of processes.
+    /// The index into the list of processes.
     pub process: usize,
     pub bytes_per_step: f64,
     pub live_bytes: u64,
 }
 
-/// The same cause wherever it was found.
+/// A cause, over all processes that have it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cause {
-    /// As it was found where it is largest.
+    /// The finding of the process where the cause is largest.
     pub finding: Finding,
-    /// The processes that have it, by number.
+    /// The processes that have it.
     pub members: Vec<Member>,
-    /// All processes that made steps have it.
+    /// Whether all processes that made steps have it.
     pub everywhere: bool,
-    /// One alone has it, though there are others.
+    /// Whether one process alone has it, although there are others.
     pub alone: bool,
-    /// Least, middle and most bytes per step.
+    /// The least, the median and the most bytes per step.
     pub spread: [f64; 3],
-    /// Lines that are part of it in some of these processes only, and in which.
+    /// The lines that are part of it in some of these processes only, and in which.
     pub partial: Vec<(Option<Place>, Vec<usize>)>,
     #[serde(skip)]
     pub program: Program,
@@ -105,17 +105,17 @@ pub struct Cause {
     places: Vec<(Option<Place>, Vec<usize>)>,
 }
 
-/// All of them.
+/// The report over all processes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Gathered {
     pub schema: &'static str,
     pub processes: Vec<Process>,
     pub causes: Vec<Cause>,
-    /// Processes that ended before the others, by number.
+    /// The processes that ended before the others, by index.
     pub ended_early: Vec<usize>,
-    /// Files that could not be read, and why.
+    /// The files that could not be read, and why.
     pub unread: Vec<(String, String)>,
-    /// What could not be seen, and in how many processes.
+    /// The coverage gaps, and in how many processes each is.
     pub gaps: Vec<(String, u64)>,
     pub dropped_events: u64,
     pub suppressed: u32,
@@ -125,61 +125,63 @@ pub struct Gathered {
     at: HashMap<(Kind, &'static str, Option<Place>), Vec<usize>>,
 }
 
-/// What grows is one kind of cause: a shorter recording may not show yet that it is a leak.
+/// Returns the kind that causes are compared by: a shorter recording may not show yet that what grows is a leak.
 fn class(kind: Kind) -> Kind {
     if kind == Kind::Growing { Kind::Leak } else { kind }
 }
 
-/// The way through the user's own code to where it is allocated.
-fn way(f: &Finding) -> Option<impl Iterator<Item = (&str, Option<u32>)>> {
+/// Returns the lines of the user's own code on the stack of a finding.
+fn own_lines(f: &Finding) -> Option<impl Iterator<Item = (&str, Option<u32>)>> {
     let frames = &f.sites.first()?.stack;
     Some(frames.iter().filter(|f| f.own).map(|f| (f.frame.file.as_str(), f.frame.line)))
 }
 
 impl Gathered {
-    /// Nothing could be read.
+    /// Returns true if nothing could be read.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
 
-    /// A file that holds nothing for us.
+    /// Adds a file that could not be read.
     pub fn unread(&mut self, file: &Path, why: &str) {
         self.unread.push((file.display().to_string(), why.to_owned()));
     }
 
-    pub fn add(&mut self, one: One) {
+    /// Adds a process.
+    pub fn add(&mut self, summary: Summary) {
         let process = self.processes.len();
-        let p = &one.program;
+        let p = &summary.program;
         self.processes.push(Process {
-            file: one.file,
+            file: summary.file,
             rank: p.rank.clone(),
             host: p.host.clone(),
             pid: p.pid,
             end: p.end,
-            steps: one.steps,
+            steps: summary.steps,
             duration_s: p.duration_s,
-            live_bytes: one.live_bytes,
-            peak_bytes: one.peak_bytes,
-            findings: one.findings.len(),
+            live_bytes: summary.live_bytes,
+            peak_bytes: summary.peak_bytes,
+            findings: summary.findings.len(),
             runs: (p.exe.clone(), p.argv.get(1).cloned()),
         });
-        if self.program.argv.is_empty() || (one.steps > 0 && process == 0) {
-            self.program = one.program.clone();
+        if self.program.argv.is_empty() || (summary.steps > 0 && process == 0) {
+            self.program = summary.program.clone();
         }
-        for finding in one.findings {
-            self.add_finding(process, finding, &one.program);
+        for finding in summary.findings {
+            self.add_finding(process, finding, &summary.program);
         }
-        for gap in one.gaps {
-            match self.gaps.iter().position(|h| h.0 == gap) {
+        for gap in summary.gaps {
+            match self.gaps.iter().position(|g| g.0 == gap) {
                 Some(known) => self.gaps[known].1 += 1,
                 None if self.gaps.len() < GAPS => self.gaps.push((gap, 1)),
                 None => {}
             }
         }
-        self.dropped_events = self.dropped_events.saturating_add(one.dropped_events);
-        self.suppressed = self.suppressed.saturating_add(one.suppressed);
+        self.dropped_events = self.dropped_events.saturating_add(summary.dropped_events);
+        self.suppressed = self.suppressed.saturating_add(summary.suppressed);
     }
 
+    /// Adds a finding of a process to the cause that it belongs to.
     fn add_finding(&mut self, process: usize, finding: Finding, program: &Program) {
         let member =
             Member { process, bytes_per_step: finding.bytes_per_step, live_bytes: finding.live_bytes };
@@ -189,13 +191,13 @@ impl Gathered {
         };
         let key = |place: &Option<Place>| (class(finding.kind), finding.layer, place.clone());
         let known = places.iter().find_map(|place| self.at.get(&key(place))).map_or(&[][..], |c| &c[..]);
-        // Several causes may come to one line by different ways.
-        let same_way = |&&c: &&usize| match (way(&self.causes[c].finding), way(&finding)) {
+        // One line may have several causes, which call it by different paths.
+        let same_path = |&&c: &&usize| match (own_lines(&self.causes[c].finding), own_lines(&finding)) {
             (Some(a), Some(b)) => a.eq(b),
             (a, b) => a.is_none() == b.is_none(),
         };
         let free = |&&c: &&usize| self.causes[c].members.last().is_some_and(|m| m.process != process);
-        let cause = known.iter().find(same_way).or_else(|| known.iter().find(free)).copied();
+        let cause = known.iter().find(same_path).or_else(|| known.iter().find(free)).copied();
         let cause = cause.unwrap_or(self.causes.len());
         for place in &places {
             let causes = self.at.entry(key(place)).or_default();
@@ -231,13 +233,13 @@ impl Gathered {
                 None => c.places.push((place.clone(), vec![process])),
             }
         }
-        // What one process shows for certain is certain.
+        // A finding that is certain in one process is certain.
         if finding.kind < c.finding.kind || (finding.kind == c.finding.kind && largest) {
             (c.finding, c.program) = (finding, program.clone());
         }
     }
 
-    /// When all are there: the spreads, the order, and who ended early.
+    /// Completes the report when all processes are added: the spreads, the order, and who ended early.
     pub fn finish(&mut self) {
         self.schema = "leaktrace.ranks/1";
         self.at.clear();
@@ -258,42 +260,42 @@ impl Gathered {
         self.ended_early = self.early();
     }
 
-    /// Those that made fewer steps than the others, or none at all though they have a rank.
+    /// Lists the processes that made fewer steps than the others, or none at all although they have a rank.
     fn early(&self) -> Vec<usize> {
-        // By program: the most steps, and whether those that made them ended well.
+        // By program: the most steps, and whether a process that made them exited cleanly.
         let mut longest: HashMap<&(String, Option<String>), (u32, bool)> = HashMap::new();
         for p in &self.processes {
-            let (most, well) = longest.entry(&p.runs).or_default();
+            let (most, cleanly) = longest.entry(&p.runs).or_default();
             let clean = p.end == End::Clean;
             match p.steps.cmp(most) {
-                Ordering::Greater => (*most, *well) = (p.steps, clean),
-                Ordering::Equal => *well |= clean,
+                Ordering::Greater => (*most, *cleanly) = (p.steps, clean),
+                Ordering::Equal => *cleanly |= clean,
                 Ordering::Less => {}
             }
         }
         let ranked = self.processes.iter().any(|p| p.rank.is_some() && p.steps > 0);
         let is_early = |p: &Process| {
-            let (most, well) = longest.get(&p.runs).copied().unwrap_or_default();
+            let (most, cleanly) = longest.get(&p.runs).copied().unwrap_or_default();
             let slack = ((EARLY_SHARE * f64::from(most)) as u32).max(1);
             let takes_part = p.steps > 0 || (ranked && p.rank.is_some());
             let fewer = p.steps.saturating_add(slack) < most;
-            takes_part && p.end != End::Running && (fewer || (p.end == End::Killed && well))
+            takes_part && p.end != End::Running && (fewer || (p.end == End::Killed && cleanly))
         };
         (0..self.processes.len()).filter(|&i| is_early(&self.processes[i])).collect()
     }
 
-    /// Steps of the process of the same program that made the most.
+    /// Returns the most steps that a process of the same program made.
     pub fn most_steps(&self, of: &Process) -> u32 {
         self.processes.iter().filter(|p| p.runs == of.runs).map(|p| p.steps).max().unwrap_or(0)
     }
 
-    /// Processes that made steps enough to be judged.
+    /// Counts the processes that made enough steps to be judged.
     pub fn judged(&self) -> usize {
         self.processes.iter().filter(|p| p.steps >= MIN_STEPS).count()
     }
 }
 
-/// All of it as JSON.
+/// Writes the report as JSON.
 pub fn json(gathered: &Gathered) -> String {
     // Numbers and strings only: that cannot fail.
     serde_json::to_string_pretty(gathered).unwrap_or_default() + "\n"

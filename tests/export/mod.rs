@@ -94,7 +94,7 @@ fn a_window_of_the_events() {
     let answers = tables::asked(
         folder.path(),
         "SELECT min(seq) AS first, max(seq) - min(seq) + 1 = count(*) AS dense, bool_and(at_s >= 0) AS timed, max(step) AS step
-         FROM 'fleet/*/*/events.parquet'; SELECT sum(live_bytes) AS bytes FROM 'fleet/*/*/sites.parquet' WHERE device = 0 AND layer <> 'borrowed'",
+         FROM 'fleet/*/*/events.parquet'; SELECT sum(live_bytes) AS bytes FROM 'fleet/*/*/sites.parquet' WHERE device = 0 AND layer <> 'external'",
     );
     let events = &answers[0][0];
     assert!(

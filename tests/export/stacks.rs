@@ -119,7 +119,7 @@ fn native_frames_of_a_profile_have_their_modules() {
     let profile = read("read_pprof.py", &file);
     let samples = list(&profile["samples"]);
     let on_device =
-        samples.iter().filter(|s| s["labels"]["device"] == "0" && s["labels"]["layer"] != "borrowed");
+        samples.iter().filter(|s| s["labels"]["device"] == "0" && s["labels"]["layer"] != "external");
     assert_eq!(on_device.map(|s| number(&s["live_bytes"])).sum::<u64>(), report.device(0, "live_bytes"));
     let pinned = samples.iter().filter(|s| s["labels"]["layer"] == "host");
     assert_eq!(pinned.map(|s| number(&s["live_bytes"])).sum::<u64>(), number(&report.0["host_bytes"]));

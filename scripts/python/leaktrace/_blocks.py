@@ -102,13 +102,13 @@ class Recorder:
             return None
         answer = alive(self.recording)
         self.steps = int(answer["steps"])
-        return [_row(row) for row in answer["alive"]]
+        return [_row(row) for row in answer["rows"]]
 
 
 def alive(recording: str) -> Dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     told = subprocess.run(
-        [str(_program.path()), "alive", recording], stdout=subprocess.PIPE, env=environment, check=True
+        [str(_program.path()), "live-set", recording], stdout=subprocess.PIPE, env=environment, check=True
     )
     answer: Dict[str, Any] = json.loads(told.stdout)
     return answer
@@ -117,7 +117,7 @@ def alive(recording: str) -> Dict[str, Any]:
 def _row(row: Dict[str, Any]) -> Row:
     at = row["allocated_at"] or {}
     place = Place(at.get("file") or "", at.get("line") or 0, at.get("function") or "")
-    return Row(row["birth"], row["bytes"], row["blocks"], place)
+    return Row(row["step"], row["bytes"], row["blocks"], place)
 
 
 @dataclasses.dataclass

@@ -1,45 +1,42 @@
-//! `leaktrace check`: the gate for CI.
+//! `leaktrace check`: fails if recordings hold a leak.
 
 use std::process::ExitCode;
 
-use super::gate::{self, Asks};
+use super::gate::{self, GateOptions};
 use super::{Check as Arguments, Failure, GATE, input, output, report};
-use crate::gate::{Passage, baseline::Baseline};
-use crate::render::terminal::Page;
+use crate::gate::{Acceptance, Decision, baseline::Baseline};
+use crate::render::terminal::{PLAIN, Page};
 use leaktrace_core::report::explain::count;
 
 pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;
-    let known = arguments.baseline.as_deref().filter(|_| !arguments.write_baseline).map(gate::known);
-    let known = known.transpose()?;
+    let baseline = arguments.baseline.as_deref().filter(|_| !arguments.write_baseline);
+    let baseline = baseline.map(gate::baseline).transpose()?;
     let files = input::files(&arguments.files)?;
-    let asks = Asks {
+    let options = GateOptions {
         fail_on: &arguments.fail_on,
         max_bytes_per_step: arguments.max_bytes_per_step,
-        baseline: known.as_ref(),
+        baseline: baseline.as_ref(),
         suppressions: suppressions.as_ref(),
         strict: arguments.strict,
     };
-    let mut judged = gate::judge(&files, &asks)?;
+    let mut result = gate::judge(&files, &options)?;
     let mut page = Page::new(output::width(None), arguments.color.is_on(None));
     if let Some(path) = arguments.baseline.as_deref().filter(|_| arguments.write_baseline) {
-        let fails = judged.passages.iter().map(|p| matches!(p, Passage::Fails(_)));
-        let causes = judged.found.causes.iter().zip(fails).filter(|(_, fails)| *fails).map(|(c, _)| c);
-        let written = Baseline::of(causes);
+        let decided = result.found.causes.iter().zip(&result.decisions);
+        let written = Baseline::of(decided.filter(|(_, d)| d.is_failed()).map(|(cause, _)| cause));
         output::write(Some(path), written.to_text().as_bytes())?;
-        for p in &mut judged.passages {
-            if matches!(p, Passage::Fails(_)) {
-                *p = Passage::Accepted("written to the baseline".to_owned());
-            }
+        for decision in result.decisions.iter_mut().filter(|d| d.is_failed()) {
+            *decision = Decision::Accepted(Acceptance::Baseline, "written to the baseline".to_owned());
         }
-        judged.failed = arguments.strict && !judged.doubts.is_empty();
+        result.failed = arguments.strict && !result.warnings.is_empty();
         let said = format!("{} written to {}", count(written.len() as f64, "known leak"), path.display());
-        page.wrap("", 2, &[(crate::render::terminal::PLAIN, &said)]);
+        page.wrap("", 2, &[(PLAIN, &said)]);
     }
-    judged.text(&mut page);
-    // First what people read: SARIF that cannot be written must not keep it back.
+    result.text(&mut page);
+    // Before the SARIF file: a file that cannot be written must not keep this back.
     output::write(None, page.into_text().as_bytes())?;
-    let annotations = judged.tools(arguments.github, arguments.sarif.as_deref())?;
+    let annotations = result.tools(arguments.github, arguments.sarif.as_deref())?;
     output::write(None, annotations.as_bytes())?;
-    Ok(ExitCode::from(if judged.failed { GATE } else { 0 }))
+    Ok(ExitCode::from(if result.failed { GATE } else { 0 }))
 }

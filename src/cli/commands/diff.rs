@@ -1,9 +1,10 @@
-//! `leaktrace diff`: two runs, or two steps of one.
+//! `leaktrace diff`: compares two runs, or two steps of one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::{Diff as Arguments, Failure, PlainFormat, input, output};
+use super::input::Reader;
+use super::{Diff as Arguments, Failure, PlainFormat, output};
 use crate::diff::{compare, json};
 use crate::render::terminal::{self, By, Look};
 use leaktrace_core::report::Asked;
@@ -24,18 +25,17 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         ([], false) => (at_a, at_b),
         _ if at_a.is_some() || at_b.is_some() => {
-            return Err(Failure("a step is told by FILE@STEP or by --step, not by both".into()));
+            return Err(Failure("give a step by FILE@STEP or by --step, not by both".into()));
         }
         ([_], true) => {
             return Err(Failure("one step alone: give --step twice, or a second recording".into()));
         }
         ([step], false) => (Some(*step), Some(*step)),
         ([first, second], _) => (Some(*first), Some(*second)),
-        _ => return Err(Failure("--step is given twice at most: for A and for B".into())),
+        _ => return Err(Failure("--step is given at most twice: for A and for B".into())),
     };
-    let asked = |step| Asked { step, all: true, ..Asked::default() };
-    let then = input::report(&a, asked(at_a))?;
-    let now = input::report(&b, asked(at_b))?;
+    let report = |file: &Path, step| Reader::from(Asked { step, all: true, ..Asked::default() }).report(file);
+    let (then, now) = (report(&a, at_a)?, report(&b, at_b)?);
     let (a, b) = (a.display().to_string(), b.display().to_string());
     let diff = compare((&a, &then), (&b, &now));
     let output = arguments.output.as_deref();
@@ -55,7 +55,7 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `FILE@STEP`, unless there is a file of that whole name.
+/// Splits `FILE@STEP`, unless there is a file of that whole name.
 fn split(path: &Path) -> Result<(PathBuf, Option<u32>), Failure> {
     let whole = (path.to_path_buf(), None);
     if path.exists() {
@@ -68,7 +68,7 @@ fn split(path: &Path) -> Result<(PathBuf, Option<u32>), Failure> {
     match step.parse() {
         Ok(step) => Ok((file.into(), Some(step))),
         Err(_) => {
-            Err(Failure(format!("{}: '{step}' is no step; FILE@STEP, such as {file}@10", path.display())))
+            Err(Failure(format!("{}: '{step}' is not a step; FILE@STEP, such as {file}@10", path.display())))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `leaktrace export`: recordings in, another tool's format out.
+//! `leaktrace export`: recordings in, another tool's format out. Knows no format: each has a file in `export`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::{Failure, input};
+use super::Failure;
+use super::input::{self, Reader};
 use crate::export::tables::{self, Form, Head};
 use crate::export::{self, Error, Input, REPORT_SCHEMA, Value};
 use crate::export::{folded::Folded, perfetto::Perfetto, pprof::Pprof, snapshot};
-use leaktrace_core::report::Asked;
 
-/// Events told one by one in a format that is looked at, if nothing else is said.
+/// Events that are written one by one in a format for people, by default.
 const EVENTS: u64 = 1_000_000;
 
 #[derive(clap::Args)]
@@ -29,19 +29,19 @@ pub struct Arguments {
     files: Vec<PathBuf>,
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// Write there instead of the standard output; csv and parquet: the folder to write to
+    /// Write to OUT instead of the standard output; csv and parquet: a folder
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// folded, flamegraph: which bytes; retained: older than the last step; peak: each stack's own
+    /// folded, flamegraph: write these bytes; retained: older than the last step; peak: of each stack
     #[arg(long, value_enum, value_name = "VALUE", default_value = "live")]
     value: Bytes,
-    /// Growth counts from the end of this step [default: the first quarter's last]
+    /// Count growth from the end of step N [default: the last step of the first quarter]
     #[arg(long, value_name = "N")]
     since: Option<u32>,
-    /// Tell the last N events one by one [default: 1000000; csv, parquet: all]
+    /// Write the last N events one by one [default: 1000000; csv, parquet: all]
     #[arg(long, value_name = "N")]
     events: Option<u64>,
-    /// csv, parquet: what these recordings are a run of [default: the program and when it began]
+    /// csv, parquet: name the run of these recordings [default: the program and when it began]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
 }
@@ -100,7 +100,7 @@ pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
             single(&arguments, |out| pprof.write(out))?;
         }
         Format::Perfetto => {
-            // Written as it is read: all of them must be recordings before anything is written.
+            // The output is written while recordings are read: a file that is none must be found before.
             arguments.files.iter().try_for_each(|file| head(file).map(|_| ()))?;
             single(&arguments, |out| {
                 let mut perfetto = Perfetto::new(out, events);
@@ -138,15 +138,15 @@ impl From<Bytes> for Value {
 }
 
 fn read(file: &Path) -> Result<Input, Failure> {
-    Input::read(file).map_err(|why| Failure(format!("{}: {why}", file.display())))
+    Input::read(file).map_err(|why| input::failure(file, &why))
 }
 
-/// Only what is told of the process.
+/// Reads the facts about the process alone.
 fn head(file: &Path) -> Result<Input, Failure> {
-    Input::head(file).map_err(|why| Failure(format!("{}: {why}", file.display())))
+    Input::head(file).map_err(|why| input::failure(file, &why))
 }
 
-/// One recording after the other, so that only one is in memory.
+/// Reads one recording after the other, so that only one is in memory.
 fn each(files: &[PathBuf], mut add: impl FnMut(&Input)) -> Result<(), Failure> {
     files.iter().try_for_each(|file| {
         add(&read(file)?);
@@ -154,7 +154,7 @@ fn each(files: &[PathBuf], mut add: impl FnMut(&Input)) -> Result<(), Failure> {
     })
 }
 
-/// Writes one file, or to the standard output.
+/// Writes one file, or the standard output.
 fn single(
     arguments: &Arguments,
     write: impl FnOnce(&mut BufWriter<Box<dyn Write>>) -> export::Result<()>,
@@ -167,7 +167,7 @@ fn single(
             (Box::new(file), name)
         }
         None if !text && io::stdout().is_terminal() => {
-            return Err(Failure("this format is not for a terminal: say where to with -o OUT".into()));
+            return Err(Failure("this format is not for a terminal: name a file with -o OUT".into()));
         }
         None => (Box::new(io::stdout()), "standard output".to_owned()),
     };
@@ -180,22 +180,25 @@ fn single(
     }
 }
 
+/// Writes a folder of tables.
 fn write_tables(arguments: &Arguments, form: Form) -> Result<(), Failure> {
     let Some(folder) = &arguments.output else {
         return Err(Failure("tables are several files: name a folder for them with -o OUT".into()));
     };
     let heads = arguments.files.iter().map(|file| head(file).map(|input| Head::of(&input)));
     let heads = heads.collect::<Result<Vec<Head>, Failure>>()?;
-    let places = tables::partitions(&heads, arguments.run.as_deref());
-    for (file, place) in arguments.files.iter().zip(&places) {
-        // Before the books are read once more: only one recording is in memory.
-        let told = input::report(file, Asked::default())?;
+    let partitions = tables::partitions(&heads, arguments.run.as_deref());
+    for (file, partition) in arguments.files.iter().zip(&partitions) {
+        // The report drops its ledger before the recording is read again: only one is in memory.
+        let report = Reader::default().report(file)?;
         let input = read(file)?;
         let events = arguments.events.unwrap_or(u64::MAX);
-        tables::write(&input, &told, place, folder, form, arguments.since, events).map_err(|e| match e {
-            Error::Output(e) => Failure(format!("{}: {e}", folder.display())),
-            Error::Input(line) => Failure(line),
-        })?;
+        tables::write(&input, &report, partition, folder, form, arguments.since, events).map_err(
+            |e| match e {
+                Error::Output(e) => Failure(format!("{}: {e}", folder.display())),
+                Error::Input(line) => Failure(line),
+            },
+        )?;
     }
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! What `check` and `run --fail-on` share: recordings in, a judgement printed, an exit status out.
+//! What `check` and `run --fail-on` share: recordings in, what fails out, printed for people and for other tools.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use super::{FailOn, Failure, input, output};
-use crate::gate::{Gate, Passage, baseline::Baseline, github, headline, sarif};
-use crate::ranks::{Gathered, One};
+use super::input::{self, Reader};
+use super::{FailOn, Failure, output, report};
+use crate::gate::{Decision, Gate, baseline::Baseline, github, headline, sarif};
+use crate::ranks::Gathered;
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 use leaktrace_core::ledger::verdict::MIN_STEPS;
-use leaktrace_core::report::Asked;
 use leaktrace_core::report::advice::advice;
 use leaktrace_core::report::explain::count;
 use leaktrace_core::report::phrases::clean;
 use leaktrace_core::report::suppress::Suppressions;
 
-/// What a gate is asked.
-pub struct Asks<'a> {
+/// What fails, what is accepted, and what is ignored.
+pub struct GateOptions<'a> {
     pub fail_on: &'a [FailOn],
     pub max_bytes_per_step: Option<f64>,
     pub baseline: Option<&'a Baseline>,
@@ -23,16 +23,17 @@ pub struct Asks<'a> {
     pub strict: bool,
 }
 
-/// What came of it.
-pub struct Judged {
+/// The findings of all recordings, and what was decided about them.
+pub struct GateResult {
     pub found: Gathered,
-    pub passages: Vec<Passage>,
+    /// One for each cause.
+    pub decisions: Vec<Decision>,
     /// What could not be judged, one line each.
-    pub doubts: Vec<String>,
+    pub warnings: Vec<String>,
     pub failed: bool,
 }
 
-/// `4096`, `64KiB`, `1.5MiB`, `2GB`.
+/// Parses a number of bytes: `4096`, `64KiB`, `1.5MiB`, `2GB`.
 pub fn bytes(text: &str) -> Result<f64, String> {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
@@ -44,124 +45,113 @@ pub fn bytes(text: &str) -> Result<f64, String> {
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
-        _ => return Err(format!("'{unit}' is no unit: B, KiB, MiB, GiB, KB, MB, GB")),
+        _ => return Err(format!("'{unit}' is not a unit: B, KiB, MiB, GiB, KB, MB, GB")),
     };
     let number: f64 =
         number.parse().map_err(|_| "a number of bytes is needed, such as 4096 or 64KiB".to_owned())?;
     Ok(number * factor)
 }
 
-/// What is known and lived with.
-pub fn known(path: &Path) -> Result<Baseline, Failure> {
-    let failure = |why: String| Failure(format!("{}: {why}", path.display()));
+/// Reads a baseline.
+pub fn baseline(path: &Path) -> Result<Baseline, Failure> {
     let text = fs::read_to_string(path)
-        .map_err(|e| failure(format!("{e}; `leaktrace check --write-baseline` writes one")))?;
-    Baseline::read(&text).map_err(failure)
+        .map_err(|e| input::failure(path, &format!("{e}; `leaktrace check --write-baseline` writes one")))?;
+    Baseline::read(&text).map_err(|why| input::failure(path, &why))
 }
 
-/// Reads and judges.
-pub fn judge(files: &[PathBuf], asks: &Asks<'_>) -> Result<Judged, Failure> {
-    let mut found = Gathered::default();
-    let mut wrong = None;
-    let make = |file: &Path, mut report: leaktrace_core::report::Report| {
-        asks.suppressions.iter().for_each(|s| s.apply(&mut report));
-        One::of(file, report)
-    };
-    input::each(files, Asked::default(), make, |file, result| match result {
-        Ok(one) => found.add(one),
-        Err(why) => {
-            wrong.get_or_insert_with(|| input::failure(file, &why));
-        }
+/// Reads the recordings and decides about their findings.
+pub fn judge(files: &[PathBuf], options: &GateOptions<'_>) -> Result<GateResult, Failure> {
+    let (mut found, mut failures) = (Gathered::default(), Vec::new());
+    let summarize = report::summarize(options.suppressions);
+    Reader::default().read_all(files, summarize, |file, summary| match summary {
+        Ok(summary) => found.add(summary),
+        Err(why) => failures.push(input::failure(file, &why)),
     });
-    if let Some(failure) = wrong {
-        return Err(failure);
-    }
+    Failure::all(failures)?;
     found.finish();
-    let fails_on = |kind| asks.fail_on.iter().any(|f| f.includes(kind));
-    let gate =
-        Gate { fails_on: &fails_on, max_bytes_per_step: asks.max_bytes_per_step, baseline: asks.baseline };
-    let passages = gate.judge(&found);
-    let doubts = doubts(&found);
-    let failed =
-        passages.iter().any(|p| matches!(p, Passage::Fails(_))) || (asks.strict && !doubts.is_empty());
-    Ok(Judged { found, passages, doubts, failed })
+    let fails_on = |kind| options.fail_on.iter().any(|f| f.includes(kind));
+    let gate = Gate {
+        fails_on: &fails_on,
+        max_bytes_per_step: options.max_bytes_per_step,
+        baseline: options.baseline,
+    };
+    let decisions = gate.judge(&found);
+    let warnings = warnings(&found);
+    let failed = decisions.iter().any(Decision::is_failed) || (options.strict && !warnings.is_empty());
+    Ok(GateResult { found, decisions, warnings, failed })
 }
 
-fn doubts(found: &Gathered) -> Vec<String> {
-    let mut doubts = Vec::new();
+/// Lists what could not be judged.
+fn warnings(found: &Gathered) -> Vec<String> {
+    let mut warnings = Vec::new();
     if found.judged() == 0 {
         let most = found.processes.iter().map(|p| p.steps).max().unwrap_or(0);
-        doubts.push(format!(
+        warnings.push(format!(
             "not judged: {} were seen, at least {MIN_STEPS} are needed",
             count(f64::from(most), "step")
         ));
     }
     for &i in &found.ended_early {
         let p = &found.processes[i];
-        doubts.push(format!("{} ended early, after {}", p.name(), count(f64::from(p.steps), "step")));
+        warnings.push(format!("{} ended early, after {}", p.name(), count(f64::from(p.steps), "step")));
     }
     if found.dropped_events > 0 {
-        doubts.push(format!("{} lost", count(found.dropped_events as f64, "event")));
+        warnings.push(format!("{} lost", count(found.dropped_events as f64, "event")));
     }
-    doubts
+    warnings
 }
 
-impl Judged {
-    /// What a person reads.
+impl GateResult {
+    /// Writes what a person reads.
     pub fn text(&self, page: &mut Page) {
-        let fails = self.passages.iter().filter(|p| matches!(p, Passage::Fails(_))).count();
+        let failed = self.decisions.iter().filter(|d| d.is_failed()).count();
         let over = count(self.found.processes.len() as f64, "recording");
-        let said = match (self.failed, fails) {
-            (true, 0) => format!("failed: what must be judged could not be, in {over}"),
+        let said = match (self.failed, failed) {
+            (true, 0) => format!("failed: not everything could be judged, in {over}"),
             (true, n) => format!("failed: {} in {over}", count(n as f64, "finding")),
             (false, _) => format!("passed: {over}"),
         };
         page.wrap("", 2, &[(if self.failed { BAD } else { GOOD }, &format!("leaktrace: {said}"))]);
-        for (cause, passage) in self.found.causes.iter().zip(&self.passages) {
+        for (cause, decision) in self.found.causes.iter().zip(&self.decisions) {
             let line = headline(cause);
-            match passage {
-                Passage::Fails(reason) => {
-                    page.wrap("  ", 8, &[(BAD, "fail:"), (BOLD, &line)]);
+            match decision {
+                Decision::Failed(reason) => {
+                    page.wrap("  ", 8, &[(BAD, "failed:"), (BOLD, &line)]);
                     if !reason.is_empty() {
                         page.wrap("        ", 8, &[(PLAIN, reason)]);
                     }
                     page.wrap("        ", 8, &[(PLAIN, &clean(&cause.finding.explanation))]);
                     if let Some(advice) = advice(&cause.finding) {
-                        page.wrap("        ", 8, &[(DIM, "to change:"), (PLAIN, &clean(&advice))]);
+                        page.wrap("        ", 8, &[(DIM, "fix:"), (PLAIN, &clean(&advice))]);
                     }
                 }
-                Passage::Accepted(reason) => {
-                    page.wrap("  ", 8, &[(GOOD, "accepted:"), (PLAIN, &line), (DIM, &format!("({reason})"))]);
+                Decision::Accepted(by, reason) => {
+                    let mark = format!("{}:", by.name());
+                    page.wrap("  ", 8, &[(GOOD, &mark), (PLAIN, &line), (DIM, &format!("({reason})"))]);
                 }
-                Passage::Passes => page.wrap("  ", 8, &[(DIM, "passes:"), (PLAIN, &line)]),
+                Decision::Ignored => page.wrap("  ", 8, &[(DIM, "ignored:"), (PLAIN, &line)]),
             }
         }
         if self.found.suppressed > 0 {
             let n = count(f64::from(self.found.suppressed), "finding");
             page.wrap("  ", 8, &[(DIM, &format!("suppressed: {n}"))]);
         }
-        for doubt in &self.doubts {
-            page.wrap("  ", 8, &[(UNSURE, "note:"), (PLAIN, &clean(doubt))]);
+        for warning in &self.warnings {
+            page.wrap("  ", 8, &[(UNSURE, "warning:"), (PLAIN, &clean(warning))]);
         }
     }
 
-    /// What it says to other tools: the annotations that were asked for, and the file; paths are told from where we are.
+    /// Writes the SARIF file and returns the annotations that were asked for. Paths are relative to the working directory.
     pub fn tools(&self, github: bool, sarif: Option<&Path>) -> Result<String, Failure> {
         let root = env::current_dir().unwrap_or_default();
         if let Some(path) = sarif {
-            self.sarif(&root, path)?;
+            let log = sarif::render(&self.found, &self.decisions, &root);
+            output::write(Some(path), log.as_bytes())?;
         }
-        Ok(if github { self.github(&root) } else { String::new() })
-    }
-
-    /// Annotations for GitHub.
-    fn github(&self, root: &Path) -> String {
-        let doubts: String = self.doubts.iter().map(|d| github::warning(d)).collect();
-        github::annotations(&self.found, &self.passages, root) + &doubts
-    }
-
-    /// Writes SARIF there.
-    fn sarif(&self, root: &Path, path: &Path) -> Result<(), Failure> {
-        output::write(Some(path), sarif::render(&self.found, &self.passages, root).as_bytes())
+        if !github {
+            return Ok(String::new());
+        }
+        let warnings: String = self.warnings.iter().map(|w| github::warning(w)).collect();
+        Ok(github::annotations(&self.found, &self.decisions, &root) + &warnings)
     }
 }

@@ -1,60 +1,52 @@
-//! Recordings for the commands: which files are meant, and what each of them says. Several are read side by side, each
-//! let go as soon as its report is made.
+//! Recordings for the commands: which files are meant, and the report of each. Several are read side by side; of each only
+//! what a command makes of it is kept. Knows no format that a command writes.
 
-use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
-use super::Failure;
-use crate::native_symbols::Files;
+use super::{Failure, proc};
+use crate::export::replay;
+use crate::native_symbols::SharedNames;
 use leaktrace_core::format::event::RECORD;
 use leaktrace_core::format::reader::{self, Ended, Recording};
-use leaktrace_core::format::tables::{Module, Tables};
+use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::{BoundarySource, Ledger};
 use leaktrace_core::report::{Asked, End, Report, Run};
-use leaktrace_core::symbols::{Function, Names, Symboliser};
+use leaktrace_core::symbols::Names;
 
-/// Files of this size are read with a progress bar.
+/// A progress bar is drawn while files of this size in all are read, or this many files.
 const LONG: u64 = 64 << 20;
-/// So many files too.
 const MANY: usize = 16;
-/// Folders within folders that are looked into.
+/// How deep folders in a folder are searched for recordings.
 const DEPTH: usize = 8;
 
-/// How a recording is read, and what its report is asked for.
-#[derive(Clone, Copy, Default)]
-pub struct Reading {
+/// How recordings are read, and what their reports are asked for.
+#[derive(Clone, Default)]
+pub struct Reader {
     pub asked: Asked,
     /// What ends the steps, if not what did in the process.
     pub steps_by: Option<BoundarySource>,
-    /// Every frame of each stack.
+    /// Whether stacks keep every frame.
     pub all_frames: bool,
+    /// Draws no progress bar: the terminal is drawn on by somebody else.
+    pub quiet: bool,
+    /// The names of native functions that were looked up so far.
+    pub names: SharedNames,
 }
 
-impl From<Asked> for Reading {
-    fn from(asked: Asked) -> Reading {
-        Reading { asked, ..Reading::default() }
+impl From<Asked> for Reader {
+    fn from(asked: Asked) -> Reader {
+        Reader { asked, ..Reader::default() }
     }
 }
 
-/// The symboliser of one thread: object files are looked at once, not once per recording.
-#[derive(Clone, Default)]
-pub struct Symbols(Rc<RefCell<Files>>);
-
-impl Symboliser for Symbols {
-    fn functions(&mut self, module: &Module, addresses: &[u64]) -> Vec<Vec<Function>> {
-        self.0.borrow_mut().functions(module, addresses)
-    }
-}
-
-/// The recordings that are meant: files as they are, folders for those in them.
+/// Lists the recordings that are meant: files as they are, folders for those in them.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for path in named {
@@ -63,7 +55,7 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let before = all.len();
-        look_into(path, DEPTH, &mut all).map_err(|e| Failure(format!("{}: {e}", path.display())))?;
+        collect(path, DEPTH, &mut all).map_err(|e| Failure(format!("{}: {e}", path.display())))?;
         if all.len() == before {
             return Err(Failure(format!("{}: holds no recording (*.ltrace)", path.display())));
         }
@@ -71,15 +63,16 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-fn look_into(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
+/// Adds the recordings below a folder, in the order of their names.
+fn collect(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(|e| e.file_name());
     for entry in entries {
         let path = entry.path();
         let kind = entry.file_type()?;
         if kind.is_dir() && depth > 0 {
-            // A folder that may not be read holds nothing for us.
-            let _ = look_into(&path, depth - 1, all);
+            // A folder inside that may not be read holds nothing for us.
+            let _ = collect(&path, depth - 1, all);
         } else if !kind.is_dir() && path.extension().is_some_and(|e| e == "ltrace") {
             all.push(path);
         }
@@ -87,125 +80,131 @@ fn look_into(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Re
     Ok(())
 }
 
-/// Reads a recording, and makes of its report and what that was made of whatever `make` does.
-pub fn read<T>(
-    file: &Path,
-    reading: impl Into<Reading>,
-    symbols: &Symbols,
-    make: impl FnOnce(Report, &Ledger, &Tables, &Names<'_>) -> T,
-) -> Result<T, String> {
-    read_beside(file, reading.into(), symbols, true, make)
-}
-
-/// The same. `alone`: how far it is can be shown, as nothing else is read beside it.
-fn read_beside<T>(
-    file: &Path,
-    reading: Reading,
-    symbols: &Symbols,
-    alone: bool,
-    make: impl FnOnce(Report, &Ledger, &Tables, &Names<'_>) -> T,
-) -> Result<T, String> {
-    let Reading { asked, steps_by, all_frames } = reading;
-    let recording = reader::read(file).map_err(|e| e.to_string())?;
-    let length = fs::metadata(file).map_or(0, |m| m.len());
-    let bar = bar(length / RECORD as u64, alone && length >= LONG, "reading {wide_bar} {percent} %");
-    let events = recording.events().enumerate().map(|(i, e)| {
-        if i.is_multiple_of(1 << 16) {
-            bar.set_position(i as u64);
-        }
-        e
-    });
-    let mut ledger = Ledger::replay(recording.checkpoint.as_deref(), events)
-        .ok_or("holds a checkpoint of another version of leaktrace; read it with that one")?;
-    bar.finish_and_clear();
-    if let Some(by) = steps_by {
-        ledger = read_by(&recording, &ledger, by)?;
+impl Reader {
+    /// Reads one recording and returns its report.
+    pub fn report(&self, file: &Path) -> Result<Report, Failure> {
+        self.read(file, true, |report, _, _, _| report).map_err(|why| failure(file, &why))
     }
-    let (end, duration_ns) = match recording.ended {
-        Ended::Clean(after) => (End::Clean, Some(after)),
-        Ended::Open if is_running(&recording) => (End::Running, None),
-        Ended::Open => (End::Killed, None),
-    };
-    let names = Names::new(&recording.tables, Some(Box::new(symbols.clone()))).with_all_frames(all_frames);
-    let run = Run {
-        end,
-        pid: recording.pid,
-        duration_ns,
-        began_ns: recording.began_ns,
-        dropped_events: recording.dropped_events,
-        problems: recording.problems.clone(),
-    };
-    let report = Report::asked(&ledger, &recording.tables, &names, &run, asked).map_err(|e| e.to_string())?;
-    Ok(make(report, &ledger, &recording.tables, &names))
+
+    /// Reads recordings side by side, with a thread per core. `make` runs on these threads with all that was read of one
+    /// recording, which is dropped after it; `take` gets what was made, in the order of the files, one at a time.
+    pub fn read_all<T: Send>(
+        &self,
+        files: &[PathBuf],
+        make: impl Fn(&Path, Report, &Ledger, &Tables, &Names<'_>) -> T + Sync,
+        take: impl FnMut(&Path, Result<T, String>) + Send,
+    ) {
+        let alone = files.len() == 1;
+        let length: u64 = files.iter().map(|f| fs::metadata(f).map_or(0, |m| m.len())).sum();
+        let long = !alone && (files.len() >= MANY || length >= LONG);
+        let bar = self.bar(files.len() as u64, long, "reading {wide_bar} {pos} of {len} recordings");
+        let queue = Mutex::new(Queue { files, started: 0, taken: 0, early: BTreeMap::new(), take });
+        let work = || {
+            while let Some((number, file)) = { queue.lock().start() } {
+                let made = self.read(file, alone, |report, ledger, tables, names| {
+                    make(file, report, ledger, tables, names)
+                });
+                queue.lock().finish(number, made);
+                bar.inc(1);
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
+        thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        bar.finish_and_clear();
+    }
+
+    /// Reads a recording and returns what `make` makes of it. `alone`: no other is read beside it, so that a bar can show
+    /// how far it is.
+    fn read<T>(
+        &self,
+        file: &Path,
+        alone: bool,
+        make: impl FnOnce(Report, &Ledger, &Tables, &Names<'_>) -> T,
+    ) -> Result<T, String> {
+        let recording = reader::read(file).map_err(|e| e.to_string())?;
+        let length = fs::metadata(file).map_or(0, |m| m.len());
+        let bar = self.bar(length / RECORD as u64, alone && length >= LONG, "reading {wide_bar} {percent} %");
+        let events = recording.events().enumerate().map(|(i, e)| {
+            if i.is_multiple_of(1 << 16) {
+                bar.set_position(i as u64);
+            }
+            e
+        });
+        let mut ledger = replay(&recording, events)?;
+        bar.finish_and_clear();
+        if let Some(by) = self.steps_by {
+            ledger = read_by(&recording, &ledger, by)?;
+        }
+        let (end, duration_ns) = match recording.ended {
+            Ended::Clean(after) => (End::Clean, Some(after)),
+            Ended::Open if is_running(&recording) => (End::Running, None),
+            Ended::Open => (End::Killed, None),
+        };
+        let names = Names::new(&recording.tables, Some(Box::new(self.names.clone())));
+        let names = names.with_all_frames(self.all_frames);
+        let run = Run {
+            end,
+            pid: recording.pid,
+            duration_ns,
+            began_ns: recording.began_ns,
+            dropped_events: recording.dropped_events,
+            problems: recording.problems.clone(),
+        };
+        let report = Report::asked(&ledger, &recording.tables, &names, &run, self.asked);
+        Ok(make(report.map_err(|e| e.to_string())?, &ledger, &recording.tables, &names))
+    }
+
+    /// A progress bar on the standard error, if that is a terminal and reading takes long.
+    fn bar(&self, length: u64, long: bool, template: &str) -> ProgressBar {
+        if !long || self.quiet || !std::io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+        bar.with_style(
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        )
+    }
 }
 
-/// The report of one recording.
-pub fn report(file: &Path, reading: impl Into<Reading>) -> Result<Report, Failure> {
-    read(file, reading, &Symbols::default(), |report, _, _, _| report).map_err(|why| failure(file, &why))
+/// The files that several threads read, and what was made of them before its turn came.
+struct Queue<'f, T, F> {
+    files: &'f [PathBuf],
+    /// Files that a thread has begun to read.
+    started: usize,
+    /// Results that `take` has got.
+    taken: usize,
+    early: BTreeMap<usize, Result<T, String>>,
+    take: F,
 }
 
-/// One line about a file.
+impl<'f, T, F: FnMut(&Path, Result<T, String>)> Queue<'f, T, F> {
+    /// Returns the next file and its number.
+    fn start(&mut self) -> Option<(usize, &'f Path)> {
+        let number = self.started;
+        let file = self.files.get(number)?;
+        self.started += 1;
+        Some((number, file))
+    }
+
+    /// Takes every result whose turn has come.
+    fn finish(&mut self, number: usize, made: Result<T, String>) {
+        self.early.insert(number, made);
+        while let Some(made) = self.early.remove(&self.taken) {
+            (self.take)(&self.files[self.taken], made);
+            self.taken += 1;
+        }
+    }
+}
+
+/// Says in one line what is wrong with a file.
 pub fn failure(file: &Path, why: &str) -> Failure {
     Failure(format!("{}: {why}", file.display()))
 }
 
-/// Makes something of each report, on all cores; `take` gets them in the order of the files.
-pub fn each<T: Send>(
-    files: &[PathBuf],
-    reading: impl Into<Reading>,
-    make: impl Fn(&Path, Report) -> T + Sync,
-    mut take: impl FnMut(&Path, Result<T, String>),
-) {
-    let reading = reading.into();
-    let alone = files.len() == 1;
-    let length: u64 = files.iter().map(|f| fs::metadata(f).map_or(0, |m| m.len())).sum();
-    let long = !alone && (files.len() >= MANY || length >= LONG);
-    let bar = bar(files.len() as u64, long, "reading {wide_bar} {pos} of {len} recordings");
-    let next = AtomicUsize::new(0);
-    let (made, results) = mpsc::channel();
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(files.len()) {
-            let (made, next, make) = (made.clone(), &next, &make);
-            scope.spawn(move || {
-                let symbols = Symbols::default();
-                while let Some((i, file)) = {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    files.get(i).map(|file| (i, file))
-                } {
-                    let result =
-                        read_beside(file, reading, &symbols, alone, |report, _, _, _| make(file, report));
-                    if made.send((i, result)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(made);
-        // What comes before its turn waits.
-        let mut early = std::collections::BTreeMap::new();
-        let mut due = 0;
-        for (i, result) in results {
-            early.insert(i, result);
-            bar.inc(1);
-            while let Some(result) = early.remove(&due) {
-                take(&files[due], result);
-                due += 1;
-            }
-        }
-    });
-    bar.finish_and_clear();
-}
-
-/// A progress bar on stderr, if that is a terminal and it takes long.
-fn bar(length: u64, long: bool, template: &str) -> ProgressBar {
-    if !long || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
-    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// The same events, their steps ended by something else. `ledger`: as they were read without that.
+/// Replays the same events with their steps ended by another source. `ledger`: as they were read without that.
 fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result<Ledger, String> {
     if !ledger.step_sources().any(|(known, _)| by.includes(known)) {
         let known: Vec<String> = ledger.step_sources().map(|(by, _)| by.to_string()).collect();
@@ -220,26 +219,9 @@ fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result
     })
 }
 
-/// True if the process that wrote it is alive on this machine, and the same one (a pid comes round again).
+/// Returns true if the process that wrote the recording runs on this machine, and is not another one with its pid.
 fn is_running(recording: &Recording) -> bool {
-    let same_host = recording.tables.meta.get("host").is_some_and(|h| Some(h.as_str()) == host().as_deref());
-    same_host && started(recording.pid).is_some_and(|at| at <= recording.began_ns / 1_000_000_000 + 1)
-}
-
-/// When a process started, in seconds since 1970; `None` if there is none, or it is dead and only waits to be reaped.
-fn started(pid: u32) -> Option<u64> {
-    /// Clock ticks per second in /proc: `USER_HZ`, 100 on every Linux this runs on.
-    const TICKS: u64 = 100;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; fields are counted from behind it, the state being the third.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let alive = !matches!(fields.next()?, "Z" | "X");
-    let since_boot: u64 = fields.nth(18)?.parse().ok()?;
-    let system = fs::read_to_string("/proc/stat").ok()?;
-    let boot: u64 = system.lines().find_map(|l| l.strip_prefix("btime "))?.trim().parse().ok()?;
-    alive.then_some(boot + since_boot / TICKS)
-}
-
-fn host() -> Option<String> {
-    Some(fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned())
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let same_host = host.is_some_and(|h| recording.tables.meta.get("host").is_some_and(|of| of == h.trim()));
+    same_host && proc::started(recording.pid).is_some_and(|at| at <= recording.began_ns / 1_000_000_000 + 1)
 }

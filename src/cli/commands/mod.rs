@@ -1,15 +1,18 @@
-//! The program's commands. Each turns arguments into calls of the rooms and errors into one line; knows no format.
+//! The program's commands, and the parser of their arguments. A command turns its arguments into calls of the other modules,
+//! and errors into lines; it knows no format.
 
-mod alive;
 mod check;
 mod diff;
 mod doctor;
 mod export;
 mod gate;
+mod help;
 mod input;
+mod live_set;
+mod locate;
 mod manual;
 mod output;
-mod parts;
+mod proc;
 mod report;
 mod run;
 mod simulate;
@@ -22,18 +25,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use leaktrace_core::ledger;
 use leaktrace_core::ledger::verdict::Kind;
-use output::Colour;
+use output::Color;
 
-/// A gate failed.
+/// The exit status of a gate that failed.
 const GATE: u8 = 1;
-/// Bad usage, or input that cannot be read.
+/// The exit status of wrong usage, and of input that cannot be read.
 const BAD_INPUT: u8 = 2;
 
 #[derive(Parser)]
 #[command(name = "leaktrace", version, about, max_term_width = 100, subcommand_required = true)]
-#[command(
-    after_help = "Start with:\n  leaktrace run -- python train.py\n  leaktrace report leaktrace.*.ltrace"
-)]
+#[command(disable_help_subcommand = true, after_help = help::topics())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -43,25 +44,27 @@ struct Arguments {
 enum Command {
     /// Run a program and record its GPU memory
     Run(Run),
-    /// Say what recordings hold: what is retained, since when, by which line, and whether it is a leak
+    /// Report retained GPU memory and leaks
     Report(Report),
     /// Fail if there is a leak: the gate for CI
     Check(Check),
     /// Compare two runs, or two steps of one
     Diff(Diff),
-    /// Write recordings in a format that other tools take
+    /// Convert recordings to a format of another tool
     Export(export::Arguments),
-    /// Watch running programs by their recordings
+    /// Live view of running programs
     Top(Top),
-    /// Say whether it would work here, without running the program
+    /// Check whether a program can be traced here, without running it
     Doctor(Doctor),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual page
     Man,
-    /// Print what is alive by birth, for programs
+    /// Print a topic of the reference, or the help of a command
+    Help(Help),
+    /// Print what is alive by the step that allocated it, for programs
     #[command(hide = true)]
-    Alive(Alive),
+    LiveSet(LiveSet),
 }
 
 #[derive(clap::Args)]
@@ -71,24 +74,24 @@ enum Command {
   leaktrace run --fail-on leak -- pytest tests/test_training.py
   leaktrace run --fail-on leak --baseline leaks.json --github -- python train.py
 
-Exit status: the program's own; with --fail-on, 1 if it was 0 and the gate failed.")]
+Exit status: the program's own; with --fail-on, 1 if it was 0 and a finding fails.")]
 struct Run {
-    /// Where the recording goes [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
+    /// Write the recording to PATH [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// What ends a step: auto, optimizer, loop, backward, range:NAME, api, every:SECONDS
+    /// End steps by: auto, optimizer, loop, backward, range:NAME, api, every:SECONDS
     #[arg(long, value_name = "SOURCE")]
     step: Option<String>,
-    /// Afterwards, fail if a process it recorded has a finding of this kind (several: leak,growing)
+    /// Fail afterwards if a recorded process has a finding of this kind (several: leak,growing)
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]
     fail_on: Vec<FailOn>,
-    /// Accept what grows by no more than this per step (with --fail-on); 4096, 64KiB, 1.5MiB
+    /// Accept growth of up to N bytes per step (with --fail-on); 4096, 64KiB, 1.5MiB
     #[arg(long, value_name = "N", requires = "fail_on", value_parser = gate::bytes)]
     max_bytes_per_step: Option<f64>,
-    /// Leave out findings somebody lives with (with --fail-on); the file is described under `report --help`
+    /// Ignore known findings listed in FILE (with --fail-on); see `leaktrace help ci`
     #[arg(long, value_name = "FILE", requires = "fail_on")]
     suppressions: Option<PathBuf>,
-    /// Accept the leaks in this file, as long as they do not grow faster (with --fail-on); `check --write-baseline` writes it
+    /// Accept the leaks in FILE unless they grow faster (with --fail-on); `check --write-baseline` writes it
     #[arg(long, value_name = "FILE", requires = "fail_on")]
     baseline: Option<PathBuf>,
     /// Print annotations for GitHub on the standard error (with --fail-on)
@@ -97,8 +100,7 @@ struct Run {
     /// Write SARIF 2.1.0 for code scanning (with --fail-on)
     #[arg(long, value_name = "OUT", requires = "fail_on")]
     sarif: Option<PathBuf>,
-    /// Run it on a simulated GPU with so much memory (80G if none is given, or SIMGPU_MEM): the real PyTorch, no device
-    /// needed
+    /// Run on a simulated GPU with memory of SIZE [default: SIMGPU_MEM, or 80G]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     simulate: Option<String>,
     /// The program and its arguments
@@ -113,44 +115,40 @@ struct Run {
   leaktrace report runs/                     one report over all ranks
   leaktrace report leaktrace.4711.ltrace --format json -o report.json
 
-Suppressions, one a line: KIND:PATTERN  # reason, for instance  leak:train.py:log_metrics  # until v2
-  KIND: a finding's, * for all, or cache for what is meant to gather.
-  PATTERN: function, file:function, file:line or file:line:function of a frame, with * for any text.
-
-Exit status: 0 fine, 2 bad usage or unreadable input.")]
+See leaktrace help report, leaktrace help ci (suppressions), leaktrace help formats.
+Exit status: 0 success, 2 wrong usage or unreadable input.")]
 struct Report {
     /// Recordings (*.ltrace), or folders of them; several make one report over all of them
     #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
-    /// How it is written; html: one page that opens from the disk, with timeline, flame graph and segments
+    /// Write in this format; html: one page that opens from the disk, with timeline, flame graph and segments
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// What was retained when this step ended
+    /// List what was retained when step N ended
     #[arg(long, value_name = "N")]
     step: Option<u32>,
-    /// What has come since this step ended and is retained
+    /// List what was allocated after step N ended and is still retained
     #[arg(long, value_name = "N")]
     since: Option<u32>,
-    /// What a row of the table of retained memory stands for; cohort: the step it was born in
+    /// Sum up retained memory by this; cohort: the step that allocated it
     #[arg(long, value_enum, default_value = "site")]
     by: By,
-    /// Every row, place and frame, not only the first
+    /// Show every row, line and frame, not only the first ones
     #[arg(long)]
     all: bool,
-    /// Leave out findings somebody lives with (below) [env: LEAKTRACE_SUPPRESSIONS]
+    /// Ignore known findings listed in FILE [env: LEAKTRACE_SUPPRESSIONS]
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
-    /// Show every frame of each stack, also the interpreter's and the dispatcher's own
+    /// Show every frame of each stack, also those of the interpreter and the dispatcher
     #[arg(long)]
     all_frames: bool,
-    /// Read the steps by another source or level of loops, if it was recorded: optimizer, loop, loop:DEPTH, backward, call, …
-    /// (the report lists them)
+    /// End steps by another source that was recorded: optimizer, loop, loop:DEPTH, backward, range, api, time
     #[arg(long, value_name = "SOURCE")]
     steps_by: Option<ledger::BoundarySource>,
-    /// Colours; auto: on a terminal, unless NO_COLOR is set
+    /// Use colors; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Colour,
-    /// Write there instead of the standard output
+    color: Color,
+    /// Write to OUT instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 }
@@ -160,30 +158,31 @@ struct Report {
   leaktrace check runs/
   leaktrace check leaktrace.*.ltrace --max-bytes-per-step 4KiB --github
   leaktrace check runs/ --sarif leaktrace.sarif
-  leaktrace check runs/ --baseline leaks.json --write-baseline     accept what there is
+  leaktrace check runs/ --baseline leaks.json --write-baseline     accept the leaks there are
   leaktrace check runs/ --baseline leaks.json                      fail on what is new or grows faster
 
-Exit status: 0 fine, 1 the gate failed, 2 bad usage or unreadable input.")]
+See leaktrace help ci.
+Exit status: 0 success, 1 a finding fails, 2 wrong usage or unreadable input.")]
 struct Check {
     /// Recordings (*.ltrace), or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
-    /// Kinds of findings that fail (several: leak,growing)
+    /// Fail on findings of this kind (several: leak,growing)
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum, default_value = "leak")]
     fail_on: Vec<FailOn>,
-    /// Accept what grows by no more than this per step; 4096, 64KiB, 1.5MiB
+    /// Accept growth of up to N bytes per step; 4096, 64KiB, 1.5MiB
     #[arg(long, value_name = "N", value_parser = gate::bytes)]
     max_bytes_per_step: Option<f64>,
-    /// Fail too if a run cannot be judged: too few steps, events lost
+    /// Fail as well if a run cannot be judged: too few steps, an early end, events lost
     #[arg(long)]
     strict: bool,
-    /// Accept the leaks in this file, as long as they do not grow faster
+    /// Accept the leaks in FILE unless they grow faster
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write the leaks there are to --baseline, and accept them
+    /// Write the leaks that are found to the baseline, and accept them
     #[arg(long, requires = "baseline")]
     write_baseline: bool,
-    /// Leave out findings somebody lives with; the file is described under `report --help`
+    /// Ignore known findings listed in FILE; see `leaktrace help ci`
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
     /// Print annotations for GitHub, so that a leak shows at its line in a pull request
@@ -192,9 +191,9 @@ struct Check {
     /// Write SARIF 2.1.0 for code scanning
     #[arg(long, value_name = "OUT")]
     sarif: Option<PathBuf>,
-    /// Colours; auto: on a terminal, unless NO_COLOR is set
+    /// Use colors; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Colour,
+    color: Color,
 }
 
 #[derive(clap::Args)]
@@ -203,27 +202,27 @@ struct Check {
   leaktrace diff run.ltrace@10 run.ltrace@200
   leaktrace diff run.ltrace --step 10 --step 200
 
-Exit status: 0 fine, 2 bad usage or unreadable input.")]
+Exit status: 0 success, 2 wrong usage or unreadable input.")]
 struct Diff {
     /// A recording, or FILE@STEP
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// The one to compare it with
+    /// The recording to compare it with
     #[arg(value_name = "B")]
     b: Option<PathBuf>,
-    /// Compare these two steps of A, or the same step of both (given once)
+    /// Compare these two steps of A, or, given once, this step of both
     #[arg(long, value_name = "N")]
     step: Vec<u32>,
-    /// How it is written
+    /// Write in this format
     #[arg(long, value_enum, default_value = "text")]
     format: PlainFormat,
-    /// Every row, also what did not change
+    /// Show every row, also what did not change
     #[arg(long)]
     all: bool,
-    /// Colours; auto: on a terminal, unless NO_COLOR is set
+    /// Use colors; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Colour,
-    /// Write there instead of the standard output
+    color: Color,
+    /// Write to OUT instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 }
@@ -234,16 +233,16 @@ struct Diff {
   leaktrace top leaktrace.*.ltrace
   leaktrace top --once 4711
 
-Keys: q ends it, s sorts by growth or size, p holds it still. The program is not touched: only its recording is read.
-Exit status: 0 fine, 2 bad usage or unreadable input.")]
+Keys: q quits, s sorts by growth or size, p pauses. Only the recordings are read; the programs are not stopped.
+Exit status: 0 success, 2 wrong usage or unreadable input.")]
 struct Top {
     /// Recordings, folders of them, or pids
     #[arg(required = true, value_name = "FILE|PID")]
     what: Vec<PathBuf>,
-    /// Print one frame as text and end
+    /// Print one frame as text and exit
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks
+    /// Refresh interval in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
 }
@@ -253,15 +252,15 @@ struct Top {
   leaktrace doctor -- python train.py
   leaktrace doctor --out /scratch/runs/%p.ltrace -- ./train
 
-The program itself is not run: only its interpreter, for a moment.
-Exit status: 0 it would work, 1 it would not, 2 bad usage.")]
+The program itself is not run, only its interpreter for a moment.
+Exit status: 0 the program can be traced, 1 it cannot, 2 wrong usage.")]
 struct Doctor {
-    /// Where the recording would go [default: leaktrace.%p.ltrace]
+    /// Check that a recording can be written to PATH [default: leaktrace.%p.ltrace]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// Colours; auto: on a terminal, unless NO_COLOR is set
+    /// Use colors; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Colour,
+    color: Color,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
@@ -278,7 +277,18 @@ struct Completions {
 }
 
 #[derive(clap::Args)]
-struct Alive {
+#[command(after_help = "Examples:
+  leaktrace help                 commands and topics
+  leaktrace help environment     a topic
+  leaktrace help run             a command")]
+struct Help {
+    /// A topic or a command; without one, all of them are listed
+    #[arg(value_name = "TOPIC")]
+    topic: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct LiveSet {
     /// A recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -297,7 +307,7 @@ enum PlainFormat {
     Json,
 }
 
-// No help of their own: it would make the help of the command twice as long.
+// The values have no help: it would make the help of the command twice as long.
 #[derive(Clone, Copy, ValueEnum)]
 enum By {
     Site,
@@ -306,7 +316,7 @@ enum By {
     Cohort,
 }
 
-/// What a gate fails on.
+/// A kind of finding that fails a gate.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
     Leak,
@@ -334,10 +344,20 @@ impl FailOn {
     }
 }
 
-/// What went wrong, in one line.
+/// What went wrong, in a line, or in one line for each file.
 struct Failure(String);
 
-/// The program.
+impl Failure {
+    /// Joins the failures of several files; none is a success.
+    fn all(failures: Vec<Failure>) -> Result<(), Failure> {
+        match failures.is_empty() {
+            true => Ok(()),
+            false => Err(Failure(failures.into_iter().map(|f| f.0).collect::<Vec<_>>().join("\n"))),
+        }
+    }
+}
+
+/// Runs the program.
 pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
@@ -348,11 +368,12 @@ pub fn main() -> ExitCode {
         Command::Top(arguments) => top::top(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Completions(Completions { shell }) => manual::completions(shell),
-        Command::Man => manual::page(),
-        Command::Alive(arguments) => alive::alive(&arguments),
+        Command::Man => manual::man(),
+        Command::Help(arguments) => help::help(&arguments),
+        Command::LiveSet(arguments) => live_set::live_set(&arguments),
     };
-    done.unwrap_or_else(|Failure(line)| {
-        eprintln!("leaktrace: {line}");
+    done.unwrap_or_else(|Failure(lines)| {
+        lines.lines().for_each(|line| eprintln!("leaktrace: {line}"));
         ExitCode::from(BAD_INPUT)
     })
 }

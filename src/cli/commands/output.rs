@@ -1,44 +1,43 @@
-//! Where a command's text goes: the standard output or a file, with colours or without, and how wide.
+//! Where a command's text goes: the standard output or a file, with colors or without, and how wide it is.
 
 use std::fs;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use clap::ValueEnum;
+use rustix::termios::tcgetwinsize;
 
 use super::Failure;
 use crate::render::terminal::WIDTH;
 
-/// When the output is coloured.
+/// When the output is colored.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Colour {
+pub enum Color {
     Auto,
     Always,
     Never,
 }
 
-impl Colour {
-    /// Whether what goes there is coloured.
+impl Color {
+    /// Returns true if text that goes to `output`, or to the standard output, is colored.
     pub fn is_on(self, output: Option<&Path>) -> bool {
         match self {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto if output.is_some() => false,
-            Colour::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto if output.is_some() => false,
+            Color::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
         }
     }
 }
 
-/// Columns of what goes there.
+/// Returns the columns of the terminal that text goes to, or a usual width where it goes elsewhere.
 pub fn width(output: Option<&Path>) -> usize {
-    let terminal = output.is_none() && io::stdout().is_terminal();
-    match terminal.then(terminal_size::terminal_size).flatten() {
-        Some((terminal_size::Width(columns), _)) => usize::from(columns),
-        None => WIDTH,
-    }
+    // Without a file, and only a terminal has a size.
+    let size = output.is_none().then(|| tcgetwinsize(io::stdout())).and_then(Result::ok);
+    size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(WIDTH)
 }
 
-/// Writes it there.
+/// Writes text to `output`, or to the standard output.
 pub fn write(output: Option<&Path>, text: &[u8]) -> Result<(), Failure> {
     match output {
         Some(path) => fs::write(path, text).map_err(|e| Failure(format!("{}: {e}", path.display()))),

@@ -1,16 +1,19 @@
-//! `leaktrace report`: recordings in, report out.
+//! `leaktrace report`: recordings in, a report out. Knows no format: each has a renderer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::input::{self, Reading, Symbols};
+use super::input::{self, Reader};
 use super::{By, Failure, Format, Report as Arguments, output};
-use crate::ranks::{self, Gathered};
+use crate::ranks::{self, Gathered, Summary};
 use crate::render::html::{self, Page, Pages};
 use crate::render::terminal::{self, Look};
+use leaktrace_core::format::tables::Tables;
+use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::suppress::Suppressions;
 use leaktrace_core::report::{self, Asked};
+use leaktrace_core::symbols::Names;
 
 pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = suppressions(arguments.suppressions.as_deref())?;
@@ -24,7 +27,7 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     if by == terminal::By::Cohort && arguments.step.is_some() {
         return Err(Failure(
-            "--by cohort tells of the end of a recording: leave out --step, or take --since".into(),
+            "--by cohort is about the end of a recording: leave out --step, or use --since".into(),
         ));
     }
     let asked = Asked {
@@ -33,7 +36,8 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
         all: arguments.all || matches!(arguments.by, By::File | By::Function),
         cohorts: by == terminal::By::Cohort,
     };
-    let reading = Reading { asked, steps_by: arguments.steps_by, all_frames: arguments.all_frames };
+    let mut reader = Reader::from(asked);
+    (reader.steps_by, reader.all_frames) = (arguments.steps_by, arguments.all_frames);
     let look = Look {
         width: output::width(output),
         colour: arguments.color.is_on(output),
@@ -41,9 +45,9 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
         all: arguments.all || arguments.all_frames,
     };
     let text = match &files[..] {
-        files if matches!(arguments.format, Format::Html) => page(files, reading, suppressions.as_ref())?,
+        files if matches!(arguments.format, Format::Html) => page(files, &reader, suppressions.as_ref())?,
         [file] => {
-            let mut report = input::report(file, reading)?;
+            let mut report = reader.report(file)?;
             suppressions.iter().for_each(|s| s.apply(&mut report));
             match arguments.format {
                 Format::Json => report::json::render(&report),
@@ -51,8 +55,8 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
             }
         }
         files => {
-            let gathered =
-                gather(files, reading, suppressions.as_ref(), arguments.files.len() == files.len())?;
+            let named = arguments.files.len() == files.len();
+            let gathered = gather(files, &reader, suppressions.as_ref(), named)?;
             match arguments.format {
                 Format::Json => ranks::json(&gathered),
                 _ => terminal::ranks::render(&gathered, &look),
@@ -63,56 +67,61 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One page, with a chooser where there are several recordings.
-fn page(files: &[PathBuf], reading: Reading, suppressions: Option<&Suppressions>) -> Result<String, Failure> {
+/// Renders one page, with a chooser where there are several recordings.
+fn page(files: &[PathBuf], reader: &Reader, suppressions: Option<&Suppressions>) -> Result<String, Failure> {
     let room = html::Room::of(files.len());
-    let symbols = Symbols::default();
-    let mut pages = Pages::default();
-    for file in files {
-        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-        let page = input::read(file, reading, &symbols, |mut report, ledger, tables, names| {
+    let (mut pages, mut failures) = (Pages::default(), Vec::new());
+    let make =
+        |file: &Path, mut report: report::Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
             suppressions.iter().for_each(|s| s.apply(&mut report));
+            let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
             Page::new(&name, report, ledger, tables, names, &room)
-        });
-        pages.add(&page.map_err(|why| input::failure(file, &why))?);
-    }
+        };
+    reader.read_all(files, make, |file, made| match made {
+        Ok(page) => pages.add(&page),
+        Err(why) => failures.push(input::failure(file, &why)),
+    });
+    Failure::all(failures)?;
     Ok(html::render(&pages))
 }
 
-/// One report over several recordings. One that is named and cannot be read is an error; one that lay in a folder is told of.
+/// Joins the reports of several recordings. One that cannot be read is an error where it is `named`, and part of the report
+/// where it lay in a folder.
 fn gather(
     files: &[PathBuf],
-    reading: Reading,
+    reader: &Reader,
     suppressions: Option<&Suppressions>,
     named: bool,
 ) -> Result<Gathered, Failure> {
-    let mut gathered = Gathered::default();
-    let mut first = None;
-    let make = |file: &Path, mut report: report::Report| {
-        suppressions.iter().for_each(|s| s.apply(&mut report));
-        ranks::One::of(file, report)
-    };
-    input::each(files, reading, make, |file, result| match result {
-        Ok(one) => gathered.add(one),
+    let (mut gathered, mut failures) = (Gathered::default(), Vec::new());
+    reader.read_all(files, summarize(suppressions), |file, summary| match summary {
+        Ok(summary) => gathered.add(summary),
         Err(why) => {
             gathered.unread(file, &why);
-            first.get_or_insert_with(|| input::failure(file, &why));
+            failures.push(input::failure(file, &why));
         }
     });
-    match first {
-        Some(failure) if named || gathered.is_empty() => Err(failure),
-        _ => {
-            gathered.finish();
-            Ok(gathered)
-        }
+    if named || gathered.is_empty() {
+        Failure::all(failures)?;
+    }
+    gathered.finish();
+    Ok(gathered)
+}
+
+/// Makes of a report what a report over many recordings keeps of it.
+pub fn summarize(
+    suppressions: Option<&Suppressions>,
+) -> impl Fn(&Path, report::Report, &Ledger, &Tables, &Names<'_>) -> Summary + Sync {
+    move |file, mut report, _, _, _| {
+        suppressions.iter().for_each(|s| s.apply(&mut report));
+        Summary::of(file, report)
     }
 }
 
-/// The rules of a file, if one is named: by the option, else by the environment.
-pub(super) fn suppressions(file: Option<&Path>) -> Result<Option<Suppressions>, Failure> {
+/// Reads the suppressions: from the file of the option, else from the one that the environment names.
+pub fn suppressions(file: Option<&Path>) -> Result<Option<Suppressions>, Failure> {
     let named = std::env::var_os("LEAKTRACE_SUPPRESSIONS").filter(|name| !name.is_empty()).map(PathBuf::from);
     let Some(file) = file.map(Path::to_path_buf).or(named) else { return Ok(None) };
-    let failure = |why: String| Failure(format!("{}: {why}", file.display()));
-    let text = fs::read_to_string(&file).map_err(|e| failure(e.to_string()))?;
-    Suppressions::read(&text).map(Some).map_err(|wrong| failure(wrong.to_string()))
+    let text = fs::read_to_string(&file).map_err(|e| input::failure(&file, &e.to_string()))?;
+    Suppressions::read(&text).map(Some).map_err(|wrong| input::failure(&file, &wrong.to_string()))
 }

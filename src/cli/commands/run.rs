@@ -1,4 +1,5 @@
-//! `leaktrace run`: the preload set, the program executed in our place; with a gate, run as a child and judged afterwards.
+//! `leaktrace run`: executes a program with the library preloaded, in our place; with a gate as a child, whose recordings are
+//! judged afterwards.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,20 +16,20 @@ use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-use super::gate::{self, Asks};
-use super::parts::{library, preload, with_interpreter};
+use super::gate::{self, GateOptions};
+use super::locate::{library, preload, with_interpreter};
 use super::{Failure, GATE, Run, output, report, simulate};
-use crate::render::terminal::Page;
+use crate::render::terminal::{PLAIN, Page};
 use leaktrace_core::format::reader;
 
-/// Where recordings go if nothing else is said.
+/// Where recordings go by default.
 pub const OUT: &str = "leaktrace.%p.ltrace";
 
 pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let library = library()?;
-    // Before the program runs: nobody wants to hear of a mistyped file afterwards.
+    // Before the program runs, which may take long: a mistyped file is an error now.
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;
-    let known = arguments.baseline.as_deref().map(gate::known).transpose()?;
+    let baseline = arguments.baseline.as_deref().map(gate::baseline).transpose()?;
     let words = with_interpreter(&arguments.command);
     let [program, rest @ ..] = words.as_slice() else {
         return Err(Failure("no program to run".into()));
@@ -36,7 +37,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preload(&library)).env_remove("LEAKTRACE_PYTHON");
     if let Some(size) = &arguments.simulate {
-        simulate::set_up(&mut command, size)?;
+        simulate::prepare(&mut command, size)?;
     }
     if let Some(out) = &arguments.out {
         command.env("LEAKTRACE_OUT", out);
@@ -48,38 +49,38 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     if arguments.fail_on.is_empty() {
         return Err(cannot(command.exec()));
     }
-    // Wherever its children go, their recordings lie together.
+    // Its children may run in other folders: all recordings are looked for in one.
     let out = absolute(&out(arguments.out.as_deref()));
     command.env("LEAKTRACE_OUT", &out);
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let status = supervise(&mut command).map_err(cannot)?;
     let files = recorded(&out, began);
-    let asks = Asks {
+    let options = GateOptions {
         fail_on: &arguments.fail_on,
         max_bytes_per_step: arguments.max_bytes_per_step,
-        baseline: known.as_ref(),
+        baseline: baseline.as_ref(),
         suppressions: suppressions.as_ref(),
         strict: false,
     };
-    let judged = gate::judge(&files, &asks)?;
+    let result = gate::judge(&files, &options)?;
     if files.is_empty() {
         eprintln!("leaktrace: nothing to judge: no process of it used the GPU");
     } else {
         let mut page = Page::new(output::width(None), false);
-        judged.text(&mut page);
+        result.text(&mut page);
         for file in &files {
-            page.wrap("  ", 8, &[(crate::render::terminal::PLAIN, &format!("recorded: {}", file.display()))]);
+            page.wrap("  ", 8, &[(PLAIN, &format!("recorded: {}", file.display()))]);
         }
-        // The program's own output may be somebody's input.
+        // The standard output is the program's own.
         eprint!("{}", page.into_text());
     }
-    // Without a recording too: whoever takes the file on finds it.
-    let annotations = judged.tools(arguments.github && !files.is_empty(), arguments.sarif.as_deref())?;
-    // Nobody may be reading: what is judged stands all the same.
+    // Without a recording too: the next stage of a pipeline expects the file.
+    let annotations = result.tools(arguments.github && !files.is_empty(), arguments.sarif.as_deref())?;
+    // The result stands although nobody may be reading this.
     let _ = io::stderr().write_all(annotations.as_bytes());
     Ok(ExitCode::from(match (status.code(), status.signal()) {
         (Some(0), _) => {
-            if judged.failed {
+            if result.failed {
                 GATE
             } else {
                 0
@@ -91,17 +92,18 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Where the recordings go, as it is written: the option, else the environment, else the default.
+/// Returns the pattern of the recordings' paths: the option, else the environment, else the default.
 pub fn out(option: Option<&Path>) -> PathBuf {
     let set = env::var_os("LEAKTRACE_OUT").filter(|v| !v.is_empty()).map(PathBuf::from);
     option.map(Path::to_path_buf).or(set).unwrap_or_else(|| OUT.into())
 }
 
+/// Makes a path absolute, without looking at what is there.
 pub fn absolute(path: &Path) -> PathBuf {
     env::current_dir().map_or_else(|_| path.to_path_buf(), |folder| folder.join(path))
 }
 
-/// Runs it to its end. What asks us to end is handed on to it; what a terminal sends, it gets by itself.
+/// Runs the program to its end. Signals that ask us to end are handed on to it; a terminal's reach it directly.
 fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
     let handle = signals.handle();
@@ -126,27 +128,27 @@ fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
     status
 }
 
-/// The recordings that were begun since then where this pattern leads.
+/// Finds the recordings that were begun since `began_ns` at paths of this pattern.
 fn recorded(pattern: &Path, began_ns: u64) -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from("/")];
     let Some(parent) = pattern.parent() else { return Vec::new() };
     for part in parent.components() {
         let Component::Normal(part) = part else { continue };
-        let signs = part.as_bytes().contains(&b'%');
-        folders = match signs {
+        let is_pattern = part.as_bytes().contains(&b'%');
+        folders = match is_pattern {
             false => folders.into_iter().map(|f| f.join(part)).collect(),
             true => folders.iter().flat_map(|f| entries(f, literal(part))).filter(|f| f.is_dir()).collect(),
         };
     }
     let name = pattern.file_name().unwrap_or_default();
-    // A second recording of a process has a number before its ending.
+    // A second recording of a process has a number before the extension.
     let stem = Path::new(name).file_stem().unwrap_or(name);
     let mut found: Vec<PathBuf> =
         folders.iter().flat_map(|f| entries(f, literal(stem))).filter(|f| f.is_file()).collect();
     found.retain(|f| {
         let since = fs::metadata(f).and_then(|m| m.modified()).ok();
         let since = since.and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-        // Clocks of files are coarser than ours.
+        // Clocks of file systems are coarser than ours.
         since.is_some_and(|t| t.as_nanos() as u64 + 1_000_000_000 > began_ns)
             && reader::read(f).is_ok_and(|r| r.began_ns >= began_ns)
     });
@@ -154,12 +156,13 @@ fn recorded(pattern: &Path, began_ns: u64) -> Vec<PathBuf> {
     found
 }
 
-/// What a name with signs (`%p` …) certainly begins with.
+/// Returns what every name of a pattern (`%p` …) begins with.
 fn literal(name: &OsStr) -> OsString {
     let end = name.as_bytes().iter().position(|&b| b == b'%').unwrap_or(name.len());
     OsString::from_vec(name.as_bytes()[..end].to_vec())
 }
 
+/// Lists the files of a folder whose names begin so.
 fn entries(folder: &Path, prefix: OsString) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
     all.filter(|e| e.file_name().as_bytes().starts_with(prefix.as_bytes())).map(|e| e.path()).collect()

@@ -1,5 +1,5 @@
-//! `leaktrace run --simulate`: the simulated GPU's libraries, made at first use for the PyTorch at hand and kept in the
-//! user's cache. What is in them is the business of the generator that lies beside this program.
+//! `leaktrace run --simulate`: the simulated GPU's libraries, built at first use for the PyTorch at hand and kept in the
+//! user's cache. Knows nothing of their contents: a generator beside this program makes them.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,29 +11,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Failure, parts};
+use super::{Failure, locate};
 
-/// Packages whose libraries ask the vendor's for something; of those that are not there nothing is said.
+/// Packages whose libraries need the vendor's; those that are not installed are skipped.
 const PACKAGES: &str = "torch torchvision torchaudio";
 
-/// Sets the program up to find the simulated GPU, with so much memory (empty: as much as it has by itself), before any
-/// other.
-pub fn set_up(command: &mut Command, size: &str) -> Result<(), Failure> {
+/// Sets the command up to find the simulated GPU before any other. `size`: its memory; empty for its default.
+pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {
     if !size.is_empty() && !is_size(size) {
-        return Err(Failure(format!(
-            "--simulate={size} is not understood: it takes a size such as 80G or 512M"
-        )));
+        return Err(Failure(format!("--simulate={size} is not a size, such as 80G or 512M")));
     }
     let packages = packages(command.get_program())?;
-    let folder = libraries(&parts::simulated()?, &packages)?;
+    let folder = libraries(&locate::simulated_gpu()?, &packages)?;
     if folder.as_os_str().as_bytes().iter().any(|b| b":;".contains(b)) {
         return Err(Failure(format!(
             "{} cannot be searched for libraries: the loader takes a colon in the path for its end; set XDG_CACHE_HOME",
             folder.display()
         )));
     }
-    let preload = before_the_vendors(&folder, &packages);
-    preload.iter().try_for_each(|path| parts::may_be_preloaded(path))?;
+    let preload = preloads(&folder, &packages);
+    preload.iter().try_for_each(|path| locate::check_preloadable(path))?;
     if !preload.is_empty() {
         let set = command.get_envs().find_map(|(name, value)| value.filter(|_| name == "LD_PRELOAD"));
         let mut value = set.unwrap_or_default().to_owned();
@@ -55,7 +52,7 @@ pub fn set_up(command: &mut Command, size: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `80G`, `1.5TiB`, `4096`: what the simulated driver takes.
+/// Returns true for a size that the simulated driver understands: `80G`, `1.5TiB`, `4096`.
 fn is_size(text: &str) -> bool {
     let text = text.trim_end_matches(['b', 'B']).trim_end_matches('i');
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -64,7 +61,7 @@ fn is_size(text: &str) -> bool {
         && digits.parse().is_ok_and(|n: f64| n > 0.0 && n < 1e15)
 }
 
-/// The folders of the packages that the interpreter behind `program` would import.
+/// Returns the folders of the packages that the interpreter of `program` would import.
 fn packages(program: &OsStr) -> Result<Vec<PathBuf>, Failure> {
     let (python, certain) = match interpreter(program) {
         Some(python) => (python, true),
@@ -73,15 +70,15 @@ fn packages(program: &OsStr) -> Result<Vec<PathBuf>, Failure> {
     const ASK: &str = "import importlib.util as u, sys\n\
         for name in sys.argv[1:]:\n\
         \x20   spec = u.find_spec(name)\n\
-        \x20   for place in (spec and spec.submodule_search_locations) or ():\n\
-        \x20       print(place)";
+        \x20   for folder in (spec and spec.submodule_search_locations) or ():\n\
+        \x20       print(folder)";
     let asked = Command::new(&python)
         .args(["-c", ASK])
         .args(PACKAGES.split(' '))
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .output();
-    let told = match asked {
+    let output = match asked {
         Ok(told) if told.status.success() => told.stdout,
         Ok(told) if certain => {
             let why = String::from_utf8_lossy(&told.stderr);
@@ -91,10 +88,10 @@ fn packages(program: &OsStr) -> Result<Vec<PathBuf>, Failure> {
         Err(e) if certain => return Err(Failure(format!("cannot run {}: {e}", python.display()))),
         _ => return Ok(Vec::new()),
     };
-    let lines = told.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+    let lines = output.split(|b| *b == b'\n').filter(|line| !line.is_empty());
     let found: Vec<PathBuf> = lines.map(|line| OsString::from_vec(line.to_vec()).into()).collect();
     if certain
-        && let Some(torch) = found.iter().find(|place| place.ends_with("torch"))
+        && let Some(torch) = found.iter().find(|folder| folder.ends_with("torch"))
         && !torch.join("lib/libtorch_cuda.so").exists()
     {
         return Err(Failure(format!(
@@ -105,7 +102,7 @@ fn packages(program: &OsStr) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// The Python that a program is, or that its first line names (`pytest`, `torchrun`).
+/// Returns the Python that a program is, or that its first line names (`pytest`, `torchrun`).
 fn interpreter(program: &OsStr) -> Option<OsString> {
     let is_python = |path: &Path| {
         path.file_name()
@@ -120,7 +117,7 @@ fn interpreter(program: &OsStr) -> Option<OsString> {
     let first = lines.next()?.strip_prefix(b"#!")?;
     let words: Vec<&[u8]> = first.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty()).collect();
     let python = words.iter().map(|w| OsStr::from_bytes(w)).find(|w| is_python(Path::new(w)));
-    // A line too long for the kernel is written as one of the shell: '''exec' /path/python "$0" "$@".
+    // pip writes a line that is too long for the kernel as a line for the shell: '''exec' /path/python "$0" "$@".
     let second = || {
         let line = lines.next()?.strip_prefix(b"'''exec' ")?;
         let line = line.strip_suffix(br#" "$0" "$@""#)?;
@@ -129,7 +126,7 @@ fn interpreter(program: &OsStr) -> Option<OsString> {
     python.or_else(second).map(OsStr::to_owned)
 }
 
-/// The file that would be executed.
+/// Finds the file that would be executed.
 fn found(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(program.into());
@@ -138,7 +135,7 @@ fn found(program: &OsStr) -> Option<PathBuf> {
     env::split_paths(&paths).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// The folder of libraries for these packages; made if it is not there yet.
+/// Returns the folder of libraries for these packages, which is built if it is not in the cache.
 fn libraries(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Result<PathBuf, Failure> {
     let key = key(parts, packages);
     let mut hasher = DefaultHasher::new();
@@ -150,14 +147,14 @@ fn libraries(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Result<PathBuf, Fail
     let failed = |what: &Path, e: std::io::Error| Failure(format!("cannot write {}: {e}", what.display()));
     let draft = folder.with_extension(format!("{}.draft", std::process::id()));
     fs::create_dir_all(&draft).map_err(|e| failed(&draft, e))?;
-    eprintln!("leaktrace: making the simulated GPU's libraries in {} (once)", folder.display());
+    eprintln!("leaktrace: building the simulated GPU's libraries in {} (once)", folder.display());
     let made = generate(parts, packages, &draft)
         .and_then(|()| fs::write(draft.join(".made-for"), &key).map_err(|e| failed(&draft, e)));
     if let Err(failure) = made {
         let _ = fs::remove_dir_all(&draft);
         return Err(failure);
     }
-    // Where another process was faster, its set is as good; a broken one goes out of the way.
+    // A folder that another process has built meanwhile is as good; a broken one is replaced.
     if fs::rename(&draft, &folder).is_err() {
         if fs::read(folder.join(".made-for")).is_ok_and(|made_for| made_for == key) {
             let _ = fs::remove_dir_all(&draft);
@@ -169,6 +166,7 @@ fn libraries(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Result<PathBuf, Fail
     Ok(folder)
 }
 
+/// Has the generator build the libraries in `out`.
 fn generate(
     [driver, runtime, generator]: &[PathBuf; 3],
     packages: &[PathBuf],
@@ -176,7 +174,7 @@ fn generate(
 ) -> Result<(), Failure> {
     if found(OsStr::new("cc")).is_none() {
         return Err(Failure(
-            "the simulated GPU's libraries are linked at first use: that takes a C compiler, cc".into(),
+            "the simulated GPU's libraries are linked at first use, which needs a C compiler, cc".into(),
         ));
     }
     let mut command = Command::new(generator);
@@ -189,10 +187,10 @@ fn generate(
         return Ok(());
     }
     let why = said.lines().last().unwrap_or("simgpu-stubs failed");
-    Err(Failure(format!("cannot make the simulated GPU's libraries: {why}")))
+    Err(Failure(format!("cannot build the simulated GPU's libraries: {why}")))
 }
 
-/// What a set of libraries depends on: another file at the same place has another size or time.
+/// Returns what a set of libraries depends on: the path, size and time of each file.
 fn key(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Vec<u8> {
     let mut key = Vec::new();
     let mut add = |path: &Path| {
@@ -209,18 +207,18 @@ fn key(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Vec<u8> {
     key
 }
 
-/// `$XDG_CACHE_HOME/leaktrace`.
+/// Returns the cache folder, `$XDG_CACHE_HOME/leaktrace`.
 fn cache() -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     base.map(|base| base.join("leaktrace")).ok_or_else(|| {
-        Failure("no place for the simulated GPU's libraries: set XDG_CACHE_HOME or HOME".into())
+        Failure("no folder for the simulated GPU's libraries: set XDG_CACHE_HOME or HOME".into())
     })
 }
 
-/// PyTorch's wheels name the folders of the vendor's own packages in their RPATH, which goes before `LD_LIBRARY_PATH`.
-/// What is loaded already goes before both.
-fn before_the_vendors(folder: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
+/// Returns the libraries that have to be preloaded: PyTorch's wheels name the folders of the vendor's packages in their
+/// RPATH, which goes before `LD_LIBRARY_PATH`, and what is loaded already goes before both.
+fn preloads(folder: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
     let vendors = packages.iter().filter_map(|package| fs::read_dir(package.parent()?.join("nvidia")).ok());
     let installed: Vec<PathBuf> = vendors.flatten().flatten().map(|entry| entry.path().join("lib")).collect();
     let Ok(made) = fs::read_dir(folder) else { return Vec::new() };

@@ -1,30 +1,49 @@
-//! `leaktrace top`: what running programs hold, read from their recordings again and again. The programs are not touched.
+//! `leaktrace top`: a live view of running programs, read from their recordings again and again. The programs themselves
+//! are neither stopped nor asked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Condvar, Mutex};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use super::input::{self, Symbols};
-use super::{Failure, Top as Arguments, output};
-use crate::render::terminal::live::{self, Seen, State};
-use leaktrace_core::format::reader;
+use super::input::{self, Reader};
+use super::{Failure, Top as Arguments, output, proc};
+use crate::render::terminal::live::{self, Seen};
+use leaktrace_core::format::{reader, tables::Tables};
+use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::{Asked, Report, Run};
+use leaktrace_core::symbols::Names;
 
-/// Steps over which growth is told.
+/// Steps that growth is shown over.
 const WINDOW: usize = 100;
-/// How long a key may wait.
+/// How long a key may wait to be handled.
 const POLL: Duration = Duration::from_millis(100);
 
+/// What the thread that reads and the one that draws share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when `ended` is set.
+    end: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was read last and is not drawn yet.
+    newest: Option<Vec<Seen>>,
+    ended: bool,
+}
+
 pub fn top(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let reader = Reader { quiet: !arguments.once, ..Reader::default() };
     if arguments.once {
-        let seen = look(&targets(&arguments.what)?, &Symbols::default());
+        let seen = read(&reader, &targets(&arguments.what)?);
         if let [Seen { report: Err(why), file, .. }] = &seen[..] {
             return Err(input::failure(Path::new(file), why));
         }
@@ -34,46 +53,51 @@ pub fn top(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !std::io::stdout().is_terminal() {
         return Err(Failure("top draws on a terminal; --once prints one frame as text".into()));
     }
-    // A wrong name is told before the screen is taken.
+    // A wrong name is an error before the screen is taken.
     targets(&arguments.what)?;
-    let (what, every) = (arguments.what.clone(), Duration::from_secs(u64::from(arguments.every)));
-    let (looks, seen) = mpsc::channel();
-    let (ended, end) = mpsc::channel::<()>();
-    let watcher = thread::spawn(move || {
-        let symbols = Symbols::default();
-        let mut files = Vec::new();
-        loop {
-            // Processes come and go; those that were there stay on the screen.
-            if let Ok(now) = targets(&what) {
-                files.extend(now.into_iter().filter(|f| !files.contains(f)).collect::<Vec<_>>());
-            }
-            if looks.send(look(&files, &symbols)).is_err() {
-                return;
-            }
-            if !matches!(end.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
-                return;
-            }
-        }
+    let interval = Duration::from_secs(u64::from(arguments.every));
+    let shared = Shared::default();
+    let shown = thread::scope(|scope| {
+        scope.spawn(|| watch(&reader, &arguments.what, interval, &shared));
+        let shown = show(&shared);
+        ratatui::restore();
+        shared.state.lock().ended = true;
+        shared.end.notify_one();
+        shown
     });
-    let shown = show(&seen);
-    drop(ended);
-    ratatui::restore();
-    let _ = watcher.join();
     shown.map_err(|e| Failure(format!("the terminal: {e}")))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws until somebody ends it.
-fn show(looks: &mpsc::Receiver<Vec<Seen>>) -> std::io::Result<()> {
-    let mut terminal = ratatui::try_init()?;
-    let (mut seen, mut state) = (Vec::new(), State::default());
+/// Reads the recordings once per interval until the view is closed.
+fn watch(reader: &Reader, what: &[PathBuf], interval: Duration, shared: &Shared) {
+    let mut files = Vec::new();
     loop {
-        if let Some(newest) = looks.try_iter().last()
-            && !state.held_still
+        // Processes come and go; those that were there stay on the screen.
+        if let Ok(now) = targets(what) {
+            files.extend(now.into_iter().filter(|f| !files.contains(f)).collect::<Vec<_>>());
+        }
+        let seen = read(reader, &files);
+        let mut state = shared.state.lock();
+        state.newest = Some(seen);
+        shared.end.wait_while_for(&mut state, |state| !state.ended, interval);
+        if state.ended {
+            return;
+        }
+    }
+}
+
+/// Draws until a key closes the view.
+fn show(shared: &Shared) -> std::io::Result<()> {
+    let mut terminal = ratatui::try_init()?;
+    let (mut seen, mut view) = (Vec::new(), live::State::default());
+    loop {
+        if !view.held_still
+            && let Some(newest) = shared.state.lock().newest.take()
         {
             seen = newest;
         }
-        terminal.draw(|frame| live::draw(frame, &seen, state))?;
+        terminal.draw(|frame| live::draw(frame, &seen, view))?;
         if !event::poll(POLL)? {
             continue;
         }
@@ -83,8 +107,8 @@ fn show(looks: &mpsc::Receiver<Vec<Seen>>) -> std::io::Result<()> {
             match key.code {
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                 KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
-                KeyCode::Char('s') => state.by_size = !state.by_size,
-                KeyCode::Char('p') => state.held_still = !state.held_still,
+                KeyCode::Char('s') => view.by_size = !view.by_size,
+                KeyCode::Char('p') => view.held_still = !view.held_still,
                 _ => {}
             }
         }
@@ -92,26 +116,27 @@ fn show(looks: &mpsc::Receiver<Vec<Seen>>) -> std::io::Result<()> {
 }
 
 /// Reads each recording as it is now.
-fn look(files: &[PathBuf], symbols: &Symbols) -> Vec<Seen> {
-    let one = |file: &PathBuf| {
-        let both = input::read(file, Asked::default(), symbols, |report, ledger, tables, names| {
-            let steps = ledger.steps();
-            let since = steps.len().checked_sub(WINDOW + 1).and_then(|i| steps.get(i)).map_or(0, |r| r.step);
-            let asked = Asked { since: Some(since), ..Asked::default() };
-            let grown = Report::asked(ledger, tables, names, &Run::default(), asked);
-            (report, grown.map_or_else(|_| Vec::new(), |r| r.retained), since)
-        });
+fn read(reader: &Reader, files: &[PathBuf]) -> Vec<Seen> {
+    let mut all = Vec::new();
+    let make = |_: &Path, report: Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
+        let steps = ledger.steps();
+        let since = steps.len().checked_sub(WINDOW + 1).and_then(|i| steps.get(i)).map_or(0, |r| r.step);
+        let asked = Asked { since: Some(since), ..Asked::default() };
+        let grown = Report::asked(ledger, tables, names, &Run::default(), asked);
+        (report, grown.map_or_else(|_| Vec::new(), |r| r.retained), since)
+    };
+    reader.read_all(files, make, |file, made| {
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let file = file.display().to_string();
-        match both {
+        all.push(match made {
             Ok((report, grown, since)) => Seen { file, report: Ok(report), grown, since, at_s },
             Err(why) => Seen { file, report: Err(why), grown: Vec::new(), since: 0, at_s },
-        }
-    };
-    files.iter().map(one).collect()
+        });
+    });
+    all
 }
 
-/// The recordings that are meant: by name, or those that a process and its children write.
+/// Lists the recordings that are meant: by name, or those that a process and its descendants write.
 fn targets(what: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for name in what {
@@ -124,15 +149,15 @@ fn targets(what: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// What a process and those it started have mapped that is a recording.
+/// Lists the recordings that a process and its descendants have mapped.
 fn of_process(pid: u32) -> Result<Vec<PathBuf>, Failure> {
     if !Path::new(&format!("/proc/{pid}")).exists() {
-        return Err(Failure(format!("{pid}: there is no such process, and no such file")));
+        return Err(Failure(format!("{pid}: no such process, and no such file")));
     }
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
-    for pid in family(pid) {
+    for pid in proc::family(pid) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
-        // Only what is shared and written to can be one.
+        // A recording is mapped shared and writable.
         let shared = |line: &&str| {
             line.split_whitespace().nth(1).is_some_and(|p| p.starts_with("rw") && p.ends_with('s'))
         };
@@ -143,29 +168,9 @@ fn of_process(pid: u32) -> Result<Vec<PathBuf>, Failure> {
     }
     if files.is_empty() {
         return Err(Failure(format!(
-            "{pid}: neither this process nor one it started writes a recording that can be read; was it run by \
-             `leaktrace run`, and has it used the GPU yet?"
+            "{pid}: neither this process nor one it started writes a readable recording; was it started by `leaktrace run`, \
+             and has it used the GPU yet?"
         )));
     }
     Ok(files.into_iter().collect())
-}
-
-/// A process and all it started.
-fn family(pid: u32) -> Vec<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(child) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
-        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-        if let Some(parent) = parent {
-            children.entry(parent).or_default().push(child);
-        }
-    }
-    let (mut all, mut at) = (vec![pid], 0);
-    while let Some(&next) = all.get(at) {
-        let of_it = children.remove(&next).unwrap_or_default();
-        all.extend(of_it);
-        at += 1;
-    }
-    all
 }

@@ -1,4 +1,4 @@
-//! Folded stacks, a line each, and the flame graph drawn from them.
+//! Folded stacks, one in a line, and the flame graph of them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -6,13 +6,13 @@ use std::io::{self, Write};
 use inferno::flamegraph::{self, Options};
 
 use super::input::{device_name, layer};
-use super::{Error, Input, Result, Value, figures};
+use super::{Error, Input, Result, Value, stats};
 
 /// Bytes by stack over all recordings.
 pub struct Folded {
     value: Value,
     since: Option<u32>,
-    /// With the process as the outermost frame.
+    /// Whether the process is the outermost frame.
     several: bool,
     stacks: BTreeMap<String, u64>,
 }
@@ -24,10 +24,10 @@ impl Folded {
 
     pub fn add(&mut self, input: &Input) {
         let names = input.names();
-        for f in figures::of(&input.ledger, self.since) {
+        for f in stats::site_stats(&input.ledger, self.since) {
             let Some(site) = input.ledger.site(f.site) else { continue };
-            // A graph of areas has none below zero.
-            let Ok(bytes @ 1..) = u64::try_from(f.of(self.value)) else { continue };
+            // A flame graph has no negative areas.
+            let Ok(bytes @ 1..) = u64::try_from(f.get(self.value)) else { continue };
             let mut line = String::new();
             if self.several {
                 push(&mut line, &input.process());
@@ -45,12 +45,12 @@ impl Folded {
         }
     }
 
-    /// `outermost;…;innermost bytes`
+    /// Writes lines of `outermost;…;innermost bytes`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         self.stacks.iter().try_for_each(|(stack, bytes)| writeln!(out, "{stack} {bytes}"))
     }
 
-    /// The flame graph as SVG.
+    /// Draws the flame graph as SVG.
     pub fn draw(&self, out: &mut impl Write) -> Result<()> {
         let name = match self.value {
             Value::Live => "live",
@@ -71,7 +71,7 @@ impl Folded {
     }
 }
 
-/// Appends a frame; what the format means something by is replaced.
+/// Appends a frame; characters with a meaning in the format are replaced.
 fn push(line: &mut String, frame: &str) {
     if !line.is_empty() {
         line.push(';');

@@ -1,8 +1,6 @@
-//! Recordings in the formats of other tools, one file per format. Knows the books, the names and the report; no CUDA,
-//! no arguments. Every format takes recordings one after the other and keeps of each only what it needs: what is alive,
-//! by site, not what happened.
+//! Recordings in the formats of other tools, one file per format. Knows the ledger, the names and the report; no CUDA and no
+//! arguments. Every format takes recordings one after the other and keeps of each only what it writes.
 
-mod figures;
 pub mod folded;
 mod input;
 pub mod perfetto;
@@ -10,18 +8,19 @@ mod perfetto_proto;
 mod pickle;
 pub mod pprof;
 mod pprof_proto;
+mod range;
 pub mod snapshot;
-mod story;
+mod stats;
 pub mod tables;
-mod window;
+mod timeline;
 
-pub use figures::Value;
-pub use input::Input;
+pub use input::{Input, replay};
+pub use stats::Value;
 
-/// JSON schema of what `leaktrace report --format json` writes.
+/// The JSON schema of what `leaktrace report --format json` writes.
 pub const REPORT_SCHEMA: &str = include_str!("../../core/report/schema.json");
 
-/// Why an export was not finished: the output, or what it was to hold.
+/// Why an export was not finished: the output could not be written, or the input has nothing to write.
 #[derive(Debug)]
 pub enum Error {
     Output(std::io::Error),

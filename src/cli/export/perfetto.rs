@@ -1,6 +1,6 @@
-//! A Perfetto trace: per device counters, per step a slice, and every allocation in the window of events as a slice with
-//! its stack. Slices that overlap need tracks of their own: tracks of one name are lanes that Perfetto draws as one.
-//! Written packet by packet.
+//! A Perfetto trace: counters of each device, a slice for each step, and a slice with its stack for every allocation among
+//! the events that the recording holds. Slices that overlap need tracks of their own: tracks of one name are lanes that
+//! Perfetto draws as one. Written packet by packet.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -11,22 +11,22 @@ use prost::Message;
 use super::Input;
 use super::input::{device, device_name};
 use super::perfetto_proto::*;
-use super::window::{BackfilledBoundary, Window};
+use super::range::{EventRange, TimedEvent};
 use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 use leaktrace_core::ledger::{DeviceAt, Ledger, StepRecord};
 use leaktrace_core::symbols::Names;
 
-/// The names of annotations; the number of one is its place, from 1.
+/// The names of annotations; the number of one is its index, from 1.
 const ANNOTATIONS: [&str; 4] = ["bytes", "address", "step", "stack"];
 const CATEGORIES: [&str; 3] = ["step", "block", "driver"];
 const COUNTERS: [&str; 4] = ["live bytes", "reserved bytes", "driver bytes", "pinned bytes"];
-/// In a step's record the last of these is of the host.
-const OF_DEVICE: usize = 3;
+/// The index of the counter of host memory.
+const HOST: usize = 3;
 
 /// A trace of all recordings.
 pub struct Perfetto<W: Write> {
     out: W,
-    /// Allocations are told of as many events as these, the last ones of each recording.
+    /// The events of each recording that allocations are written of at most, the last ones.
     events: u64,
     processes: u32,
     pids: HashSet<i32>,
@@ -39,7 +39,7 @@ impl<W: Write> Perfetto<W> {
 
     pub fn add(&mut self, input: &Input) -> io::Result<()> {
         self.processes += 1;
-        // Processes of several machines may share a number, which must not make them one.
+        // Processes of several machines may have the same pid, and must not be drawn as one.
         let free = |pids: &HashSet<i32>, pid: i32| (pid..).find(|p| !pids.contains(p)).unwrap_or(pid);
         let pid = free(&self.pids, input.pid() as i32);
         self.pids.insert(pid);
@@ -66,35 +66,35 @@ impl<W: Write> Perfetto<W> {
     }
 }
 
-/// Lanes of one name: those in use by nobody, lowest first.
+/// The tracks of one name that no slice is on, lowest first.
 #[derive(Default)]
 struct Lanes {
     free: BinaryHeap<Reverse<u64>>,
 }
 
-/// The device and the layer that lanes are of.
-type LanesOf = (u8, &'static str);
+/// The device and the layer of lanes.
+type LanesKey = (u8, &'static str);
 
 struct Process<'a, W: Write> {
     out: &'a mut W,
     sequence: u32,
     input: &'a Input,
     names: Names<'a>,
-    /// Numbers of this process's tracks begin there.
+    /// The number that this process's tracks count from.
     base: u64,
     tracks: u64,
-    /// By device and figure: the track, and what was told last.
+    /// By device and index in `COUNTERS`: the track, and the value written last.
     counters: BTreeMap<(u8, usize), (u64, i64)>,
-    lanes: BTreeMap<LanesOf, Lanes>,
-    /// What was allocated in the window and is alive: its lane's track.
-    alive: HashMap<(Space, u64), (u64, LanesOf)>,
-    /// By stack and entry point: the numbers of the event's name and of the whole stack.
+    lanes: BTreeMap<LanesKey, Lanes>,
+    /// The tracks of allocations that are alive.
+    alive: HashMap<(AddressSpace, u64), (u64, LanesKey)>,
+    /// By stack and entry point: the number under which the event's name and the stack are interned.
     stacks: HashMap<(u32, u16), u64>,
     interned: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Space {
+enum AddressSpace {
     Block,
     Pointer,
     Handle,
@@ -147,7 +147,7 @@ impl<W: Write> Process<'_, W> {
         Ok(())
     }
 
-    /// The steps, and the devices at their ends.
+    /// Writes the steps, and the counters of the devices at their ends.
     fn steps(&mut self, ledger: &Ledger) -> io::Result<()> {
         let track =
             self.track(TrackDescriptor { name: Some("steps".into()), ..TrackDescriptor::default() })?;
@@ -168,7 +168,7 @@ impl<W: Write> Process<'_, W> {
     }
 
     fn step(&mut self, track: u64, first: u32, began: u64, record: &StepRecord) -> io::Result<()> {
-        // Old steps were merged to bound the recording.
+        // Old steps are merged to bound the size of the recording.
         let mut name = match record.step {
             last if last == first => format!("step {last}"),
             last => format!("steps {first} to {last}"),
@@ -196,20 +196,20 @@ impl<W: Write> Process<'_, W> {
 
     fn device(&mut self, at_ns: u64, d: &DeviceAt) -> io::Result<()> {
         if device(d.device).is_some() {
-            for (figure, value) in [d.live_bytes(), d.reserved_bytes, d.driver_bytes].into_iter().enumerate()
+            for (counter, value) in [d.live_bytes(), d.reserved_bytes, d.driver_bytes].into_iter().enumerate()
             {
-                self.counter(at_ns, d.device, figure, value)?;
+                self.counter(at_ns, d.device, counter, value)?;
             }
         }
-        if d.host_bytes > 0 || self.counters.contains_key(&(d.device, OF_DEVICE)) {
-            self.counter(at_ns, d.device, OF_DEVICE, d.host_bytes)?;
+        if d.host_bytes > 0 || self.counters.contains_key(&(d.device, HOST)) {
+            self.counter(at_ns, d.device, HOST, d.host_bytes)?;
         }
         Ok(())
     }
 
-    fn counter(&mut self, at_ns: u64, device: u8, figure: usize, value: u64) -> io::Result<()> {
+    fn counter(&mut self, at_ns: u64, device: u8, counter: usize, value: u64) -> io::Result<()> {
         let value = value as i64;
-        let track = match self.counters.get_mut(&(device, figure)) {
+        let track = match self.counters.get_mut(&(device, counter)) {
             Some((_, last)) if *last == value => return Ok(()),
             Some((track, last)) => {
                 *last = value;
@@ -217,11 +217,11 @@ impl<W: Write> Process<'_, W> {
             }
             None => {
                 let track = self.track(TrackDescriptor {
-                    name: Some(format!("{} {}", device_name(device), COUNTERS[figure])),
+                    name: Some(format!("{} {}", device_name(device), COUNTERS[counter])),
                     counter: Some(CounterDescriptor { unit: Some(SIZE_BYTES) }),
                     ..TrackDescriptor::default()
                 })?;
-                self.counters.insert((device, figure), (track, value));
+                self.counters.insert((device, counter), (track, value));
                 track
             }
         };
@@ -232,17 +232,17 @@ impl<W: Write> Process<'_, W> {
         )
     }
 
-    /// The window's events, the last `most` of them.
+    /// Writes the allocations among the last `most` events.
     fn allocations(&mut self, most: u64) -> io::Result<()> {
-        let window = Window::new(self.input);
-        let skipped = window.count.saturating_sub(most) as usize;
-        for p in window.events().skip(skipped) {
+        let range = EventRange::new(self.input);
+        let skipped = range.count.saturating_sub(most) as usize;
+        for p in range.events().skip(skipped) {
             let e = &p.event;
             match EventKind::from_code(e.kind) {
-                Some(EventKind::BlockAlloc) => self.born(&p, Space::Block, "blocks")?,
-                Some(EventKind::BlockFree) => self.died(p.at_ns, Space::Block, e.address)?,
-                Some(EventKind::Alloc) => self.born(&p, space(e), given(e))?,
-                Some(EventKind::Free) => self.died(p.at_ns, space(e), e.address)?,
+                Some(EventKind::BlockAlloc) => self.allocated(&p, AddressSpace::Block, "blocks")?,
+                Some(EventKind::BlockFree) => self.freed(p.at_ns, AddressSpace::Block, e.address)?,
+                Some(EventKind::Alloc) => self.allocated(&p, space(e), driver_lanes(e))?,
+                Some(EventKind::Free) => self.freed(p.at_ns, space(e), e.address)?,
                 Some(EventKind::OutOfMemory) => self.out_of_memory(&p)?,
                 _ => {}
             }
@@ -250,13 +250,13 @@ impl<W: Write> Process<'_, W> {
         Ok(())
     }
 
-    fn born(&mut self, p: &BackfilledBoundary, space: Space, lanes: &'static str) -> io::Result<()> {
+    fn allocated(&mut self, p: &TimedEvent, space: AddressSpace, lanes: &'static str) -> io::Result<()> {
         let e = &p.event;
-        if space != Space::Block && e.address == 0 {
+        if space != AddressSpace::Block && e.address == 0 {
             return Ok(());
         }
-        // Its end was not seen.
-        self.died(p.at_ns, space, e.address)?;
+        // The free of what was here before was not seen.
+        self.freed(p.at_ns, space, e.address)?;
         let key = (e.device, lanes);
         let track = match self.lanes.entry(key).or_default().free.pop() {
             Some(Reverse(track)) => track,
@@ -266,28 +266,28 @@ impl<W: Write> Process<'_, W> {
             }
         };
         self.alive.insert((space, e.address), (track, key));
-        let category = if space == Space::Block { 2 } else { 3 };
-        let event = self.told(p, track, event_type::SLICE_BEGIN, category)?;
+        let category = if space == AddressSpace::Block { 2 } else { 3 };
+        let event = self.track_event(p, track, event_type::SLICE_BEGIN, category)?;
         self.event(p.at_ns, event)
     }
 
-    fn died(&mut self, at_ns: u64, space: Space, address: u64) -> io::Result<()> {
+    fn freed(&mut self, at_ns: u64, space: AddressSpace, address: u64) -> io::Result<()> {
         let Some((track, key)) = self.alive.remove(&(space, address)) else { return Ok(()) };
         self.end(at_ns, track)?;
         self.lanes.entry(key).or_default().free.push(Reverse(track));
         Ok(())
     }
 
-    fn out_of_memory(&mut self, p: &BackfilledBoundary) -> io::Result<()> {
+    fn out_of_memory(&mut self, p: &TimedEvent) -> io::Result<()> {
         let process = self.process_track();
-        let event = self.told(p, process, event_type::INSTANT, 2)?;
+        let event = self.track_event(p, process, event_type::INSTANT, 2)?;
         self.event(p.at_ns, TrackEvent { name_iid: None, name: Some("out of memory".into()), ..event })
     }
 
-    /// An event with its size, address, step and stack.
-    fn told(
+    /// Builds an event with its size, address, step and stack.
+    fn track_event(
         &mut self,
-        p: &BackfilledBoundary,
+        p: &TimedEvent,
         track: u64,
         r#type: i32,
         category: u64,
@@ -312,7 +312,7 @@ impl<W: Write> Process<'_, W> {
         })
     }
 
-    /// The number under which a stack is interned: as a name the line that allocates, as a value the whole of it.
+    /// Interns a stack and returns its number: the name is the line that allocates, the value the whole stack.
     fn stack(&mut self, stack: u32, entry_point: u16) -> io::Result<u64> {
         if let Some(&known) = self.stacks.get(&(stack, entry_point)) {
             return Ok(known);
@@ -339,18 +339,18 @@ fn named(iid: u64, name: impl Into<String>) -> Named {
     Named { iid: Some(iid), name: Some(name.into()) }
 }
 
-fn space(e: &Event) -> Space {
+fn space(e: &Event) -> AddressSpace {
     if MemoryClass::from_code(e.class).is_some_and(MemoryClass::is_handle) {
-        Space::Handle
+        AddressSpace::Handle
     } else {
-        Space::Pointer
+        AddressSpace::Pointer
     }
 }
 
-/// The lanes that something the driver gave goes to.
-fn given(e: &Event) -> &'static str {
+/// Returns the name of the lanes for an allocation of the driver.
+fn driver_lanes(e: &Event) -> &'static str {
     match MemoryClass::from_code(e.class) {
-        Some(class) if class.is_external() => "borrowed",
+        Some(class) if class.is_external() => "external",
         Some(class) if class.is_host() || e.device == NO_DEVICE => "pinned",
         _ => "driver allocations",
     }

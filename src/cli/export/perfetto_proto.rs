@@ -1,4 +1,4 @@
-//! What we write of Perfetto's trace format; numbers and names are its own.
+//! The messages of Perfetto's trace format that are written here, with its own field numbers and names.
 
 use prost::Message;
 
@@ -10,14 +10,14 @@ pub mod event_type {
     pub const COUNTER: i32 = 4;
 }
 
-/// `TracePacket.SequenceFlags`: what was interned before does not count; what is interned counts.
+/// `TracePacket.SequenceFlags`: names interned before are forgotten; interned names are used.
 pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
 pub const NEEDS_INCREMENTAL_STATE: u32 = 2;
 
 /// `CounterDescriptor.Unit.UNIT_SIZE_BYTES`.
 pub const SIZE_BYTES: i32 = 3;
 
-/// A whole trace is any number of these.
+/// A trace: files of it can be concatenated.
 #[derive(Clone, PartialEq, Message)]
 pub struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -112,7 +112,7 @@ pub struct InternedData {
     pub debug_annotation_string_values: Vec<Named>,
 }
 
-/// A name by its number: all kinds of interned text are drawn alike.
+/// A name with its number: all kinds of interned text have this form.
 #[derive(Clone, PartialEq, Message)]
 pub struct Named {
     #[prost(uint64, optional, tag = "1")]

@@ -1,9 +1,9 @@
-//! Pickle, protocol 2, as far as plain data goes, written as it comes. What was written once can be referred to again,
-//! so that a million blocks share the stacks they have in common.
+//! Python's pickle format, protocol 2, as far as plain data goes, written as a stream. A value can be referred to again, so
+//! that a million blocks share the stacks they have in common. Knows no recording.
 
 use std::io::{self, Write};
 
-/// A place in the reader's memo.
+/// An index into the reader's memo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memo(u32);
 
@@ -19,7 +19,7 @@ impl<W: Write> Pickle<W> {
         Ok(Pickle { out, memos: 0 })
     }
 
-    /// The value written last is the whole.
+    /// Ends the pickle: the value written last is the whole.
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b".")?;
         self.out.flush()
@@ -34,7 +34,7 @@ impl<W: Write> Pickle<W> {
         self.out.write_all(&value.to_le_bytes())
     }
 
-    /// An address: up to 64 bits without a sign.
+    /// Writes an unsigned number of 64 bits, such as an address.
     pub fn word(&mut self, value: u64) -> io::Result<()> {
         if let Ok(value) = i64::try_from(value) {
             return self.int(value);
@@ -73,7 +73,7 @@ impl<W: Write> Pickle<W> {
         self.out.write_all(b"e")
     }
 
-    /// A tuple of the two values written last.
+    /// Makes a tuple of the two values written last.
     pub fn pair(&mut self) -> io::Result<()> {
         self.out.write_all(b"\x86")
     }
@@ -87,7 +87,7 @@ impl<W: Write> Pickle<W> {
         Ok(memo)
     }
 
-    /// The value remembered there, once more.
+    /// Writes a remembered value once more.
     pub fn again(&mut self, memo: Memo) -> io::Result<()> {
         self.out.write_all(b"j")?;
         self.out.write_all(&memo.0.to_le_bytes())

@@ -1,5 +1,5 @@
-//! A pprof profile (gzipped `profile.proto`): what each site holds, by stack. `go tool pprof`, Speedscope, Pyroscope and
-//! their kin read it.
+//! A pprof profile (gzipped `profile.proto`): what each site holds, by stack. `go tool pprof`, Speedscope and Pyroscope read
+//! it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,11 +11,11 @@ use prost::Message;
 
 use super::input::{device, layer};
 use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{Input, Result, figures};
+use super::{Input, Result, stats};
 use leaktrace_core::format::tables::Module;
 use leaktrace_core::symbols::{FrameKind, NamedFrame};
 
-/// Name and unit of each value of a sample.
+/// The name and the unit of each value of a sample.
 const VALUES: [(&str, &str); 5] = [
     ("live_bytes", "bytes"),
     ("live_blocks", "count"),
@@ -34,7 +34,7 @@ pub struct Pprof {
     functions: HashMap<(i64, i64), u64>,
     /// By function, line, mapping and address.
     locations: HashMap<(u64, i64, u64, u64), u64>,
-    /// By the process's number, and the module's path.
+    /// By the number of the process and the path of the module.
     mappings: HashMap<(usize, String), u64>,
     several: bool,
     processes: usize,
@@ -53,7 +53,7 @@ impl Pprof {
             processes: 0,
             since,
         };
-        // The first string is the empty one.
+        // The format wants the empty string first.
         pprof.string("");
         for (name, unit) in VALUES {
             let (r#type, unit) = (pprof.string(name), pprof.string(unit));
@@ -77,12 +77,12 @@ impl Pprof {
         let mut modules: Modules = HashMap::new();
         for (&id, module) in &input.recording.tables.modules {
             let known = modules.entry(&module.path).or_insert((id, module));
-            // Mapped more than once: where it was first.
+            // A module that is mapped more than once counts where it was first.
             if id < known.0 {
                 *known = (id, module);
             }
         }
-        for f in figures::of(&input.ledger, self.since) {
+        for f in stats::site_stats(&input.ledger, self.since) {
             let Some(site) = input.ledger.site(f.site) else { continue };
             let value = vec![
                 f.live_bytes as i64,
@@ -134,7 +134,7 @@ impl Pprof {
         let functions = &mut self.profile.function;
         let function_id = *self.functions.entry((name, filename)).or_insert_with(|| {
             let id = functions.len() as u64 + 1;
-            // Without a `system_name`, which pprof would demangle once more: `<module>` would be a template.
+            // No `system_name`: pprof would demangle it, and take `<module>` for a template.
             functions.push(Function { id, name, filename });
             id
         });
@@ -148,7 +148,7 @@ impl Pprof {
         })
     }
 
-    /// The mapping of a native frame, and the address where the frame has no better name than that.
+    /// Returns the mapping of a native frame, and its address where it has no name.
     fn mapped(&mut self, modules: &Modules, frame: &NamedFrame) -> (u64, u64) {
         let Some(path) = &frame.module else { return (0, 0) };
         let Some(&(_, module)) = modules.get(path.as_str()) else { return (0, 0) };
@@ -174,18 +174,18 @@ impl Pprof {
             memory_limit: module.end,
             filename: self.string(&module.path),
             build_id: self.string(&build_id),
-            // Every location has its function already, if only as an offset: nobody need look for the file.
+            // Every location has a function already, if only as an offset: pprof need not look for the file.
             has_functions: true,
         }
     }
 }
 
-/// The call that allocated, as the innermost frame.
+/// Makes a frame of the call that allocated.
 fn call(function: String) -> NamedFrame {
     NamedFrame { kind: FrameKind::Native, file: String::new(), line: None, function, module: None }
 }
 
-/// Of a frame named `libx.so+0x12` the offset.
+/// Returns the offset in a frame's name `libx.so+0x12`.
 fn nameless_offset(frame: &NamedFrame) -> Option<u64> {
     let base = frame.file.rsplit('/').next()?;
     let offset = frame.function.strip_prefix(base)?.strip_prefix("+0x")?;

@@ -1,4 +1,4 @@
-//! What we write of pprof's `profile.proto`; numbers and names are its own.
+//! The messages of pprof's `profile.proto` that are written here, with its own field numbers and names.
 
 use prost::Message;
 

@@ -1,6 +1,6 @@
 //! A memory snapshot as PyTorch pickles it, for its own viewer: `python -m torch.cuda._memory_viz trace_plot|segment_plot`
-//! and pytorch.org/memory_viz. Segments with their blocks at the judged moment, and what led there as far as the events
-//! reach. An object that no caching allocator cuts up stands as a segment with one block.
+//! and pytorch.org/memory_viz. It has the segments with their blocks at the judged moment, and the trace of the events that the
+//! recording holds. A driver allocation that no caching allocator cuts up is written as a segment with one block.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -8,20 +8,20 @@ use std::io::{self, Write};
 use super::Input;
 use super::input::device;
 use super::pickle::{Memo, Pickle};
-use super::story::{Story, Told};
-use super::window::Window;
+use super::range::EventRange;
+use super::timeline::{Timeline, TraceEntry};
 use leaktrace_core::ledger::{Layer, Ledger};
 use leaktrace_core::symbols::{FrameKind, NamedFrame, Names};
 
-/// A segment at or above this size is one of the large pool, as PyTorch's allocator sorts them.
+/// A segment of this size or more belongs to the large pool of PyTorch's allocator.
 const LARGE: u64 = 10 << 20;
 
 /// Writes the snapshot of one recording, with its last `events` events.
 pub fn write(input: &Input, events: u64, out: impl Write) -> io::Result<()> {
-    let window = Window::new(input);
-    let judged = window.judged.unwrap_or(0);
-    let mut then = window.base.clone();
-    window.events().take_while(|p| p.event.seq <= judged).for_each(|p| then.apply(&p.event));
+    let range = EventRange::new(input);
+    let judged = range.judged.unwrap_or(0);
+    let mut then = range.base.clone();
+    range.events().take_while(|p| p.event.seq <= judged).for_each(|p| then.apply(&p.event));
     let mut snapshot = Snapshot {
         pickle: Pickle::new(out)?,
         input,
@@ -34,7 +34,7 @@ pub fn write(input: &Input, events: u64, out: impl Write) -> io::Result<()> {
     snapshot.shared("segments")?;
     snapshot.segments()?;
     snapshot.shared("device_traces")?;
-    snapshot.traces(&window, judged, events)?;
+    snapshot.traces(&range, judged, events)?;
     snapshot.shared("allocator_settings")?;
     snapshot.pickle.dict()?;
     snapshot.pickle.end_dict()?;
@@ -45,8 +45,8 @@ pub fn write(input: &Input, events: u64, out: impl Write) -> io::Result<()> {
     snapshot.pickle.finish()
 }
 
-/// Memory with what lies in it, in order.
-struct Range {
+/// A segment with its blocks, in the order of their addresses.
+struct Segment {
     start: u64,
     end: u64,
     site: u32,
@@ -58,7 +58,7 @@ struct Snapshot<'a, W: Write> {
     pickle: Pickle<W>,
     input: &'a Input,
     names: Names<'a>,
-    /// The books at the judged moment.
+    /// The ledger at the judged moment.
     then: &'a Ledger,
     texts: HashMap<String, Memo>,
     stacks: HashMap<u32, Memo>,
@@ -125,19 +125,19 @@ impl<W: Write> Snapshot<'_, W> {
 
     fn segments(&mut self) -> io::Result<()> {
         self.pickle.list()?;
-        for range in ranges(self.then) {
-            self.segment(&range)?;
+        for segment in segments(self.then) {
+            self.segment(&segment)?;
         }
         self.pickle.end_list()
     }
 
-    fn segment(&mut self, range: &Range) -> io::Result<()> {
-        let total = range.end.saturating_sub(range.start);
-        let allocated = range.blocks.iter().fold(0u64, |sum, b| sum.wrapping_add(b.1));
-        let number = self.then.site(range.site).and_then(|s| device(s.device)).unwrap_or(0);
+    fn segment(&mut self, segment: &Segment) -> io::Result<()> {
+        let total = segment.end.saturating_sub(segment.start);
+        let allocated = segment.blocks.iter().fold(0u64, |sum, b| sum.wrapping_add(b.1));
+        let number = self.then.site(segment.site).and_then(|s| device(s.device)).unwrap_or(0);
         self.pickle.dict()?;
         self.int("device", i64::from(number))?;
-        self.word("address", range.start)?;
+        self.word("address", segment.start)?;
         self.word("total_size", total)?;
         for figure in ["allocated_size", "active_size", "requested_size"] {
             self.word(figure, allocated)?;
@@ -149,17 +149,17 @@ impl<W: Write> Snapshot<'_, W> {
         self.pickle.int(0)?;
         self.pickle.pair()?;
         self.shared("is_expandable")?;
-        self.pickle.bool(range.mapped)?;
-        self.frames(self.stack_of(range.site))?;
+        self.pickle.bool(segment.mapped)?;
+        self.frames(self.stack_of(segment.site))?;
         self.shared("blocks")?;
         self.pickle.list()?;
-        let mut at = range.start;
-        for &(address, bytes, site) in &range.blocks {
+        let mut at = segment.start;
+        for &(address, bytes, site) in &segment.blocks {
             self.gap(at, address)?;
             self.block(address, bytes, Some(site))?;
             at = address.saturating_add(bytes);
         }
-        self.gap(at, range.end)?;
+        self.gap(at, segment.end)?;
         self.pickle.end_list()?;
         self.pickle.end_dict()
     }
@@ -178,25 +178,25 @@ impl<W: Write> Snapshot<'_, W> {
         self.pickle.end_dict()
     }
 
-    /// One list per device.
-    fn traces(&mut self, window: &Window<'_>, judged: u64, events: u64) -> io::Result<()> {
+    /// Writes a list of trace entries for each device.
+    fn traces(&mut self, range: &EventRange<'_>, judged: u64, events: u64) -> io::Result<()> {
         let numbers = self.then.sites().filter_map(|(_, s)| device(s.device));
         let devices = numbers.max().map_or(0, |last| u32::from(last) + 1);
-        let skipped = window.count.saturating_sub(events);
+        let skipped = range.count.saturating_sub(events);
         self.pickle.list()?;
         for number in 0..devices as u8 {
             self.pickle.list()?;
-            let mut story = Story::new(window, judged, self.then);
-            let (mut told, mut last) = (Vec::new(), 0);
-            for (n, p) in (0u64..).zip(window.events().take_while(|p| p.event.seq <= judged)) {
+            let mut timeline = Timeline::new(range, judged, self.then);
+            let (mut entries, mut last) = (Vec::new(), 0);
+            for (n, p) in (0u64..).zip(range.events().take_while(|p| p.event.seq <= judged)) {
                 last = p.at_ns;
-                story.goes_on(&p.event, &mut told);
-                for entry in told.drain(..).filter(|t| n >= skipped && t.device == number) {
+                timeline.apply(&p.event, &mut entries);
+                for entry in entries.drain(..).filter(|e| n >= skipped && e.device == number) {
                     self.entry(p.at_ns, &entry)?;
                 }
             }
-            story.ends(self.then, &mut told);
-            for entry in told.drain(..).filter(|t| t.device == number) {
+            timeline.finish(self.then, &mut entries);
+            for entry in entries.drain(..).filter(|e| e.device == number) {
                 self.entry(last, &entry)?;
             }
             self.pickle.end_list()?;
@@ -204,33 +204,33 @@ impl<W: Write> Snapshot<'_, W> {
         self.pickle.end_list()
     }
 
-    fn entry(&mut self, at_ns: u64, told: &Told) -> io::Result<()> {
+    fn entry(&mut self, at_ns: u64, entry: &TraceEntry) -> io::Result<()> {
         self.pickle.dict()?;
-        self.text("action", told.action)?;
-        if told.action == "oom" {
+        self.text("action", entry.action)?;
+        if entry.action == "oom" {
             self.int("device_free", 0)?;
         } else {
-            self.word("addr", told.address)?;
+            self.word("addr", entry.address)?;
         }
-        self.word("size", told.bytes)?;
+        self.word("size", entry.bytes)?;
         self.int("stream", 0)?;
         self.word("time_us", (self.input.recording.began_ns / 1000).saturating_add(at_ns / 1000))?;
-        self.frames(told.stack)?;
+        self.frames(entry.stack)?;
         self.pickle.end_dict()
     }
 }
 
-/// Segments and what stands for one, with their blocks; by address.
-fn ranges(then: &Ledger) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::new();
+/// Returns the segments, and the driver allocations as segments, with their blocks, by address.
+fn segments(then: &Ledger) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
     for s in then.live_segments() {
         let of = |site| then.site(site).map(|s| s.device);
-        match ranges.last_mut() {
-            // Pieces mapped one behind the other are one segment: a block may lie across.
+        match segments.last_mut() {
+            // Pieces mapped next to each other are one segment: a block may span them.
             Some(last) if s.mapped && last.mapped && last.end == s.start && of(last.site) == of(s.site) => {
                 last.end = s.end;
             }
-            _ => ranges.push(Range {
+            _ => segments.push(Segment {
                 start: s.start,
                 end: s.end,
                 site: s.site,
@@ -242,24 +242,24 @@ fn ranges(then: &Ledger) -> Vec<Range> {
     let mut alone = Vec::new();
     let mut at = 0;
     for b in then.live_blocks() {
-        while ranges.get(at).is_some_and(|r| r.end <= b.address) {
+        while segments.get(at).is_some_and(|r| r.end <= b.address) {
             at += 1;
         }
         let end = b.address.saturating_add(b.bytes);
-        match ranges.get_mut(at).filter(|r| r.start <= b.address && end <= r.end) {
-            Some(range) => range.blocks.push((b.address, b.bytes, b.site)),
+        match segments.get_mut(at).filter(|r| r.start <= b.address && end <= r.end) {
+            Some(segment) => segment.blocks.push((b.address, b.bytes, b.site)),
             None => alone.push(b),
         }
     }
     let of_device = |site| then.site(site).is_some_and(|s| s.layer == Layer::Driver);
     alone.extend(then.live_driver_allocations().into_iter().filter(|o| of_device(o.site)));
-    ranges.extend(alone.into_iter().map(|b| Range {
+    segments.extend(alone.into_iter().map(|b| Segment {
         start: b.address,
         end: b.address.saturating_add(b.bytes),
         site: b.site,
         mapped: false,
         blocks: vec![(b.address, b.bytes, b.site)],
     }));
-    ranges.sort_by_key(|r| r.start);
-    ranges
+    segments.sort_by_key(|r| r.start);
+    segments
 }

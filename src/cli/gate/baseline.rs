@@ -1,5 +1,5 @@
-//! The leaks that somebody knows of and lives with, as a file: each by its file, function and layer (lines move), with the
-//! bytes per step that are accepted.
+//! A file of leaks that are accepted: each by its file, function and layer (lines move), with the bytes per step that it may
+//! grow by. Pure: text in, text out.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use leaktrace_core::report::explain::short;
 use leaktrace_core::report::{Place, Site};
 
 const SCHEMA: &str = "leaktrace.baseline/1";
-/// Runs of one program differ by this much: what grows by no more than this beyond the baseline has not grown.
+/// Runs of one program differ by this factor: what grows by no more than this beyond the baseline has not grown.
 const SLACK: f64 = 1.05;
 
 /// One known leak.
@@ -21,23 +21,23 @@ struct Leak {
     kind: String,
     file: String,
     function: String,
-    /// Where it was: for people.
+    /// The line it was at: for people.
     line: Option<u32>,
     layer: String,
     bytes_per_step: f64,
 }
 
-/// The file.
+/// The contents of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Baseline {
     schema: String,
     leaks: Vec<Leak>,
 }
 
-/// What makes two causes the same one in different runs.
+/// What makes two causes of different runs the same: kind, layer, file, function.
 type Key = (String, String, String, String);
 
-/// Bytes per step by line: several may stand in one function.
+/// Bytes per step of each key: a function may have several lines.
 pub type Growth = BTreeMap<Key, f64>;
 
 /// What the baseline says of a cause.
@@ -47,7 +47,7 @@ pub enum Known {
     New { at: String },
 }
 
-/// What grows at each line of a cause: one may join it that nobody knows of.
+/// Returns what grows at each line of a cause, since a line that is new may join a known cause.
 fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
     let f = &cause.finding;
     let class = match f.kind {
@@ -57,7 +57,7 @@ fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
     };
     let key = |at: Option<&Place>| {
         let file = at.map_or("", |p| short(&p.file, &cause.program.cwd));
-        // The same package lies elsewhere on another machine.
+        // On another machine the same package is in another folder.
         let file = file.rsplit_once("/site-packages/").map_or(file, |(_, inside)| inside);
         let function = at.map_or("", |p| p.function.as_str());
         (class.name().to_owned(), f.layer.to_owned(), file.to_owned(), function.to_owned())
@@ -74,7 +74,7 @@ fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
     f.sites.iter().map(part).collect()
 }
 
-/// What grows, by line.
+/// Sums up what grows over all causes.
 pub fn growth(causes: &[Cause]) -> Growth {
     let mut all = Growth::new();
     for (key, _, rate) in causes.iter().flat_map(parts) {
@@ -84,7 +84,7 @@ pub fn growth(causes: &[Cause]) -> Growth {
 }
 
 impl Baseline {
-    /// Of what was found.
+    /// Makes a baseline of what was found.
     pub fn of<'c>(causes: impl IntoIterator<Item = &'c Cause>) -> Baseline {
         let leak = |(c, (key, line, bytes_per_step)): (&Cause, (Key, Option<u32>, f64))| {
             let (_, layer, file, function) = key;
@@ -96,10 +96,10 @@ impl Baseline {
 
     /// Reads the file; the error is for people.
     pub fn read(text: &str) -> Result<Baseline, String> {
-        let baseline: Baseline = serde_json::from_str(text).map_err(|e| format!("is no baseline: {e}"))?;
+        let baseline: Baseline = serde_json::from_str(text).map_err(|e| format!("is not a baseline: {e}"))?;
         match baseline.schema == SCHEMA {
             true => Ok(baseline),
-            false => Err(format!("is a baseline of another kind ({}); write it anew", baseline.schema)),
+            false => Err(format!("is a baseline of another version ({}); write it again", baseline.schema)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Baseline {
         self.leaks.len()
     }
 
-    /// Whether all of a cause is known, and none of it has grown; `growth`: of all that was found.
+    /// Compares a cause with what is known: whether all of it is, and none of it has grown. `growth`: of all that was found.
     pub fn compare(&self, cause: &Cause, growth: &Growth) -> Known {
         let mut known = Known::Accepted;
         for (key, line, _) in parts(cause) {

@@ -1,22 +1,22 @@
-//! Workflow commands for GitHub: a leak shows at its line in a pull request.
+//! Workflow commands of GitHub Actions: a leak is annotated at its line in a pull request. Writes text only.
 
 use std::path::Path;
 
-use super::{Passage, headline, in_repository, place_of};
+use super::{Decision, headline, in_repository, location};
 use crate::ranks::Gathered;
 use leaktrace_core::report::advice::advice;
 
-/// One annotation per cause that fails or is accepted.
-pub fn annotations(found: &Gathered, judged: &[Passage], root: &Path) -> String {
+/// Writes one annotation per cause that failed or was accepted.
+pub fn annotations(found: &Gathered, decisions: &[Decision], root: &Path) -> String {
     let mut out = String::new();
-    for (cause, passage) in found.causes.iter().zip(judged) {
-        let (command, reason) = match passage {
-            Passage::Fails(reason) => ("error", reason),
-            Passage::Accepted(reason) => ("notice", reason),
-            Passage::Passes => continue,
+    for (cause, decision) in found.causes.iter().zip(decisions) {
+        let (command, reason) = match decision {
+            Decision::Failed(reason) => ("error", reason),
+            Decision::Accepted(_, reason) => ("notice", reason),
+            Decision::Ignored => continue,
         };
         let mut properties = Vec::new();
-        if let Some(p) = place_of(cause) {
+        if let Some(p) = location(cause) {
             properties.push(format!("file={}", property(in_repository(&p.file, root, &cause.program))));
             properties.extend(p.line.map(|line| format!("line={line}")));
         }
@@ -27,14 +27,14 @@ pub fn annotations(found: &Gathered, judged: &[Passage], root: &Path) -> String 
         }
         text = format!("{text}\n{}", cause.finding.explanation);
         if let Some(advice) = advice(&cause.finding) {
-            text = format!("{text}\nTo change: {advice}.");
+            text = format!("{text}\nFix: {advice}.");
         }
         out.push_str(&format!("::{command} {}::{}\n", properties.join(","), message(&text)));
     }
     out
 }
 
-/// The message of a warning that belongs to no line.
+/// Writes a warning that belongs to no line.
 pub fn warning(text: &str) -> String {
     format!("::warning title=leaktrace::{}\n", message(text))
 }

@@ -1,5 +1,5 @@
-//! Whether what was found may pass: kinds, a limit, a baseline. Pure: findings in, a judgement out; files and exit
-//! statuses are the command's.
+//! Which findings fail a gate: by kind, by a limit, by a baseline. Pure: findings in, decisions out. Knows no file and no
+//! exit status.
 
 pub mod baseline;
 pub mod github;
@@ -8,71 +8,87 @@ pub mod sarif;
 use std::path::Path;
 
 use crate::ranks::{Cause, Gathered};
-use baseline::Baseline;
+use baseline::{Baseline, Known};
 use leaktrace_core::ledger::verdict::Kind;
 use leaktrace_core::report::explain::{exact, short};
 use leaktrace_core::report::phrases::{held_by, is_named};
 use leaktrace_core::report::{Place, Program};
 
-/// What passes and what does not.
+/// The rules that findings are held against.
 pub struct Gate<'a> {
     pub fails_on: &'a dyn Fn(Kind) -> bool,
-    /// What grows by no more per step passes.
+    /// What grows by no more per step is accepted.
     pub max_bytes_per_step: Option<f64>,
     pub baseline: Option<&'a Baseline>,
 }
 
-/// What the gate says of one cause.
+/// What the gate decides about one cause, and why.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Passage {
-    Fails(String),
-    /// It would fail, but is accepted.
-    Accepted(String),
-    /// Of a kind that the gate does not look at.
-    Passes,
+pub enum Decision {
+    Failed(String),
+    /// It would fail, but something accepts it.
+    Accepted(Acceptance, String),
+    /// Of a kind that does not fail.
+    Ignored,
+}
+
+/// What accepts a cause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Acceptance {
+    Limit,
+    Baseline,
+}
+
+impl Decision {
+    pub fn is_failed(&self) -> bool {
+        matches!(self, Decision::Failed(_))
+    }
+}
+
+impl Acceptance {
+    /// Returns the name that people read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Acceptance::Limit => "within the limit",
+            Acceptance::Baseline => "baselined",
+        }
+    }
 }
 
 impl Gate<'_> {
-    /// One judgement per cause.
-    pub fn judge(&self, found: &Gathered) -> Vec<Passage> {
+    /// Decides about each cause.
+    pub fn judge(&self, found: &Gathered) -> Vec<Decision> {
         let growth = baseline::growth(&found.causes);
-        found.causes.iter().map(|c| self.judge_one(c, &growth)).collect()
+        found.causes.iter().map(|c| self.decide(c, &growth)).collect()
     }
 
-    fn judge_one(&self, cause: &Cause, growth: &baseline::Growth) -> Passage {
+    fn decide(&self, cause: &Cause, growth: &baseline::Growth) -> Decision {
         let f = &cause.finding;
         if !(self.fails_on)(f.kind) {
-            return Passage::Passes;
+            return Decision::Ignored;
         }
         let rate = rate(cause);
         if let Some(most) = self.max_bytes_per_step
             && matches!(f.kind, Kind::Leak | Kind::Growing)
             && rate <= most
         {
-            return Passage::Accepted(format!(
-                "{} per step, of {} that are accepted",
-                exact(rate),
-                exact(most)
-            ));
+            let reason = format!("{} per step, the limit is {}", exact(rate), exact(most));
+            return Decision::Accepted(Acceptance::Limit, reason);
         }
         match self.baseline.map(|b| b.compare(cause, growth)) {
-            Some(baseline::Known::Accepted) => {
-                Passage::Accepted("known: it stands in the baseline".to_owned())
-            }
-            Some(baseline::Known::Grew { was, is }) => Passage::Fails(format!(
-                "known, but grows faster: {} per step, the baseline accepts {}",
+            Some(Known::Accepted) => Decision::Accepted(Acceptance::Baseline, "in the baseline".to_owned()),
+            Some(Known::Grew { was, is }) => Decision::Failed(format!(
+                "in the baseline, but it grows faster: {} per step, the baseline accepts {}",
                 exact(is),
                 exact(was)
             )),
-            Some(baseline::Known::New { at }) => {
-                Passage::Fails(format!("not in the baseline: {}", at.trim()))
-            }
-            None => Passage::Fails(String::new()),
+            Some(Known::New { at }) => Decision::Failed(format!("not in the baseline: {}", at.trim())),
+            None => Decision::Failed(String::new()),
         }
     }
 }
 
-/// Bytes per step where it is largest, on average over all steps.
+/// Returns the bytes per step of a cause in the process where it is largest, on average over all steps.
 pub fn rate(cause: &Cause) -> f64 {
     match cause.finding.kind {
         Kind::Leak | Kind::Growing => cause.finding.growth_bytes_per_step,
@@ -80,12 +96,12 @@ pub fn rate(cause: &Cause) -> f64 {
     }
 }
 
-/// Where a cause shows: the line that allocates.
-pub fn place_of(cause: &Cause) -> Option<&Place> {
+/// Returns the line that a cause is shown at: the one that allocates.
+pub fn location(cause: &Cause) -> Option<&Place> {
     cause.finding.sites.first()?.allocated_at.as_ref().filter(|p| p.line.is_some() && !p.file.is_empty())
 }
 
-/// A file as the tools of a repository want it: relative to its root, or to where the program ran.
+/// Shortens a path for the tools of a repository: relative to its root, or to where the program ran.
 pub fn in_repository<'p>(file: &'p str, root: &Path, program: &Program) -> &'p str {
     let root = root.to_string_lossy();
     match short(file, &root) {
@@ -94,7 +110,7 @@ pub fn in_repository<'p>(file: &'p str, root: &Path, program: &Program) -> &'p s
     }
 }
 
-/// A finding in a line: `leak: 12.0 KiB (12,288 B) per step at train.py:26 loss, held by …`.
+/// Writes a finding in a line: `leak: 12.0 KiB (12,288 B) per step at train.py:26 loss, held by …`.
 pub fn headline(cause: &Cause) -> String {
     let f = &cause.finding;
     let much = match leaktrace_core::report::phrases::pace(f) {

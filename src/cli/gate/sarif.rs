@@ -1,35 +1,35 @@
-//! SARIF 2.1.0, as code scanning takes it.
+//! SARIF 2.1.0, the format of code scanning. Writes text only.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Passage, headline, in_repository, place_of};
+use super::{Decision, headline, in_repository, location};
 use crate::ranks::{Cause, Gathered};
 use leaktrace_core::ledger::verdict::Kind;
 use leaktrace_core::report::advice::advice;
 use leaktrace_core::report::{Frame, Place, Program};
 
-/// Frames of a stack that are written.
+/// Frames of a stack that are written at most.
 const FRAMES: usize = 64;
 
-/// What every kind is, for the list of rules.
+/// What each kind of finding means, for the list of rules.
 const RULES: [(Kind, &str); 7] = [
-    (Kind::Leak, "GPU memory grows with the steps, and nothing lets go of it"),
+    (Kind::Leak, "GPU memory grows with the steps, and nothing releases it"),
     (Kind::Growing, "GPU memory grows, and the run does not show a bound"),
     (Kind::PendingGc, "GPU memory waits for Python's garbage collector"),
-    (Kind::Residue, "GPU memory stayed when what it was set up with was let go"),
+    (Kind::Residue, "GPU memory stayed when what it was set up with was released"),
     (Kind::Fragmentation, "A few blocks keep empty segments from going back to the driver"),
     (Kind::CarryOver, "GPU memory of one step is alive at the next one's peak"),
-    (Kind::Periodic, "GPU memory gathers and is let go down to the same floor"),
+    (Kind::Periodic, "GPU memory accumulates and is released down to the same floor"),
 ];
 
-/// The whole log. `root`: the folder that the paths of a repository are relative to.
-pub fn render(found: &Gathered, judged: &[Passage], root: &Path) -> String {
+/// Renders the whole log. `root`: the folder that the paths of a repository are relative to.
+pub fn render(found: &Gathered, decisions: &[Decision], root: &Path) -> String {
     let rules: Vec<Value> = RULES.iter().map(|(kind, what)| rule(*kind, what)).collect();
     let results: Vec<Value> =
-        found.causes.iter().zip(judged).map(|(c, passage)| result(c, passage, root)).collect();
+        found.causes.iter().zip(decisions).map(|(cause, decision)| result(cause, decision, root)).collect();
     let log = json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
@@ -64,16 +64,16 @@ fn rule(kind: Kind, what: &str) -> Value {
     })
 }
 
-fn result(cause: &Cause, passage: &Passage, root: &Path) -> Value {
+fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
     let f = &cause.finding;
     let mut text = format!("{}. {}", headline(cause), f.explanation);
     if let Some(advice) = advice(f) {
-        let _ = write!(text, " To change: {advice}.");
+        let _ = write!(text, " Fix: {advice}.");
     }
-    let level = match passage {
-        Passage::Fails(_) | Passage::Accepted(_) => "error",
-        Passage::Passes if matches!(f.kind, Kind::Leak | Kind::Growing | Kind::Residue) => "warning",
-        Passage::Passes => "note",
+    let level = match decision {
+        Decision::Failed(_) | Decision::Accepted(..) => "error",
+        Decision::Ignored if matches!(f.kind, Kind::Leak | Kind::Growing | Kind::Residue) => "warning",
+        Decision::Ignored => "note",
     };
     let index = RULES.iter().position(|(kind, _)| *kind == f.kind);
     let at = f.sites.first().and_then(|s| s.allocated_at.as_ref());
@@ -95,14 +95,14 @@ fn result(cause: &Cause, passage: &Passage, root: &Path) -> Value {
     if let Some(index) = index {
         result["ruleIndex"] = index.into();
     }
-    if let Some(p) = place_of(cause) {
-        result["locations"] = json!([location(p, root, &cause.program)]);
+    if let Some(p) = location(cause) {
+        result["locations"] = json!([json_location(p, root, &cause.program)]);
     }
     let others = f.sites.iter().skip(1).filter_map(|s| s.allocated_at.as_ref());
     let others: Vec<Value> = others
         .filter(|p| p.line.is_some() && !p.file.is_empty())
         .map(|p| {
-            let mut at = location(p, root, &cause.program);
+            let mut at = json_location(p, root, &cause.program);
             at["message"] = json!({"text": format!("{} is part of the same cause", p.function)});
             at
         })
@@ -115,13 +115,13 @@ fn result(cause: &Cause, passage: &Passage, root: &Path) -> Value {
         let frames: Vec<Value> = frames.collect();
         result["stacks"] = json!([{"message": {"text": "the stack of the allocation"}, "frames": frames}]);
     }
-    if let Passage::Accepted(reason) = passage {
+    if let Decision::Accepted(_, reason) = decision {
         result["suppressions"] = json!([{"kind": "external", "justification": reason}]);
     }
     result
 }
 
-fn location(p: &Place, root: &Path, program: &Program) -> Value {
+fn json_location(p: &Place, root: &Path, program: &Program) -> Value {
     let mut physical = json!({"artifactLocation": artifact(&p.file, root, program)});
     if let Some(line) = p.line.filter(|&l| l > 0) {
         physical["region"] = json!({"startLine": line});
@@ -132,13 +132,12 @@ fn location(p: &Place, root: &Path, program: &Program) -> Value {
 fn frame(f: &Frame, root: &Path, program: &Program) -> Value {
     let mut at = json!({"logicalLocations": [{"fullyQualifiedName": f.frame.function}]});
     if !f.frame.file.is_empty() {
-        let with_place = location(&f.place(), root, program);
-        at = with_place;
+        at = json_location(&f.place(), root, program);
     }
     json!({"location": at})
 }
 
-/// Relative to the root where it lies below it.
+/// Writes a file as a URI: relative to the root where it is below that.
 fn artifact(file: &str, root: &Path, program: &Program) -> Value {
     let inside = in_repository(file, root, program);
     match inside.starts_with('/') {
@@ -147,7 +146,7 @@ fn artifact(file: &str, root: &Path, program: &Program) -> Value {
     }
 }
 
-/// As a path stands in a URI.
+/// Percent-encodes a path for a URI.
 fn encoded(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -1,4 +1,4 @@
-//! Rows as CSV with a head line; what is absent is empty.
+//! Rows as CSV with a header; an absent value is empty.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tables for DuckDB, pandas, Spark and the like: `run=…/rank=…/{recordings,findings,steps,sites,cohorts,events}` under one
-//! folder, as CSV or Parquet. What stands in them is defined once; a sink writes rows of one format.
+//! Tables for DuckDB, pandas, Spark and the like: `run=…/rank=…/{recordings,findings,steps,sites,cohorts,events}` in one
+//! folder, as CSV or Parquet. Their columns are defined once; a sink writes rows of one format.
 
 mod csv;
 #[cfg(feature = "parquet")]
@@ -16,7 +16,7 @@ pub use partition::{Head, Partition, partitions};
 use super::{Error, Input, Result};
 use leaktrace_core::report::Report;
 
-/// Format of the files.
+/// The format of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Csv,
@@ -24,7 +24,7 @@ pub enum Form {
     Parquet,
 }
 
-/// What a column holds; any of them may be absent in a row.
+/// The type of a column; a row may lack any value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Int,
@@ -33,7 +33,7 @@ enum Type {
     Bool,
 }
 
-/// A field of a row.
+/// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
 enum Field<'a> {
     Null,
@@ -49,7 +49,7 @@ struct Table {
     columns: &'static [(&'static str, Type)],
 }
 
-/// Takes the rows of one table.
+/// Writes the rows of one table.
 trait Sink {
     fn row(&mut self, row: &[Field<'_>]) -> Result<()>;
     fn finish(self: Box<Self>) -> Result<()>;
@@ -65,7 +65,7 @@ impl Form {
     }
 }
 
-/// Writes the tables of one recording to its place under `folder`. `events`: at most so many of the last ones.
+/// Writes the tables of one recording to its partition of `folder`. `events`: the most events written, the last ones.
 pub fn write(
     input: &Input,
     report: &Report,

@@ -1,4 +1,4 @@
-//! Rows as Parquet: gathered by column, written a group at a time, so that memory stays bounded.
+//! Rows as Parquet: collected by column and written a group at a time, so that memory stays bounded.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::{Field, Result, Sink, Table, Type};
 /// Rows in one group.
 const GROUP: usize = 128 * 1024;
 
-/// The values of one column that are there, and for each row whether one is.
+/// The values of one column in the rows that have one.
 enum Values {
     Int(Vec<i64>),
     Float(Vec<f64>),
@@ -27,12 +27,13 @@ enum Values {
 
 struct Column {
     values: Values,
+    /// For each row 1 if it has a value, else 0.
     levels: Vec<i16>,
-    /// Texts that came before: most come again.
+    /// Texts that came before, since most come again.
     known: HashMap<String, ByteArray>,
 }
 
-/// Texts kept to be shared.
+/// Texts of a column that are kept to be shared at most.
 const KNOWN: usize = 1024;
 
 pub struct Parquet {
@@ -105,14 +106,14 @@ fn field(name: &str, r#type: Type) -> std::result::Result<Schema, ParquetError> 
 impl Sink for Parquet {
     fn row(&mut self, row: &[Field<'_>]) -> Result<()> {
         for (column, field) in self.columns.iter_mut().zip(row) {
-            let there = match (&mut column.values, field) {
+            let present = match (&mut column.values, field) {
                 (Values::Int(v), Field::Int(n)) => push(v, *n),
                 (Values::Float(v), Field::Float(x)) => push(v, *x),
                 (Values::Text(v), Field::Text(text)) => push(v, shared(&mut column.known, text)),
                 (Values::Bool(v), Field::Bool(yes)) => push(v, *yes),
                 _ => 0,
             };
-            column.levels.push(there);
+            column.levels.push(present);
         }
         self.rows += 1;
         if self.rows == GROUP { self.write_group().map_err(failed) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! Where the tables of a recording go: `run=NAME/rank=N`. Recordings of one call that were begun by the same command at
-//! about the same time, each as another rank, are one run.
+//! The folder of a recording's tables: `run=NAME/rank=N`. Recordings of one export that the same command began at about the
+//! same time, each as another rank, are one run. Pure.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::Input;
 /// Ranks of one run begin within this time.
 const TOGETHER_NS: u64 = 600_000_000_000;
 
-/// The place of one recording.
+/// The folder of one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     pub run: String,
@@ -22,7 +22,7 @@ impl Partition {
     }
 }
 
-/// What the place of a recording rests on.
+/// The facts that the folder of a recording depends on.
 pub struct Head {
     program: String,
     command: String,
@@ -51,12 +51,12 @@ struct Run {
     ranks: HashSet<String>,
 }
 
-/// A place for each recording, no two alike. `run`: the name of the run that all of them are of.
+/// Returns a folder for each recording, no two the same. `run`: the name of the run that all of them belong to.
 pub fn partitions(heads: &[Head], run: Option<&str>) -> Vec<Partition> {
     let mut order: Vec<usize> = (0..heads.len()).collect();
     order.sort_by_key(|&i| heads[i].began_ns);
     let mut runs: Vec<Run> = Vec::new();
-    let mut places: Vec<Option<Partition>> = vec![None; heads.len()];
+    let mut partitions: Vec<Option<Partition>> = vec![None; heads.len()];
     for i in order {
         let head = &heads[i];
         let rank = head.rank.clone().unwrap_or_else(|| "0".to_owned());
@@ -80,28 +80,28 @@ pub fn partitions(heads: &[Head], run: Option<&str>) -> Vec<Partition> {
             }
         };
         of.ranks.insert(rank.clone());
-        places[i] = Some(Partition { run: of.name.clone(), rank });
+        partitions[i] = Some(Partition { run: of.name.clone(), rank });
     }
-    places.into_iter().flatten().collect()
+    partitions.into_iter().flatten().collect()
 }
 
-/// As a part of a path, and as a value that needs no decoding.
+/// Replaces what does not fit a path, or a value that readers would decode.
 fn plain(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let text: String = text.chars().map(|c| if fits(c) { c } else { '_' }).collect();
     if text.trim_matches('.').is_empty() { format!("_{text}") } else { text }
 }
 
-/// `20260131T235959Z`
+/// Writes a time as `20260131T235959Z`.
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
     format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// Year, month and day of a day since 1970.
+/// Returns the year, month and day of a day since 1970.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // Years begin in March: the leap day is their last.
+    // Counting years from March makes the leap day the last one of a year.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_begin_together_are_one_run_and_no_two_share_a_place() {
+    fn ranks_that_begin_together_are_one_run_and_no_two_share_a_folder() {
         let heads =
             [head(Some("1"), 3, 8), head(Some("0"), 0, 7), head(Some("0"), 5, 9), head(Some("1"), 9000, 4)];
         assert_eq!(

@@ -1,9 +1,9 @@
-//! What stands in each table.
+//! The columns and rows of each table.
 
 use super::{Field, Result, Sink, Table, Type};
 use crate::export::input::{device, layer};
-use crate::export::window::Window;
-use crate::export::{Input, figures};
+use crate::export::range::EventRange;
+use crate::export::{Input, stats};
 use leaktrace_core::format::event::{EventKind, MemoryClass, StepSource};
 use leaktrace_core::report::{Finding, Place, Report};
 use leaktrace_core::symbols::Names;
@@ -100,17 +100,17 @@ pub static SITES: Table = Table {
         ("peak_bytes", Int),
         ("allocs", Int),
         ("frees", Int),
-        ("birth_steps", Int),
-        ("first_birth", Int),
-        ("last_birth", Int),
-        ("last_freed", Int),
-        ("longest_life", Int),
+        ("alloc_steps", Int),
+        ("first_alloc_step", Int),
+        ("last_alloc_step", Int),
+        ("last_freed_step", Int),
+        ("longest_life_steps", Int),
     ],
 };
 
 pub static COHORTS: Table = Table {
     name: "cohorts",
-    columns: &[("site", Int), ("birth_step", Int), ("live_blocks", Int), ("live_bytes", Int)],
+    columns: &[("site", Int), ("alloc_step", Int), ("live_blocks", Int), ("live_bytes", Int)],
 };
 
 pub static EVENTS: Table = Table {
@@ -141,12 +141,12 @@ fn text<'t>(text: impl Into<std::borrow::Cow<'t, str>>) -> Field<'t> {
     Field::Text(text.into())
 }
 
-/// `None` and the empty text are absent.
+/// Makes a text of words, and nothing of the empty text.
 fn known(words: Option<&str>) -> Field<'_> {
     words.filter(|w| !w.is_empty()).map_or(Field::Null, text)
 }
 
-/// As JSON names it.
+/// Makes a text of a value's name in JSON.
 fn name(value: &impl serde::Serialize) -> Field<'static> {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => text(name),
@@ -179,8 +179,8 @@ pub fn recording(input: &Input, report: &Report, sink: &mut dyn Sink) -> Result<
 
 pub fn findings(report: &Report, sink: &mut dyn Sink) -> Result<()> {
     let all = report.findings.iter().map(|f| (f, false));
-    all.chain(report.non_leaks.iter().map(|f| (f, true)))
-        .try_for_each(|(f, non_leak)| finding(f, non_leak, sink))
+    let mut all = all.chain(report.non_leaks.iter().map(|f| (f, true)));
+    all.try_for_each(|(f, non_leak)| finding(f, non_leak, sink))
 }
 
 fn finding(f: &Finding, non_leak: bool, sink: &mut dyn Sink) -> Result<()> {
@@ -211,7 +211,7 @@ fn finding(f: &Finding, non_leak: bool, sink: &mut dyn Sink) -> Result<()> {
     ])
 }
 
-/// A row for each step and device.
+/// Writes a row for each step and device.
 pub fn steps(input: &Input, sink: &mut dyn Sink) -> Result<()> {
     let mut before = 0u32;
     for r in input.ledger.steps() {
@@ -242,7 +242,7 @@ pub fn steps(input: &Input, sink: &mut dyn Sink) -> Result<()> {
 }
 
 pub fn sites(input: &Input, names: &Names<'_>, since: Option<u32>, sink: &mut dyn Sink) -> Result<()> {
-    for f in figures::of(&input.ledger, since) {
+    for f in stats::site_stats(&input.ledger, since) {
         let Some(s) = input.ledger.site(f.site) else { continue };
         let frames = names.frames(s.stack);
         let place = names.allocated_at(&frames);
@@ -284,14 +284,14 @@ pub fn cohorts(input: &Input, sink: &mut dyn Sink) -> Result<()> {
     Ok(())
 }
 
-/// The events that the recording still holds, the last `most` of them.
+/// Writes the last `most` of the events that the recording holds.
 pub fn events(input: &Input, most: u64, sink: &mut dyn Sink) -> Result<()> {
-    let window = Window::new(input);
-    let skipped = window.count.saturating_sub(most) as usize;
+    let range = EventRange::new(input);
+    let skipped = range.count.saturating_sub(most) as usize;
     let named = |of: &dyn Fn(u8) -> Option<String>| (0..=u8::MAX).map(|c| of(c).map(|n| snake(&n))).collect();
     let kinds: Vec<Option<String>> = named(&|code| EventKind::from_code(code).map(|k| format!("{k:?}")));
     let classes: Vec<Option<String>> = named(&|code| MemoryClass::from_code(code).map(|c| format!("{c:?}")));
-    for p in window.events().skip(skipped) {
+    for p in range.events().skip(skipped) {
         let e = &p.event;
         let Some(kind) = EventKind::from_code(e.kind) else { continue };
         let has_class = matches!(kind, EventKind::Alloc | EventKind::Free | EventKind::FreeFailed);
@@ -311,7 +311,7 @@ pub fn events(input: &Input, most: u64, sink: &mut dyn Sink) -> Result<()> {
     Ok(())
 }
 
-/// Whether an event of this kind has a stack; others keep figures of their own there.
+/// Returns true if events of this kind have a stack; others use its field for something else.
 fn has_stack(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -323,7 +323,7 @@ fn has_stack(kind: EventKind) -> bool {
     )
 }
 
-/// `BlockAlloc` as `block_alloc`.
+/// Writes `BlockAlloc` as `block_alloc`.
 fn snake(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     for c in name.chars() {

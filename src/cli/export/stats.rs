@@ -1,14 +1,14 @@
-//! What each site holds at the judged moment (the last boundary; without steps the exit, or the end), in the figures
-//! that the aggregated formats show.
+//! Statistics of each site at the judged moment (the last boundary; without steps the exit, or the end), for the formats that
+//! show sums.
 
 use std::collections::HashMap;
 
 use leaktrace_core::ledger::Ledger;
 
-/// Growth counts from the end of this share of the steps: what comes before is warm-up.
+/// Growth counts from the end of this share of the steps: the steps before are warm-up.
 const WARM_UP_SHARE: f64 = 0.25;
 
-/// Which of the figures.
+/// One of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     Live,
@@ -17,22 +17,22 @@ pub enum Value {
     Peak,
 }
 
-/// The figures of one site.
+/// The statistics of one site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct SiteStats {
     pub site: u32,
     pub live_bytes: u64,
     pub live_blocks: u64,
-    /// Of these what is older than the step that ended last. Without steps all of it.
+    /// The bytes of these that are older than the step that ended last; without steps all of them.
     pub retained_bytes: u64,
-    /// Live bytes now less those when the step ended that growth counts from.
+    /// Live bytes less those at the end of the step that growth counts from.
     pub growth_bytes: i64,
-    /// The most that this site ever held.
+    /// The most bytes that this site ever held.
     pub peak_bytes: u64,
 }
 
-impl Figures {
-    pub fn of(&self, value: Value) -> i64 {
+impl SiteStats {
+    pub fn get(&self, value: Value) -> i64 {
         match value {
             Value::Live => self.live_bytes as i64,
             Value::Retained => self.retained_bytes as i64,
@@ -42,14 +42,14 @@ impl Figures {
     }
 }
 
-/// The step that growth counts from, if none is asked for.
+/// Returns the step that growth counts from by default.
 pub fn warm_up(ledger: &Ledger) -> u32 {
     (WARM_UP_SHARE * f64::from(ledger.step_count())) as u32
 }
 
-/// The figures of every site that ever held anything, by its number. `since`: the step at whose end growth begins; of a
-/// step that is not known by itself the nearest one before it.
-pub fn of(ledger: &Ledger, since: Option<u32>) -> Vec<Figures> {
+/// Computes the statistics of every site that ever held anything, in the order of their numbers. `since`: the step that
+/// growth counts from the end of; where it was merged with others, the nearest one before it.
+pub fn site_stats(ledger: &Ledger, since: Option<u32>) -> Vec<SiteStats> {
     let since = since.unwrap_or_else(|| warm_up(ledger));
     let last = ledger.step_count();
     let mut then: HashMap<u32, i64> = HashMap::new();
@@ -60,7 +60,7 @@ pub fn of(ledger: &Ledger, since: Option<u32>) -> Vec<Figures> {
     let mut cohorts = ledger.cohorts().into_iter().peekable();
     let mut all = Vec::new();
     for (site, s) in ledger.sites() {
-        let mut f = Figures { site, peak_bytes: s.peak_bytes(), ..Figures::default() };
+        let mut f = SiteStats { site, peak_bytes: s.peak_bytes(), ..SiteStats::default() };
         for cohort in cohorts.next_if(|(of, _)| *of == site).iter().flat_map(|(_, all)| all) {
             f.live_bytes = f.live_bytes.wrapping_add(cohort.bytes);
             f.live_blocks = f.live_blocks.wrapping_add(cohort.blocks);
@@ -69,7 +69,7 @@ pub fn of(ledger: &Ledger, since: Option<u32>) -> Vec<Figures> {
             }
         }
         f.growth_bytes = (f.live_bytes as i64).wrapping_sub(then.get(&site).copied().unwrap_or(0));
-        // A site of segments only is none.
+        // A site that allocates segments alone holds no bytes of its own.
         if s.allocs > 0 || f.live_blocks > 0 {
             all.push(f);
         }

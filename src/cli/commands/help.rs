@@ -1,0 +1,77 @@
+//! `leaktrace help`: the reference by topic. The same texts are sections of the manual page.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use super::{Arguments, Failure, Help, output};
+
+/// A topic of the reference. Its text has a title in the first line.
+pub struct Topic {
+    pub name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! topics {
+    ($($name:literal)*) => {
+        &[$(Topic { name: $name, text: include_str!(concat!("help/", $name, ".txt")) }),*]
+    };
+}
+
+pub const TOPICS: &[Topic] =
+    topics!["report" "steps" "stacks" "formats" "environment" "files" "exit-status" "limits" "ci"];
+
+impl Topic {
+    pub fn title(&self) -> &'static str {
+        self.text.split_once('\n').map_or(self.text, |(title, _)| title)
+    }
+
+    pub fn body(&self) -> &'static str {
+        self.text.split_once("\n\n").map_or("", |(_, body)| body)
+    }
+}
+
+/// Lists the topics, for the program's own help.
+pub fn topics() -> String {
+    let mut text = "Topics (leaktrace help TOPIC):\n".to_owned();
+    TOPICS.iter().for_each(|t| text.push_str(&format!("  {:<12} {}\n", t.name, t.title())));
+    text + "\nStart with:\n  leaktrace run -- python train.py\n  leaktrace report leaktrace.*.ltrace"
+}
+
+pub fn help(arguments: &Help) -> Result<ExitCode, Failure> {
+    let mut command = Arguments::command();
+    command.build();
+    let text = match &arguments.topic {
+        None => command.render_help().to_string(),
+        Some(name) => match TOPICS.iter().find(|t| t.name == name) {
+            Some(topic) => topic.text.to_owned(),
+            None => match command.find_subcommand_mut(name) {
+                Some(command) => command.render_help().to_string(),
+                None => {
+                    let names: Vec<&str> = TOPICS.iter().map(|t| t.name).collect();
+                    let names = names.join(", ");
+                    return Err(Failure(format!(
+                        "'{name}' is neither a topic nor a command; topics: {names}"
+                    )));
+                }
+            },
+        },
+    };
+    output::write(None, text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TOPICS;
+
+    #[test]
+    fn topics_have_titles_and_fit_a_manual_page() {
+        for topic in TOPICS {
+            assert!(!topic.title().is_empty() && !topic.body().is_empty(), "{}", topic.name);
+            // A page of 80 columns indents its sections by seven.
+            let wide: Vec<&str> = topic.text.lines().filter(|l| l.chars().count() > 72).collect();
+            assert!(wide.is_empty(), "{}: {wide:#?}", topic.name);
+        }
+    }
+}
