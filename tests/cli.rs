@@ -1,10 +1,23 @@
-//! The commands as a whole: help that helps, usage errors that tell what was meant, completions, the manual page.
+//! The commands as a whole: help, usage errors that say what was meant, completions, the manual page, and
+//! `run`, which hands signals on.
 
-use crate::common::grows::{said, text};
-use crate::common::root;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-const COMMANDS: [&str; 9] =
-    ["run", "report", "check", "diff", "export", "top", "doctor", "completions", "man"];
+use crate::common::grows::{python, said, text};
+use crate::common::programs::script;
+use crate::common::report::leaktrace;
+use crate::common::{library, root};
+use tempfile::TempDir;
+
+const COMMANDS: [&str; 10] =
+    ["run", "report", "check", "diff", "export", "top", "doctor", "completions", "man", "help"];
+const TOPICS: [&str; 9] =
+    ["report", "steps", "stacks", "formats", "environment", "files", "exit-status", "limits", "ci"];
 
 #[test]
 fn every_command_has_short_help_with_examples() {
@@ -23,6 +36,71 @@ fn every_command_has_short_help_with_examples() {
             );
         }
     }
+}
+
+#[test]
+fn the_reference_by_topic_is_part_of_the_manual() {
+    let (all, page) = (text(&said(root(), &["help"]), 0), text(&said(root(), &["man"]), 0));
+    assert_eq!(all, text(&said(root(), &["--help"]), 0));
+    for topic in TOPICS {
+        let told = text(&said(root(), &["help", topic]), 0);
+        let title = told.lines().next().unwrap();
+        assert!(all.contains(&format!("\n  {topic:<12} {title}\n")), "{topic}\n{all}");
+        let section = page.split_once(&format!("\n.SH \"{}\"\n", title.to_uppercase()));
+        let section = section.or_else(|| page.split_once(&format!("\n.SH {}\n", title.to_uppercase())));
+        let section = section.unwrap_or_else(|| panic!("{topic}: {page}")).1;
+        let plain = |text: &str| text.replace("\\-", "-").replace("\\&", "");
+        // The last line of a topic stands in the page as it does there.
+        let last = told.lines().last().unwrap();
+        assert!(
+            plain(section).contains(&last.replace('\'', "\\*(Aq")) || plain(section).contains(last),
+            "{last}"
+        );
+    }
+    let run = text(&said(root(), &["help", "run"]), 0);
+    assert!(run.contains("Usage: leaktrace run"), "{run}");
+    let out = said(root(), &["help", "nothing"]);
+    let why = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(2) && why.contains("exit-status"), "{why}");
+}
+
+/// Every variable that the sources name is described, and no other one.
+#[test]
+fn the_environment_is_described() {
+    /// Variables of tests, benchmarks and parts of leaktrace among themselves.
+    const INTERNAL: [&str; 6] = [
+        "LEAKTRACE_BENCH",
+        "LEAKTRACE_CHECK_STACKS",
+        "LEAKTRACE_DRAW",
+        "SIMGPU_FAIL",
+        "SIMGPU_TEST_CHILD",
+        "SIMGPU_TEST_EXPORT",
+    ];
+    let told = text(&said(root(), &["help", "environment"]), 0);
+    let described: BTreeSet<&str> =
+        told.lines().filter_map(|l| l.strip_prefix("  ")?.split(' ').next()).collect();
+    let is_ours = |name: &&str| name.starts_with("LEAKTRACE") || name.starts_with("SIMGPU_");
+    let mut named = BTreeSet::new();
+    for file in ["src", "cuda/driver"].iter().flat_map(|folder| sources(&root().join(folder))) {
+        // Names are literals of their own.
+        let source = fs::read_to_string(file).unwrap();
+        let literals = source.split('"').filter(is_ours);
+        let names = literals.filter(|l| l.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
+        named.extend(names.filter(|n| !INTERNAL.contains(n)).map(str::to_owned));
+    }
+    let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+    let described: BTreeSet<&str> = described.into_iter().filter(is_ours).collect();
+    assert_eq!(described, named);
+}
+
+/// The Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
+    let below = |path: PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false => vec![path].into_iter().filter(|p| p.extension().is_some_and(|e| e == "rs")).collect(),
+    };
+    entries.flat_map(below).collect()
 }
 
 #[test]
@@ -54,6 +132,13 @@ fn completions_and_the_manual() {
     for command in COMMANDS {
         assert!(page.contains(&format!(".SH LEAKTRACE {}", command.to_uppercase())), "{command}");
     }
+    for section in ["ENVIRONMENT", "FILES", "EXIT STATUS"] {
+        assert!(
+            page.contains(&format!("\n.SH {section}\n")) || page.contains(&format!("\n.SH \"{section}\"\n")),
+            "{section}"
+        );
+    }
+    assert!(!page.contains("leaktrace\\-run(1)"), "pages that do not exist are not referred to");
 }
 
 #[test]
@@ -63,8 +148,70 @@ fn the_library_carries_nothing_of_the_programs() {
     let library = object::File::parse(&*bytes).unwrap();
     let names: Vec<&str> = library.symbols().filter_map(|s| s.name().ok()).collect();
     assert!(names.iter().any(|n| n.contains("leaktrace")), "the library has its symbols");
-    for room in ["ratatui", "crossterm", "indicatif", "anstream", "clap", "signal_hook", "terminal_size"] {
+    for room in ["ratatui", "crossterm", "indicatif", "anstream", "clap", "signal_hook", "rustix"] {
         let carried: Vec<_> = names.iter().filter(|n| n.contains(room)).take(3).collect();
         assert!(carried.is_empty(), "{room}: {carried:?}");
     }
+}
+
+/// `leaktrace run --fail-on leak -- signals.py ARGS…`, ready for signals.
+fn supervised(folder: &TempDir, args: &[&str]) -> (Child, impl FnMut() -> String) {
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).stdout(Stdio::piped());
+    command.args(["run", "--fail-on", "leak", "--"]).arg(python()).arg(script("signals.py")).args(args);
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut line = move || lines.next().expect("a line").unwrap();
+    assert_eq!(line(), "ready");
+    (child, line)
+}
+
+fn send(child: &Child, signal: libc::c_int) {
+    // SAFETY: a signal to a child of ours that was not waited for yet.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+#[test]
+fn every_signal_goes_on_to_the_program_and_its_end_is_ours() {
+    let folder = TempDir::new().unwrap();
+    let (mut child, mut line) = supervised(&folder, &["SIGTERM"]);
+    for (signal, name) in [
+        (libc::SIGINT, "SIGINT"),
+        (libc::SIGQUIT, "SIGQUIT"),
+        (libc::SIGHUP, "SIGHUP"),
+        (libc::SIGUSR1, "SIGUSR1"),
+        (libc::SIGUSR2, "SIGUSR2"),
+        (libc::SIGWINCH, "SIGWINCH"),
+        (libc::SIGTERM, "SIGTERM"),
+    ] {
+        send(&child, signal);
+        assert_eq!(line(), name);
+    }
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM), "as the program ended");
+    let (mut child, mut line) = supervised(&folder, &["SIGINT", "7"]);
+    send(&child, libc::SIGINT);
+    assert_eq!((line().as_str(), child.wait().unwrap().code()), ("SIGINT", Some(7)));
+}
+
+#[test]
+fn the_terminals_keys_reach_the_program_once() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new(python());
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env("WORD", "ready");
+    command.arg(script("terminal.py")).args(["80", "\x03", env!("CARGO_BIN_EXE_leaktrace")]);
+    command.args(["run", "--fail-on", "leak", "--"]).arg(python()).arg(script("signals.py"));
+    let told = text(&command.args(["SIGUSR1", "0", "--echo"]).output().unwrap(), 0);
+    // SIGUSR1 came after what leaktrace would have handed on of the key.
+    assert_eq!(told.matches("SIGINT").count(), 1, "{told}");
+    assert!(told.contains("SIGUSR1"), "{told}");
+}
+
+#[test]
+fn what_was_ignored_stays_ignored_in_the_program() {
+    let ignored = "trap '' HUP; exec \"$0\" run --fail-on leak -- grep SigIgn /proc/self/status";
+    let mut command = Command::new("sh");
+    command.env("LEAKTRACE_LIBRARY", library()).args(["-c", ignored, env!("CARGO_BIN_EXE_leaktrace")]);
+    let told = text(&command.output().unwrap(), 0);
+    let mask = u64::from_str_radix(told.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+    assert_eq!(mask & 1, 1, "SIGHUP is ignored, as under nohup: {told}");
 }

@@ -1,5 +1,5 @@
-//! The program's commands, and the parser of their arguments. A command turns its arguments into calls of the other modules,
-//! and errors into lines; it knows no format.
+//! The program's commands, and the parser of their arguments. A command turns its arguments into calls of the
+//! other modules, and errors into lines; it knows no format.
 
 mod check;
 mod diff;
@@ -16,6 +16,7 @@ mod proc;
 mod report;
 mod run;
 mod simulate;
+mod supervise;
 mod top;
 
 use std::path::PathBuf;

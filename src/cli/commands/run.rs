@@ -1,24 +1,19 @@
-//! `leaktrace run`: executes a program with the library preloaded, in our place; with a gate as a child, whose recordings are
-//! judged afterwards.
+//! `leaktrace run`: executes a program with the library preloaded, in our place; with a gate as a child,
+//! whose recordings are judged afterwards.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Arc;
+use std::process::{Command, ExitCode};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use parking_lot::Mutex;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 
 use super::gate::{self, GateOptions};
 use super::locate::{library, preload, with_interpreter};
-use super::{Failure, GATE, Run, output, report, simulate};
+use super::{Failure, GATE, Run, output, report, simulate, supervise};
 use crate::render::terminal::{PLAIN, Page};
 use leaktrace_core::format::reader;
 
@@ -53,7 +48,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let out = absolute(&out(arguments.out.as_deref()));
     command.env("LEAKTRACE_OUT", &out);
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-    let status = supervise(&mut command).map_err(cannot)?;
+    let status = supervise::run(&mut command).map_err(cannot)?;
     let files = recorded(&out, began);
     let options = GateOptions {
         fail_on: &arguments.fail_on,
@@ -76,20 +71,9 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     }
     // Without a recording too: the next stage of a pipeline expects the file.
     let annotations = result.tools(arguments.github && !files.is_empty(), arguments.sarif.as_deref())?;
-    // The result stands although nobody may be reading this.
+    // A reader that has gone does not change the result.
     let _ = io::stderr().write_all(annotations.as_bytes());
-    Ok(ExitCode::from(match (status.code(), status.signal()) {
-        (Some(0), _) => {
-            if result.failed {
-                GATE
-            } else {
-                0
-            }
-        }
-        (Some(code), _) => code as u8,
-        // As a shell would say it.
-        (None, signal) => 128 + signal.unwrap_or(0) as u8,
-    }))
+    Ok(supervise::end_like(status, ExitCode::from(if result.failed { GATE } else { 0 })))
 }
 
 /// Returns the pattern of the recordings' paths: the option, else the environment, else the default.
@@ -101,31 +85,6 @@ pub fn out(option: Option<&Path>) -> PathBuf {
 /// Makes a path absolute, without looking at what is there.
 pub fn absolute(path: &Path) -> PathBuf {
     env::current_dir().map_or_else(|_| path.to_path_buf(), |folder| folder.join(path))
-}
-
-/// Runs the program to its end. Signals that ask us to end are handed on to it; a terminal's reach it directly.
-fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
-    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
-    let handle = signals.handle();
-    let mut child = command.spawn()?;
-    let alive = Arc::new(Mutex::new(rustix::process::Pid::from_raw(child.id() as i32)));
-    let target = Arc::clone(&alive);
-    let forward = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            let pid = target.lock();
-            let signal = rustix::process::Signal::from_named_raw(signal);
-            if let (Some(pid), Some(signal)) = (*pid, signal)
-                && !matches!(signal, rustix::process::Signal::INT | rustix::process::Signal::QUIT)
-            {
-                let _ = rustix::process::kill_process(pid, signal);
-            }
-        }
-    });
-    let status = child.wait();
-    *alive.lock() = None;
-    handle.close();
-    let _ = forward.join();
-    status
 }
 
 /// Finds the recordings that were begun since `began_ns` at paths of this pattern.

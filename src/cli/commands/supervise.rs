@@ -1,0 +1,87 @@
+//! Runs a program as a child, but as if it ran in our place: it gets the signals that are sent to us, and we
+//! end as it ends. The signals' senders come from signal-hook, the system calls from rustix, both without
+//! `unsafe`. Knows no recording.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+use rustix::io::retry_on_intr;
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitId, WaitIdOptions, kill_process, set_dumpable_behavior, waitid,
+};
+use signal_hook::consts::signal::*;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::siginfo::Cause;
+
+/// The signals that are handed on. Left out are those that cannot be caught, that report a fault of our own,
+/// and that stop a process: a terminal stops its whole foreground group, as it would without us.
+const FORWARDED: [i32; 14] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGCONT,
+    SIGWINCH, SIGURG, SIGIO,
+];
+
+/// Runs the program to its end.
+pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
+    // A handler would be the default action in the program; what is ignored, as under nohup, has to stay
+    // ignored there.
+    let ignored = ignored();
+    let caught = FORWARDED.iter().filter(|&&signal| ignored & 1 << (signal - 1) == 0);
+    let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
+    let mut child = command.spawn()?;
+    let program = Pid::from_child(&child);
+    let running = Arc::new(Mutex::new(true));
+    let still_running = Arc::clone(&running);
+    thread::spawn(move || {
+        for origin in &mut signals {
+            let running = still_running.lock();
+            if !*running {
+                // While its recordings are judged, a signal is meant for us.
+                let _ = emulate_default_handler(origin.signal);
+                continue;
+            }
+            // A key of the terminal was sent to the whole foreground group, and a program that signals its
+            // own group has been reached already.
+            let sender = origin.process.map(|p| p.pid);
+            let has_it = origin.cause == Cause::Kernel || sender == Some(program.as_raw_pid());
+            if let Some(signal) = Signal::from_named_raw(origin.signal).filter(|_| !has_it) {
+                let _ = kill_process(program, signal);
+            }
+        }
+    });
+    // The program stays a zombie until `wait`: no other process can have its pid while signals are handed on.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| waitid(WaitId::Pid(program), ended))?;
+    *running.lock() = false;
+    child.wait()
+}
+
+/// Ends this process as the program ended: with its status, or by the same signal. `success`: the status if
+/// it succeeded.
+pub fn end_like(status: ExitStatus, success: ExitCode) -> ExitCode {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => success,
+        (Some(code), _) => ExitCode::from(code as u8),
+        (None, signal) => {
+            let signal = signal.unwrap_or(SIGKILL);
+            // The core file to look at is the program's.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            let _ = emulate_default_handler(signal);
+            // A signal that has no name here becomes a status, as in a shell.
+            ExitCode::from(128 + signal as u8)
+        }
+    }
+}
+
+/// The signals that this process ignores, the lowest bit being signal 1.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
