@@ -1,5 +1,5 @@
-//! Compares two reports: by line what grew, shrank, appeared and vanished, and what leaks more than before. Lines that moved
-//! between two versions of a program are matched by their function. Pure.
+//! Compares two reports: by line what grew, shrank, appeared and vanished, and what leaks more than before.
+//! Lines that moved between two versions of a program are matched by their function. Pure.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,8 @@ pub struct Diff {
     /// The largest change first.
     pub rows: Vec<Row>,
     pub others: Vec<Other>,
-    /// Whether these are two moments of one recording: its leaks are judged over the whole of it, and cannot differ.
+    /// Whether these are two moments of one recording: its leaks are judged over the whole of it, and cannot
+    /// differ.
     #[serde(skip)]
     pub same_recording: bool,
 }
@@ -142,7 +143,8 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     all
 }
 
-/// Matches the findings that do not grow: two of one kind in one function are the same cause, wherever its lines are.
+/// Matches the findings that do not grow: two of one kind in one function are the same cause, wherever its
+/// lines are.
 fn others(a: &Report, b: &Report) -> Vec<Other> {
     let folders = [a.program.cwd.as_str(), b.program.cwd.as_str()];
     let mut all: BTreeMap<(&'static str, Key), Other> = BTreeMap::new();

@@ -16,7 +16,8 @@ use leaktrace_core::symbols::{Function, Symboliser};
 /// A module by its path and build id: addresses in it mean the same in every recording.
 type ModuleKey = (String, Vec<u8>);
 
-/// The names that were looked up, shared by all threads that read recordings: ranks of one run call the same functions.
+/// The names that were looked up, shared by all threads that read recordings: ranks of one run call the same
+/// functions.
 #[derive(Clone, Default)]
 pub struct SharedNames(Arc<Mutex<HashMap<ModuleKey, HashMap<u64, Vec<Function>>>>>);
 
@@ -64,7 +65,8 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Returns true if the module's file is the one that ran: another, or one without a build id, could give wrong names.
+    /// Returns true if the module's file is the one that ran: another, or one without a build id, could give
+    /// wrong names.
     fn is_unchanged(&mut self, module: &Module) -> bool {
         let key = (module.path.clone(), module.build_id.clone());
         *self.unchanged.entry(key).or_insert_with(|| {
@@ -91,8 +93,8 @@ impl Files {
         }
         let mut file = Elf::new(&module.path);
         let mut found = self.named(&file, addresses);
-        // A function in several pieces (hot and cold) is known by the first of them only in the debugging information; the
-        // symbol table has each.
+        // A function in several pieces (hot and cold) is known by the first of them only in the debugging
+        // information; the symbol table has each.
         let missed: Vec<usize> = (0..found.len()).filter(|&i| found[i].is_empty()).collect();
         let again: Vec<u64> = missed.iter().map(|&i| addresses[i]).collect();
         if !again.is_empty() {
@@ -115,7 +117,8 @@ fn named(found: &Symbolized<'_>) -> Vec<Function> {
     }
 }
 
-/// Returns true if the address is inside the symbol: in a stripped file the nearest exported one may be another function.
+/// Returns true if the address is inside the symbol: in a stripped file the nearest exported one may be
+/// another function.
 fn lies_inside(sym: &Sym<'_>) -> bool {
     sym.size.is_some_and(|size| (sym.offset as u64) < size as u64)
 }

@@ -1,6 +1,6 @@
-//! One report over many processes: the same cause in several of them is one finding with its spread, a cause of one alone is
-//! marked, and a process that ended before the others is named. Keeps a summary of each report: memory grows with the number
-//! of recordings, not with their size. Pure.
+//! One report over many processes: the same cause in several of them is one finding with its spread, a cause
+//! of one alone is marked, and a process that ended before the others is named. Keeps a summary of each
+//! report: memory grows with the number of recordings, not with their size. Pure.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -125,7 +125,8 @@ pub struct Gathered {
     at: HashMap<(Kind, &'static str, Option<Place>), Vec<usize>>,
 }
 
-/// Returns the kind that causes are compared by: a shorter recording may not show yet that what grows is a leak.
+/// Returns the kind that causes are compared by: a shorter recording may not show yet that what grows is a
+/// leak.
 fn class(kind: Kind) -> Kind {
     if kind == Kind::Growing { Kind::Leak } else { kind }
 }

@@ -30,8 +30,8 @@ pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
             *decision = Decision::Accepted(Acceptance::Baseline, "written to the baseline".to_owned());
         }
         result.failed = arguments.strict && !result.warnings.is_empty();
-        let said = format!("{} written to {}", count(written.len() as f64, "known leak"), path.display());
-        page.wrap("", 2, &[(PLAIN, &said)]);
+        let line = format!("{} written to {}", count(written.len() as f64, "known leak"), path.display());
+        page.wrap("", 2, &[(PLAIN, &line)]);
     }
     result.text(&mut page);
     // Before the SARIF file: a file that cannot be written must not keep this back.

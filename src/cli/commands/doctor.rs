@@ -1,5 +1,5 @@
-//! `leaktrace doctor`: can a program be traced here? The program is not run; its interpreter is for a moment, with the library
-//! preloaded as it would be.
+//! `leaktrace doctor`: can a program be traced here? The program is not run; its interpreter is for a moment,
+//! with the library preloaded as it would be.
 
 use std::env;
 use std::ffi::OsStr;
@@ -246,10 +246,10 @@ fn python(binary: &Path, library: &Path, checks: &mut Vec<(&'static str, Check)>
     let out = match probe(&mut command) {
         Ok(out) if out.status.success() => out,
         Ok(out) => {
-            let said = first_line(&out.stderr);
+            let message = first_line(&out.stderr);
             checks.push((
                 "python",
-                Check::Bad(format!("it does not start: {said}"), "repair the interpreter first".into()),
+                Check::Bad(format!("it does not start: {message}"), "repair the interpreter first".into()),
             ));
             return;
         }

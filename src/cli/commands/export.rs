@@ -1,4 +1,5 @@
-//! `leaktrace export`: recordings in, another tool's format out. Knows no format: each has a file in `export`.
+//! `leaktrace export`: recordings in, another tool's format out. Knows no format: each has a file in
+//! `export`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};

@@ -1,4 +1,5 @@
-//! What `check` and `run --fail-on` share: recordings in, what fails out, printed for people and for other tools.
+//! What `check` and `run --fail-on` share: recordings in, what fails out, printed for people and for other
+//! tools.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -106,12 +107,12 @@ impl GateResult {
     pub fn text(&self, page: &mut Page) {
         let failed = self.decisions.iter().filter(|d| d.is_failed()).count();
         let over = count(self.found.processes.len() as f64, "recording");
-        let said = match (self.failed, failed) {
+        let verdict = match (self.failed, failed) {
             (true, 0) => format!("failed: not everything could be judged, in {over}"),
             (true, n) => format!("failed: {} in {over}", count(n as f64, "finding")),
             (false, _) => format!("passed: {over}"),
         };
-        page.wrap("", 2, &[(if self.failed { BAD } else { GOOD }, &format!("leaktrace: {said}"))]);
+        page.wrap("", 2, &[(if self.failed { BAD } else { GOOD }, &format!("leaktrace: {verdict}"))]);
         for (cause, decision) in self.found.causes.iter().zip(&self.decisions) {
             let line = headline(cause);
             match decision {
@@ -141,7 +142,8 @@ impl GateResult {
         }
     }
 
-    /// Writes the SARIF file and returns the annotations that were asked for. Paths are relative to the working directory.
+    /// Writes the SARIF file and returns the annotations that were asked for. Paths are relative to the
+    /// working directory.
     pub fn tools(&self, github: bool, sarif: Option<&Path>) -> Result<String, Failure> {
         let root = env::current_dir().unwrap_or_default();
         if let Some(path) = sarif {

@@ -1,5 +1,5 @@
-//! Recordings for the commands: which files are meant, and the report of each. Several are read side by side; of each only
-//! what a command makes of it is kept. Knows no format that a command writes.
+//! Recordings for the commands: which files are meant, and the report of each. Several are read side by side;
+//! of each only what a command makes of it is kept. Knows no format that a command writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ pub struct Reader {
     pub steps_by: Option<BoundarySource>,
     /// Whether stacks keep every frame.
     pub all_frames: bool,
-    /// Draws no progress bar: the terminal is drawn on by somebody else.
+    /// Draws no progress bar: another part of the program draws on the terminal.
     pub quiet: bool,
     /// The names of native functions that were looked up so far.
     pub names: SharedNames,
@@ -86,8 +86,9 @@ impl Reader {
         self.read(file, true, |report, _, _, _| report).map_err(|why| failure(file, &why))
     }
 
-    /// Reads recordings side by side, with a thread per core. `make` runs on these threads with all that was read of one
-    /// recording, which is dropped after it; `take` gets what was made, in the order of the files, one at a time.
+    /// Reads recordings side by side, with a thread per core. `make` runs on these threads with all that was
+    /// read of one recording, which is dropped after it; `take` gets what was made, in the order of the
+    /// files, one at a time.
     pub fn read_all<T: Send>(
         &self,
         files: &[PathBuf],
@@ -116,8 +117,8 @@ impl Reader {
         bar.finish_and_clear();
     }
 
-    /// Reads a recording and returns what `make` makes of it. `alone`: no other is read beside it, so that a bar can show
-    /// how far it is.
+    /// Reads a recording and returns what `make` makes of it. `alone`: no other is read beside it, so that a
+    /// bar can show how far it is.
     fn read<T>(
         &self,
         file: &Path,
@@ -204,10 +205,11 @@ pub fn failure(file: &Path, why: &str) -> Failure {
     Failure(format!("{}: {why}", file.display()))
 }
 
-/// Replays the same events with their steps ended by another source. `ledger`: as they were read without that.
-fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result<Ledger, String> {
-    if !ledger.step_sources().any(|(known, _)| by.includes(known)) {
-        let known: Vec<String> = ledger.step_sources().map(|(by, _)| by.to_string()).collect();
+/// Replays the same events with their steps ended by another source. `ledger`: as they were read without
+/// that.
+fn read_by(recording: &Recording, ledger: &Ledger, by: By) -> Result<Ledger, String> {
+    if !ledger.levels().any(|(known, _)| by.includes(known)) {
+        let known: Vec<String> = ledger.levels().map(|(by, _)| by.to_string()).collect();
         let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
         return Err(format!("--steps-by {by}: not recorded; steps can be read by {known}"));
     }
@@ -219,7 +221,8 @@ fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result
     })
 }
 
-/// Returns true if the process that wrote the recording runs on this machine, and is not another one with its pid.
+/// Returns true if the process that wrote the recording runs on this machine, and is not another one with its
+/// pid.
 fn is_running(recording: &Recording) -> bool {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let same_host = host.is_some_and(|h| recording.tables.meta.get("host").is_some_and(|of| of == h.trim()));

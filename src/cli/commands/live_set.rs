@@ -1,5 +1,5 @@
-//! `leaktrace live-set`: what is alive in a recording at this moment, by the step that allocated it. For programs that judge
-//! by themselves (the pytest plugin); hidden from people, who have `report`.
+//! `leaktrace live-set`: what is alive in a recording at this moment, by the step that allocated it. For
+//! programs that judge by themselves (the pytest plugin); hidden from people, who have `report`.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,7 +19,8 @@ struct Answer {
     rows: Vec<Row>,
 }
 
-/// The blocks of one site that one step allocated; the step that has not ended yet has the number after the last.
+/// The blocks of one site that one step allocated; the step that has not ended yet has the number after the
+/// last.
 #[derive(Serialize)]
 struct Row {
     step: u32,

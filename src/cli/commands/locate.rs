@@ -1,4 +1,5 @@
-//! Finds the files that this program needs, however it was installed, and sets them up to be preloaded. Runs nothing.
+//! Finds the files that this program needs, however it was installed, and sets them up to be preloaded. Runs
+//! nothing.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,8 +15,8 @@ const NAME: &str = "libleaktrace.so";
 /// What the simulated GPU's libraries are made from: the driver, the runtime, the generator.
 const SIMULATED_GPU: [&str; 3] = ["libsimgpu_driver.so", "libsimgpu_runtime.a", "simgpu-stubs"];
 
-/// Finds libleaktrace.so: `LEAKTRACE_LIBRARY`; else beside this program, or in the `lib` beside its folder (a build, a wheel,
-/// an archive); else, for a program that cargo installed, where cargo built it.
+/// Finds libleaktrace.so: `LEAKTRACE_LIBRARY`; else beside this program, or in the `lib` beside its folder (a
+/// build, a wheel, an archive); else, for a program that cargo installed, where cargo built it.
 pub fn library() -> Result<PathBuf, Failure> {
     let mut candidates: Vec<PathBuf> =
         env::var_os("LEAKTRACE_LIBRARY").map(PathBuf::from).into_iter().collect();
@@ -34,8 +35,8 @@ pub fn library() -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// Finds what the simulated GPU is made from: in the `simgpu` beside this program's folder, beside the program, or where
-/// cargo built it.
+/// Finds what the simulated GPU is made from: in the `simgpu` beside this program's folder, beside the
+/// program, or where cargo built it.
 pub fn simulated_gpu() -> Result<[PathBuf; 3], Failure> {
     let own = own_folder().unwrap_or_default();
     let mut candidates = vec![own.join("../simgpu"), own.clone()];
@@ -61,9 +62,9 @@ fn own_folder() -> Option<PathBuf> {
     env::current_exe().ok()?.canonicalize().ok()?.parent().map(Path::to_path_buf)
 }
 
-/// Returns the build folder of the checkout that `cargo install --path src/cli` installed the program in `bin` from: cargo
-/// lists the package's folder in a file beside `bin`. Cargo installs no library; `cargo build --release` in the checkout
-/// leaves ours in that build folder.
+/// Returns the build folder of the checkout that `cargo install --path src/cli` installed the program in
+/// `bin` from: cargo lists the package's folder in a file beside `bin`. Cargo installs no library; `cargo
+/// build --release` in the checkout leaves ours in that build folder.
 fn build_folder(bin: &Path) -> Option<PathBuf> {
     const OWN: &str = concat!("\"", env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), " (path+file://");
     let installed = fs::read_to_string(bin.parent()?.join(".crates.toml")).ok()?;
@@ -71,8 +72,8 @@ fn build_folder(bin: &Path) -> Option<PathBuf> {
     Some(Path::new(source).join("../../target/release"))
 }
 
-/// Puts an interpreter before a command that is a Python script: the one that `python -m leaktrace` runs in; else, if the
-/// script is not executable, `python3`.
+/// Puts an interpreter before a command that is a Python script: the one that `python -m leaktrace` runs in;
+/// else, if the script is not executable, `python3`.
 pub fn with_interpreter(command: &[OsString]) -> Vec<OsString> {
     let mut words = command.to_vec();
     let script = command.first().map(Path::new).filter(|p| p.extension().is_some_and(|e| e == "py"));

@@ -1,4 +1,5 @@
-//! `leaktrace completions` and `leaktrace man`: made from the argument parser and the texts of `leaktrace help`.
+//! `leaktrace completions` and `leaktrace man`: made from the argument parser and the texts of `leaktrace
+//! help`.
 
 use std::process::ExitCode;
 

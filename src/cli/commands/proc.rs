@@ -6,7 +6,8 @@ use std::fs;
 /// Clock ticks per second in `/proc`: `USER_HZ`, 100 on every Linux this runs on.
 const TICKS: u64 = 100;
 
-/// Returns when a process started, in seconds since 1970; `None` if there is none, or if it is dead and not reaped yet.
+/// Returns when a process started, in seconds since 1970; `None` if there is none, or if it is dead and not
+/// reaped yet.
 pub fn started(pid: u32) -> Option<u64> {
     let stat = stat(pid)?;
     let mut fields = stat.split_whitespace();
@@ -35,7 +36,8 @@ pub fn family(pid: u32) -> Vec<u32> {
     all
 }
 
-/// Reads the fields of `/proc/PID/stat` from the state on: the name before it, in parentheses, may hold anything.
+/// Reads the fields of `/proc/PID/stat` from the state on: the name before it, in parentheses, may hold
+/// anything.
 fn stat(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')').map(|(_, fields)| fields.to_owned())

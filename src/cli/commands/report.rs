@@ -85,8 +85,8 @@ fn page(files: &[PathBuf], reader: &Reader, suppressions: Option<&Suppressions>)
     Ok(html::render(&pages))
 }
 
-/// Joins the reports of several recordings. One that cannot be read is an error where it is `named`, and part of the report
-/// where it lay in a folder.
+/// Joins the reports of several recordings. One that cannot be read is an error where it is `named`, and part
+/// of the report where it lay in a folder.
 fn gather(
     files: &[PathBuf],
     reader: &Reader,

@@ -1,5 +1,5 @@
-//! `leaktrace run --simulate`: the simulated GPU's libraries, built at first use for the PyTorch at hand and kept in the
-//! user's cache. Knows nothing of their contents: a generator beside this program makes them.
+//! `leaktrace run --simulate`: the simulated GPU's libraries, built at first use for the PyTorch at hand and
+//! kept in the user's cache. Knows nothing of their contents: a generator beside this program makes them.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -79,9 +79,9 @@ fn packages(program: &OsStr) -> Result<Vec<PathBuf>, Failure> {
         .stdin(Stdio::null())
         .output();
     let output = match asked {
-        Ok(told) if told.status.success() => told.stdout,
-        Ok(told) if certain => {
-            let why = String::from_utf8_lossy(&told.stderr);
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(output) if certain => {
+            let why = String::from_utf8_lossy(&output.stderr);
             let why = why.lines().last().unwrap_or("it failed");
             return Err(Failure(format!("cannot ask {} where its PyTorch is: {why}", python.display())));
         }
@@ -117,7 +117,8 @@ fn interpreter(program: &OsStr) -> Option<OsString> {
     let first = lines.next()?.strip_prefix(b"#!")?;
     let words: Vec<&[u8]> = first.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty()).collect();
     let python = words.iter().map(|w| OsStr::from_bytes(w)).find(|w| is_python(Path::new(w)));
-    // pip writes a line that is too long for the kernel as a line for the shell: '''exec' /path/python "$0" "$@".
+    // pip writes a line that is too long for the kernel as a line for the shell: '''exec' /path/python "$0"
+    // "$@".
     let second = || {
         let line = lines.next()?.strip_prefix(b"'''exec' ")?;
         let line = line.strip_suffix(br#" "$0" "$@""#)?;
@@ -179,14 +180,14 @@ fn generate(
     }
     let mut command = Command::new(generator);
     command.arg(out).arg("--driver").arg(driver).arg("--runtime").arg(runtime).args(packages);
-    let told = command.env_remove("LD_PRELOAD").stdin(Stdio::null()).output();
-    let told = told.map_err(|e| Failure(format!("cannot run {}: {e}", generator.display())))?;
-    let said = String::from_utf8_lossy(&told.stderr);
-    if told.status.success() {
-        eprint!("{said}");
+    let output = command.env_remove("LD_PRELOAD").stdin(Stdio::null()).output();
+    let output = output.map_err(|e| Failure(format!("cannot run {}: {e}", generator.display())))?;
+    let messages = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        eprint!("{messages}");
         return Ok(());
     }
-    let why = said.lines().last().unwrap_or("simgpu-stubs failed");
+    let why = messages.lines().last().unwrap_or("simgpu-stubs failed");
     Err(Failure(format!("cannot build the simulated GPU's libraries: {why}")))
 }
 
@@ -216,8 +217,8 @@ fn cache() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the libraries that have to be preloaded: PyTorch's wheels name the folders of the vendor's packages in their
-/// RPATH, which goes before `LD_LIBRARY_PATH`, and what is loaded already goes before both.
+/// Returns the libraries that have to be preloaded: PyTorch's wheels name the folders of the vendor's
+/// packages in their RPATH, which goes before `LD_LIBRARY_PATH`, and what is loaded already goes before both.
 fn preloads(folder: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
     let vendors = packages.iter().filter_map(|package| fs::read_dir(package.parent()?.join("nvidia")).ok());
     let installed: Vec<PathBuf> = vendors.flatten().flatten().map(|entry| entry.path().join("lib")).collect();

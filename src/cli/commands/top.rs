@@ -1,5 +1,5 @@
-//! `leaktrace top`: a live view of running programs, read from their recordings again and again. The programs themselves
-//! are neither stopped nor asked.
+//! `leaktrace top`: a live view of running programs, read from their recordings again and again. The programs
+//! themselves are neither stopped nor asked.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,6 @@
-//! Recordings in the formats of other tools, one file per format. Knows the ledger, the names and the report; no CUDA and no
-//! arguments. Every format takes recordings one after the other and keeps of each only what it writes.
+//! Recordings in the formats of other tools, one file per format. Knows the ledger, the names and the report;
+//! no CUDA and no arguments. Every format takes recordings one after the other and keeps of each only what it
+//! writes.
 
 pub mod folded;
 mod input;

@@ -1,6 +1,6 @@
-//! A Perfetto trace: counters of each device, a slice for each step, and a slice with its stack for every allocation among
-//! the events that the recording holds. Slices that overlap need tracks of their own: tracks of one name are lanes that
-//! Perfetto draws as one. Written packet by packet.
+//! A Perfetto trace: counters of each device, a slice for each step, and a slice with its stack for every
+//! allocation among the events that the recording holds. Slices that overlap need tracks of their own: tracks
+//! of one name are lanes that Perfetto draws as one. Written packet by packet.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -312,7 +312,8 @@ impl<W: Write> Process<'_, W> {
         })
     }
 
-    /// Interns a stack and returns its number: the name is the line that allocates, the value the whole stack.
+    /// Interns a stack and returns its number: the name is the line that allocates, the value the whole
+    /// stack.
     fn stack(&mut self, stack: u32, entry_point: u16) -> io::Result<u64> {
         if let Some(&known) = self.stacks.get(&(stack, entry_point)) {
             return Ok(known);

@@ -1,5 +1,5 @@
-//! Python's pickle format, protocol 2, as far as plain data goes, written as a stream. A value can be referred to again, so
-//! that a million blocks share the stacks they have in common. Knows no recording.
+//! Python's pickle format, protocol 2, as far as plain data goes, written as a stream. A value can be
+//! referred to again, so that a million blocks share the stacks they have in common. Knows no recording.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! A pprof profile (gzipped `profile.proto`): what each site holds, by stack. `go tool pprof`, Speedscope and Pyroscope read
-//! it.
+//! A pprof profile (gzipped `profile.proto`): what each site holds, by stack. `go tool pprof`, Speedscope and
+//! Pyroscope read it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,6 +1,6 @@
-//! The range of events that a recording still holds, each with its step and its time, from a known state of the ledger on. An
-//! event has no clock of its own: its time is interpolated by its number between moments that have one (boundaries, marks,
-//! exit).
+//! The range of events that a recording still holds, each with its step and its time, from a known state of
+//! the ledger on. An event has no clock of its own: its time is interpolated by its number between moments
+//! that have one (boundaries, marks, exit).
 
 use leaktrace_core::format::event::{Event, EventKind};
 use leaktrace_core::format::reader::{Ended, Recording};

@@ -1,6 +1,7 @@
-//! A memory snapshot as PyTorch pickles it, for its own viewer: `python -m torch.cuda._memory_viz trace_plot|segment_plot`
-//! and pytorch.org/memory_viz. It has the segments with their blocks at the judged moment, and the trace of the events that the
-//! recording holds. A driver allocation that no caching allocator cuts up is written as a segment with one block.
+//! A memory snapshot as PyTorch pickles it, for its own viewer: `python -m torch.cuda._memory_viz
+//! trace_plot|segment_plot` and pytorch.org/memory_viz. It has the segments with their blocks at the judged
+//! moment, and the trace of the events that the recording holds. A driver allocation that no caching
+//! allocator cuts up is written as a segment with one block.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

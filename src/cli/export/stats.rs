@@ -1,5 +1,5 @@
-//! Statistics of each site at the judged moment (the last boundary; without steps the exit, or the end), for the formats that
-//! show sums.
+//! Statistics of each site at the judged moment (the last boundary; without steps the exit, or the end), for
+//! the formats that show sums.
 
 use std::collections::HashMap;
 
@@ -47,8 +47,8 @@ pub fn warm_up(ledger: &Ledger) -> u32 {
     (WARM_UP_SHARE * f64::from(ledger.step_count())) as u32
 }
 
-/// Computes the statistics of every site that ever held anything, in the order of their numbers. `since`: the step that
-/// growth counts from the end of; where it was merged with others, the nearest one before it.
+/// Computes the statistics of every site that ever held anything, in the order of their numbers. `since`: the
+/// step that growth counts from the end of; where it was merged with others, the nearest one before it.
 pub fn site_stats(ledger: &Ledger, since: Option<u32>) -> Vec<SiteStats> {
     let since = since.unwrap_or_else(|| warm_up(ledger));
     let last = ledger.step_count();

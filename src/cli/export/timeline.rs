@@ -1,5 +1,6 @@
-//! Translates events to entries of PyTorch's memory traces. Its viewer plays a trace backwards from the blocks and segments
-//! at its end, so the two must fit: whatever the events do not account for is added at the end of the trace.
+//! Translates events to entries of PyTorch's memory traces. Its viewer plays a trace backwards from the
+//! blocks and segments at its end, so the two must fit: whatever the events do not account for is added at
+//! the end of the trace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -194,16 +195,14 @@ fn started(region: Region, address: u64, extent: Extent, stack: u32, entries: &m
     entries.extend(actions.iter().map(|action| TraceEntry { action, device, address, bytes, stack }));
 }
 
-fn live_set(books: &Ledger) -> LiveSet {
-    let device = |site: u32| books.site(site).map_or(NO_DEVICE, |s| s.device);
-    let living = |region| {
-        move |l: LiveAllocation| ((region, l.address), Extent { bytes: l.bytes, device: device(l.site) })
-    };
-    let blocks = books.live_blocks().into_iter().map(living(Region::Block));
-    let of_device = |l: &LiveAllocation| books.site(l.site).is_some_and(|s| s.layer == Layer::Driver);
-    let objects =
-        books.live_driver_allocations().into_iter().filter(of_device).map(living(Region::DriverAllocation));
-    let segments = books.live_segments().into_iter().map(|s| {
+fn live_set(ledger: &Ledger) -> LiveSet {
+    let device = |site: u32| ledger.site(site).map_or(NO_DEVICE, |s| s.device);
+    let living =
+        |region| move |l: Living| ((region, l.address), Extent { bytes: l.bytes, device: device(l.site) });
+    let blocks = ledger.living_blocks().into_iter().map(living(Region::Block));
+    let of_device = |l: &Living| ledger.site(l.site).is_some_and(|s| s.layer == Layer::Driver);
+    let objects = ledger.living_objects().into_iter().filter(of_device).map(living(Region::DriverAllocation));
+    let segments = ledger.living_segments().into_iter().map(|s| {
         let region = if s.mapped { Region::MappedPiece } else { Region::Segment };
         ((region, s.start), Extent { bytes: s.end.saturating_sub(s.start), device: device(s.site) })
     });

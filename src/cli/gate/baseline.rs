@@ -1,5 +1,5 @@
-//! A file of leaks that are accepted: each by its file, function and layer (lines move), with the bytes per step that it may
-//! grow by. Pure: text in, text out.
+//! A file of leaks that are accepted: each by its file, function and layer (lines move), with the bytes per
+//! step that it may grow by. Pure: text in, text out.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use leaktrace_core::report::explain::short;
 use leaktrace_core::report::{Place, Site};
 
 const SCHEMA: &str = "leaktrace.baseline/1";
-/// Runs of one program differ by this factor: what grows by no more than this beyond the baseline has not grown.
+/// Runs of one program differ by this factor: what grows by no more than this beyond the baseline has not
+/// grown.
 const SLACK: f64 = 1.05;
 
 /// One known leak.
@@ -40,7 +41,7 @@ type Key = (String, String, String, String);
 /// Bytes per step of each key: a function may have several lines.
 pub type Growth = BTreeMap<Key, f64>;
 
-/// What the baseline says of a cause.
+/// How a cause compares with the baseline.
 pub enum Known {
     Accepted,
     Grew { was: f64, is: f64 },
@@ -112,7 +113,8 @@ impl Baseline {
         self.leaks.len()
     }
 
-    /// Compares a cause with what is known: whether all of it is, and none of it has grown. `growth`: of all that was found.
+    /// Compares a cause with what is known: whether all of it is, and none of it has grown. `growth`: of all
+    /// that was found.
     pub fn compare(&self, cause: &Cause, growth: &Growth) -> Known {
         let mut known = Known::Accepted;
         for (key, line, _) in parts(cause) {

@@ -1,5 +1,5 @@
-//! Which findings fail a gate: by kind, by a limit, by a baseline. Pure: findings in, decisions out. Knows no file and no
-//! exit status.
+//! Which findings fail a gate: by kind, by a limit, by a baseline. Pure: findings in, decisions out. Knows no
+//! file and no exit status.
 
 pub mod baseline;
 pub mod github;

@@ -1,5 +1,6 @@
-//! Tables for DuckDB, pandas, Spark and the like: `run=…/rank=…/{recordings,findings,steps,sites,cohorts,events}` in one
-//! folder, as CSV or Parquet. Their columns are defined once; a sink writes rows of one format.
+//! Tables for DuckDB, pandas, Spark and the like:
+//! `run=…/rank=…/{recordings,findings,steps,sites,cohorts,events}` in one folder, as CSV or Parquet. Their
+//! columns are defined once; a sink writes rows of one format.
 
 mod csv;
 #[cfg(feature = "parquet")]
@@ -65,7 +66,8 @@ impl Form {
     }
 }
 
-/// Writes the tables of one recording to its partition of `folder`. `events`: the most events written, the last ones.
+/// Writes the tables of one recording to its partition of `folder`. `events`: the most events written, the
+/// last ones.
 pub fn write(
     input: &Input,
     report: &Report,

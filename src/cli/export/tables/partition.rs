@@ -1,5 +1,5 @@
-//! The folder of a recording's tables: `run=NAME/rank=N`. Recordings of one export that the same command began at about the
-//! same time, each as another rank, are one run. Pure.
+//! The folder of a recording's tables: `run=NAME/rank=N`. Recordings of one export that the same command
+//! began at about the same time, each as another rank, are one run. Pure.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -51,7 +51,8 @@ struct Run {
     ranks: HashSet<String>,
 }
 
-/// Returns a folder for each recording, no two the same. `run`: the name of the run that all of them belong to.
+/// Returns a folder for each recording, no two the same. `run`: the name of the run that all of them belong
+/// to.
 pub fn partitions(heads: &[Head], run: Option<&str>) -> Vec<Partition> {
     let mut order: Vec<usize> = (0..heads.len()).collect();
     order.sort_by_key(|&i| heads[i].began_ns);
