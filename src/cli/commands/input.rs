@@ -207,9 +207,9 @@ pub fn failure(file: &Path, why: &str) -> Failure {
 
 /// Replays the same events with their steps ended by another source. `ledger`: as they were read without
 /// that.
-fn read_by(recording: &Recording, ledger: &Ledger, by: By) -> Result<Ledger, String> {
-    if !ledger.levels().any(|(known, _)| by.includes(known)) {
-        let known: Vec<String> = ledger.levels().map(|(by, _)| by.to_string()).collect();
+fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result<Ledger, String> {
+    if !ledger.step_sources().any(|(known, _)| by.includes(known)) {
+        let known: Vec<String> = ledger.step_sources().map(|(by, _)| by.to_string()).collect();
         let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
         return Err(format!("--steps-by {by}: not recorded; steps can be read by {known}"));
     }

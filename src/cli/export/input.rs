@@ -90,7 +90,7 @@ impl Input {
 /// Returns the layer's name; external memory is kept apart from what the process allocated.
 pub const fn layer(layer: Layer) -> &'static str {
     match layer {
-        Layer::External => "borrowed",
+        Layer::External => "external",
         layer => layer.name(),
     }
 }

@@ -197,12 +197,14 @@ fn started(region: Region, address: u64, extent: Extent, stack: u32, entries: &m
 
 fn live_set(ledger: &Ledger) -> LiveSet {
     let device = |site: u32| ledger.site(site).map_or(NO_DEVICE, |s| s.device);
-    let living =
-        |region| move |l: Living| ((region, l.address), Extent { bytes: l.bytes, device: device(l.site) });
-    let blocks = ledger.living_blocks().into_iter().map(living(Region::Block));
-    let of_device = |l: &Living| ledger.site(l.site).is_some_and(|s| s.layer == Layer::Driver);
-    let objects = ledger.living_objects().into_iter().filter(of_device).map(living(Region::DriverAllocation));
-    let segments = ledger.living_segments().into_iter().map(|s| {
+    let living = |region| {
+        move |l: LiveAllocation| ((region, l.address), Extent { bytes: l.bytes, device: device(l.site) })
+    };
+    let blocks = ledger.live_blocks().into_iter().map(living(Region::Block));
+    let of_device = |l: &LiveAllocation| ledger.site(l.site).is_some_and(|s| s.layer == Layer::Driver);
+    let objects =
+        ledger.live_driver_allocations().into_iter().filter(of_device).map(living(Region::DriverAllocation));
+    let segments = ledger.live_segments().into_iter().map(|s| {
         let region = if s.mapped { Region::MappedPiece } else { Region::Segment };
         ((region, s.start), Extent { bytes: s.end.saturating_sub(s.start), device: device(s.site) })
     });
