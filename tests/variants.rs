@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::programs::{bare_cudart, compile, linked, script, torch_python};
+use crate::common::programs::{bare_cudart, compile, linked, pythons, script, torch_python};
 use crate::common::report::Report;
 use crate::common::{Run, simulated_libraries};
 
@@ -205,5 +205,26 @@ fn libraries_that_take_each_others_place() {
             assert!(stack.contains(&format!("{library}_allocates")), "{bytes}: {stack}");
             assert!(!stack.contains(&format!("{other}_allocates")), "{bytes}: {stack}");
         }
+    }
+}
+
+/// CPython 3.9 and 3.10 free the interpreter's state, in which the collector's flag lies, at its end. Here that state is
+/// a mapping of its own, so that a later read of it is a fault.
+#[test]
+fn a_block_given_back_after_the_interpreter_is_gone() {
+    let library = compile("after_python.c", "libafter_python.so", &["-shared", "-fPIC"]);
+    let code = "import ctypes, gc, sys\n\
+                rt, blocks = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])\n\
+                rt.cudaMalloc(ctypes.byref(ctypes.c_void_p()), 4321)\n\
+                blocks.allocate_block()\n\
+                for _ in range(1000): gc.collect(0)";
+    for (version, python) in pythons() {
+        let mapped = "glibc.malloc.mmap_threshold=4096:glibc.malloc.top_pad=0:glibc.malloc.mmap_max=100000";
+        let run = Run::new(&python).args(["-c", code]).arg(bare_cudart()).arg(&library).traced();
+        let ran = run.env("GLIBC_TUNABLES", mapped).run();
+        assert_eq!(ran.code(), 0, "{version}: {}", ran.told());
+        let report = Report::of(&ran.recording());
+        assert_eq!((report.end(), report.retained().len()), ("clean", 1), "{version}");
+        report.assert_whole();
     }
 }
