@@ -228,3 +228,42 @@ fn a_block_given_back_after_the_interpreter_is_gone() {
         report.assert_whole();
     }
 }
+
+/// The shared library of an interpreter, if it has one.
+fn libpython(python: &PathBuf) -> Option<PathBuf> {
+    let ask = "import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))";
+    let said = Command::new(python).args(["-c", ask]).output().unwrap().stdout;
+    let path = PathBuf::from(String::from_utf8(said).unwrap().trim());
+    (path.to_string_lossy().contains(".so") && path.exists()).then_some(path)
+}
+
+/// A program that embeds Python and keeps its symbols to itself: it gets stacks, steps and holders as any other.
+#[test]
+fn an_interpreter_whose_symbols_nobody_else_sees() {
+    let program = linked("embeds_python.c", "embeds_python", &bare_cudart(), &["-ldl"]);
+    // PyTorch's extension modules could not be loaded there: what stands for it offers what is asked for.
+    let source = "import sys\n\
+                  hooks, kept, new = [], [], type(sys)\n\
+                  torch, optimizers = new('torch'), new('torch.optim.optimizer')\n\
+                  optimizers.register_optimizer_step_post_hook = hooks.append\n\
+                  sys.modules.update({'torch': torch, 'torch.optim.optimizer': optimizers})\n\
+                  def train():\n    kept.append(allocate())\n    for hook in hooks: hook(torch, (), {})\n    step()\n\
+                  for _ in range(40): train()\n";
+    let mut met = 0;
+    for (version, python) in pythons() {
+        let Some(library) = libpython(&python) else { continue };
+        let home = python.parent().unwrap().parent().unwrap();
+        let run = Run::new(&program).arg(library).arg(source).env("PYTHONHOME", home).traced();
+        let report = Report::of(&run.run().success().recording());
+        let steps = &report.0["steps"];
+        assert!(report.steps() >= 40, "{version}: {steps:#}");
+        assert!(steps.to_string().contains("\"optimizer\""), "{version}: {steps:#}");
+        let [finding] = report.findings() else { panic!("{version}: {:#?}", report.findings()) };
+        assert_eq!(finding["sites"][0]["allocated_at"]["function"], "train", "{version}: {finding:#}");
+        let path = finding["holders"][0]["path"].as_str().unwrap_or_default();
+        assert!(path.starts_with("__main__.kept[*]"), "{version}: {finding:#} {:#}", report.0["coverage"]);
+        assert_eq!(report.coverage("holes").as_array().map(Vec::len), Some(0), "{version}");
+        met += 1;
+    }
+    assert!(met > 0, "no CPython with a shared library on this machine");
+}
