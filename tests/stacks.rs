@@ -115,6 +115,30 @@ fn stacks_as_asked_for() {
     }
 }
 
+/// Whichever stacks are taken, the search for holders at the very end finds the interpreter: here it is the only one,
+/// since no report is written between the steps.
+#[test]
+fn holders_are_searched_for_at_the_end_whatever_stacks_are_taken() {
+    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.13");
+    for setting in ["auto", "python", "native", "off"] {
+        let run = Run::new(&python).args([script("late_leak.py"), bare_cudart()]).traced();
+        let report = Report::of(&run.env("LEAKTRACE_STACKS", setting).run().success().recording());
+        let [finding] = report.findings() else { panic!("{setting}: {:#?}", report.findings()) };
+        let holder = &finding["holders"][0]["path"];
+        assert_eq!(holder, "__main__.kept[*]", "{setting}: {:#}", report.0["coverage"]);
+    }
+}
+
+#[test]
+fn a_search_that_cannot_run_at_the_end_is_a_coverage_gap() {
+    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.13");
+    let run = Run::new(&python).args([script("late_leak.py"), bare_cudart(), "exit".into()]).traced();
+    let report = Report::of(&run.run().success().recording());
+    assert_eq!(report.findings().len(), 1, "{:#?}", report.findings());
+    let coverage = report.0["coverage"].to_string();
+    assert!(coverage.contains("who holds what is not searched: the interpreter was not free"), "{coverage}");
+}
+
 #[test]
 fn builds_that_nobody_knows_the_frames_of_are_refused_by_name() {
     for (name, text, flag, why) in [

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::programs::{bare_cudart, compile, linked, script, torch_python};
+use crate::common::programs::{bare_cudart, compile, linked, pythons, script, torch_python};
 use crate::common::report::Report;
 use crate::common::{Run, simulated_libraries};
 
@@ -206,4 +206,64 @@ fn libraries_that_take_each_others_place() {
             assert!(!stack.contains(&format!("{other}_allocates")), "{bytes}: {stack}");
         }
     }
+}
+
+/// CPython 3.9 and 3.10 free the interpreter's state, in which the collector's flag lies, at its end. Here that state is
+/// a mapping of its own, so that a later read of it is a fault.
+#[test]
+fn a_block_given_back_after_the_interpreter_is_gone() {
+    let library = compile("after_python.c", "libafter_python.so", &["-shared", "-fPIC"]);
+    let code = "import ctypes, gc, sys\n\
+                rt, blocks = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])\n\
+                rt.cudaMalloc(ctypes.byref(ctypes.c_void_p()), 4321)\n\
+                blocks.allocate_block()\n\
+                for _ in range(1000): gc.collect(0)";
+    for (version, python) in pythons() {
+        let mapped = "glibc.malloc.mmap_threshold=4096:glibc.malloc.top_pad=0:glibc.malloc.mmap_max=100000";
+        let run = Run::new(&python).args(["-c", code]).arg(bare_cudart()).arg(&library).traced();
+        let ran = run.env("GLIBC_TUNABLES", mapped).run();
+        assert_eq!(ran.code(), 0, "{version}: {}", ran.told());
+        let report = Report::of(&ran.recording());
+        assert_eq!((report.end(), report.retained().len()), ("clean", 1), "{version}");
+        report.assert_whole();
+    }
+}
+
+/// The shared library of an interpreter, if it has one.
+fn libpython(python: &PathBuf) -> Option<PathBuf> {
+    let ask = "import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))";
+    let said = Command::new(python).args(["-c", ask]).output().unwrap().stdout;
+    let path = PathBuf::from(String::from_utf8(said).unwrap().trim());
+    (path.to_string_lossy().contains(".so") && path.exists()).then_some(path)
+}
+
+/// A program that embeds Python and keeps its symbols to itself: it gets stacks, steps and holders as any other.
+#[test]
+fn an_interpreter_whose_symbols_nobody_else_sees() {
+    let program = linked("embeds_python.c", "embeds_python", &bare_cudart(), &["-ldl"]);
+    // PyTorch's extension modules could not be loaded there: what stands for it offers what is asked for.
+    let source = "import sys\n\
+                  hooks, kept, new = [], [], type(sys)\n\
+                  torch, optimizers = new('torch'), new('torch.optim.optimizer')\n\
+                  optimizers.register_optimizer_step_post_hook = hooks.append\n\
+                  sys.modules.update({'torch': torch, 'torch.optim.optimizer': optimizers})\n\
+                  def train():\n    kept.append(allocate())\n    for hook in hooks: hook(torch, (), {})\n    step()\n\
+                  for _ in range(40): train()\n";
+    let mut met = 0;
+    for (version, python) in pythons() {
+        let Some(library) = libpython(&python) else { continue };
+        let home = python.parent().unwrap().parent().unwrap();
+        let run = Run::new(&program).arg(library).arg(source).env("PYTHONHOME", home).traced();
+        let report = Report::of(&run.run().success().recording());
+        let steps = &report.0["steps"];
+        assert!(report.steps() >= 40, "{version}: {steps:#}");
+        assert!(steps.to_string().contains("\"optimizer\""), "{version}: {steps:#}");
+        let [finding] = report.findings() else { panic!("{version}: {:#?}", report.findings()) };
+        assert_eq!(finding["sites"][0]["allocated_at"]["function"], "train", "{version}: {finding:#}");
+        let path = finding["holders"][0]["path"].as_str().unwrap_or_default();
+        assert!(path.starts_with("__main__.kept[*]"), "{version}: {finding:#} {:#}", report.0["coverage"]);
+        assert_eq!(report.coverage("holes").as_array().map(Vec::len), Some(0), "{version}");
+        met += 1;
+    }
+    assert!(met > 0, "no CPython with a shared library on this machine");
 }

@@ -1,4 +1,4 @@
-//! What the parts of one event cost. Runs as a unit test, each part once; `LEAKTRACE_BENCH=1` measures:
+//! Benchmarks of the parts of one event. They run as a unit test, each part once; to measure:
 //! `LEAKTRACE_BENCH=1 cargo test --release -p leaktrace-preload bench -- --nocapture`.
 //!
 //! Python frames are measured where `LIBPYTHON` names a libpython3.x.so.
@@ -13,15 +13,13 @@ use criterion::Criterion;
 use leaktrace_core::format::event::{Event, EventKind};
 use leaktrace_core::ledger::Ledger;
 
-use crate::stacks;
-use crate::stacks::Stacks;
+use crate::stacks::{self, Stacks};
+use crate::thread_state;
 use crate::writer::drain::Drain;
-use crate::writer::recording;
-use crate::writer::recording::Cursor;
+use crate::writer::recording::{self, Cursor};
 
 fn take() {
-    // SAFETY: this thread's own block, referred to nowhere else.
-    black_box(stacks::stack(unsafe { &mut *stacks::thread_state::thread() }));
+    black_box(stacks::stack(thread_state::current()));
 }
 
 fn nothing() {}
@@ -82,7 +80,8 @@ fn native(c: &mut Criterion, folder: &str) {
     stacks::arm(Stacks::Native);
     let mut group = c.benchmark_group("native");
     for depth in [30, 60] {
-        // All of the measuring goes on below the chain: the stack is as deep as it says, plus what measures.
+        // All of the measuring is done below the chain: the stack is as deep as the name says, plus the
+        // frames that measure.
         let mut below_chain = |name: String, f: fn()| {
             below(outer, depth, &mut || {
                 group.bench_function(name.as_str(), |b| b.iter(f));
@@ -90,7 +89,7 @@ fn native(c: &mut Criterion, folder: &str) {
         };
         below_chain(format!("{depth} frames, the same again"), take);
         below_chain(format!("{depth} frames, by the platform's unwinder"), platforms);
-        // Down one way and down the other, with and without a look: the difference is two looks.
+        // Down one way and down the other, with and without a capture: the difference is two captures.
         for (what, f) in [("two captures", take as fn()), ("the calls alone", nothing as fn())] {
             below(outer, depth - 13, &mut || {
                 group.bench_function(format!("{depth} frames, the inner 13 others each time: {what}"), |b| {
@@ -107,7 +106,7 @@ fn native(c: &mut Criterion, folder: &str) {
 }
 
 thread_local! {
-    /// Python calls back without a place for anything of ours.
+    /// Reached from a callback that Python calls without an argument of ours.
     static CRITERION: RefCell<Option<Criterion>> = const { RefCell::new(None) };
 }
 
@@ -144,7 +143,7 @@ fn python(c: Criterion) -> Criterion {
 }
 
 fn events(c: &mut Criterion) {
-    /// Taken in at once, as at a boundary.
+    /// Events drained at once, as at a boundary.
     const BATCH: u64 = 20_000;
     let mut cursor = Cursor::NONE;
     let (mut ledger, mut drain) = (Ledger::default(), Drain::default());
@@ -169,7 +168,8 @@ fn events(c: &mut Criterion) {
         start.elapsed()
     };
     let mut group = c.benchmark_group("per event");
-    // Whichever is measured, the other is done too: what is written must be taken in, or the file grows without end.
+    // Whichever is measured, the other is done too: what is written must be drained, or the file grows
+    // without end.
     for (name, appending) in [("append", true), ("drained into the ledger", false)] {
         group.bench_function(name, |b| {
             b.iter_custom(|events| {
@@ -187,7 +187,7 @@ fn events(c: &mut Criterion) {
     group.finish();
 }
 
-/// A stack seen for the first time by this thread, or by anyone: its frames by number, its content looked up.
+/// Measures stacks that are in no thread's cache: their frames are numbered, their content is looked up.
 fn interning(c: &mut Criterion, outer: Chain) {
     c.bench_function("interning/a stack of 30 native frames that the tables know, the caches do not", |b| {
         b.iter_custom(|times| {
@@ -195,7 +195,7 @@ fn interning(c: &mut Criterion, outer: Chain) {
             below(outer, 30, &mut || {
                 for _ in 0..times {
                     // As after a code object's end or an unload.
-                    stacks::forget();
+                    thread_state::forget_stacks();
                     let start = Instant::now();
                     take();
                     spent += start.elapsed();

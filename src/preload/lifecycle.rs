@@ -20,6 +20,7 @@ use once_cell::race::OnceBox;
 use crate::analysis::analyzer;
 use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
+use crate::frameworks::torch;
 use crate::hooks::driver_queries;
 use crate::interpose::hook_table;
 use crate::interpose::link_map;
@@ -99,7 +100,14 @@ pub fn arm() {
             step_boundaries::arm(settings().step);
             recording::help(&recording::Help { relieve: analyzer::make_room, full });
             stacks::arm(settings().stacks);
-            python::arm();
+            python::arm(&python::Callbacks {
+                optimizer_stepped: |optimizer| {
+                    torch::leave_ranges();
+                    step_boundaries::optimizer(optimizer);
+                },
+                may_search: step_boundaries::holders,
+                exiting: || shield::fenced(step_boundaries::exit),
+            });
             STATE.store(ARMED, Release);
         });
     });

@@ -12,7 +12,7 @@ use crate::analysis::holders;
 use crate::analysis::loop_steps;
 use crate::analysis::step_boundaries;
 use crate::lifecycle;
-use crate::stacks;
+use crate::python;
 use crate::writer::drain::Drain;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
@@ -114,7 +114,7 @@ impl Host {
     /// The iterations under way are over: at the latest when the interpreter is, or the program lets go of what it had at the
     /// boundary before, which is what the last step kept.
     pub(crate) fn end_iterations(&mut self) {
-        let over = stacks::interpreter_ended_at().unwrap_or(u64::MAX);
+        let over = python::ended_at().unwrap_or(u64::MAX);
         let first = loop_steps::after_last();
         let mut ended = false;
         self.apply_all(|ledger, event| {

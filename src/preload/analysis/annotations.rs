@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::hooks::record;
 use crate::lifecycle;
+use crate::python::frames;
 use crate::shield;
-use crate::stacks;
-use crate::stacks::thread_state;
+use crate::thread_state;
 use crate::writer::lock;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
@@ -58,12 +58,10 @@ pub fn given_back() {
         return;
     }
     let now = recording::sequence();
-    // SAFETY: this thread's own block; nothing else refers to it meanwhile.
-    let mine = unsafe { &mut *thread_state::thread() };
     let asked = |file: &str, name: &str| {
         name == "empty_cache" && file.ends_with("/memory.py") && file.contains("/torch/")
     };
-    if !stacks::runs(mine, asked) {
+    if !frames::runs(thread_state::current(), asked) {
         return;
     }
     if EMPTIED.swap(now, Relaxed) + 1 != now {

@@ -227,9 +227,9 @@ impl Owners {
         }
     }
 
-    /// The one line that says why nothing is searched, once.
-    pub fn obstacle(&mut self) -> bool {
-        let why = if self.searches == 0 { python::search::obstacle() } else { None };
+    /// The one line that says why nothing is searched, once; or why the last search cannot run.
+    pub fn obstacle(&mut self, may_run: bool) -> bool {
+        let why = if self.searches == 0 || !may_run { python::search::obstacle() } else { None };
         if let Some(why) = &why {
             recording::append_entry(&TableEntry::Note {
                 text: &format!("who holds what is not searched: {why}"),

@@ -10,10 +10,11 @@ use std::time::Duration;
 use crate::allocator;
 use crate::analysis::step_boundaries;
 use crate::lifecycle;
+use crate::python::frames::{self, Reader};
+use crate::python::walk::Walk;
 use crate::stacks;
-use crate::stacks::Walk;
-use crate::stacks::thread_state;
-use crate::stacks::thread_state::Thread;
+use crate::thread_state;
+use crate::thread_state::ThreadState;
 use crate::writer::lock;
 use crate::writer::lock::Mutex;
 use crate::writer::recording;
@@ -116,7 +117,7 @@ pub fn event(freed: bool) -> Option<Walk> {
     if !LOOKING.load(Relaxed) {
         return None;
     }
-    let me = thread_state::thread().addr();
+    let me = thread_state::current().address();
     let chosen = THREAD.load(Relaxed);
     // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
     if chosen != 0 && (chosen != me || freed) {
@@ -131,40 +132,38 @@ pub fn event(freed: bool) -> Option<Walk> {
 /// The stack of a block about to be noted, and a look at the loop unless the stack is one of the training's usual ones.
 #[inline(always)]
 pub fn block_stack() -> u32 {
-    let thread = thread_state::thread();
-    // SAFETY: this thread's own block; nothing else refers to it meanwhile.
-    let block = unsafe { &mut *thread };
-    if !SPARING.load(Relaxed) || THREAD.load(Relaxed) != thread.addr() {
+    let thread = thread_state::current();
+    if !SPARING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
         let walk = event(false);
-        return stacks::stack_by(block, walk);
+        return stacks::stack_after(thread, walk);
     }
-    let stack = stacks::stack(block);
+    let stack = stacks::stack(thread);
     let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
     // The first one behind a phase shows that it is over.
     if !(usual && SETTLED.load(Relaxed)) {
-        look_again(thread.addr(), usual);
+        look_again(thread.address(), usual);
     }
     stack
 }
 
 /// The same where there is nothing to look at and the stack is known.
 #[inline(always)]
-pub fn known_stack(thread: &mut Thread) -> Option<u32> {
+pub fn known_stack(thread: &ThreadState) -> Option<u32> {
     if LOOKING.load(Relaxed) {
         let chosen = THREAD.load(Relaxed);
         if chosen == 0 {
             return None;
         }
-        if chosen == std::ptr::from_mut(thread).addr() {
+        if chosen == thread.address() {
             if !SPARING.load(Relaxed) {
                 return None;
             }
-            let stack = stacks::known(thread)?;
+            let stack = stacks::cached_stack(thread)?;
             let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
             return (usual && SETTLED.load(Relaxed)).then_some(stack);
         }
     }
-    stacks::known(thread)
+    stacks::cached_stack(thread)
 }
 
 /// True if there is nothing to look at when memory is given back.
@@ -176,7 +175,7 @@ pub fn leaves_frees_alone() -> bool {
 /// Memory was given back, and not looked at.
 #[inline(always)]
 pub fn freed() {
-    if PHASED.load(Relaxed) && THREAD.load(Relaxed) == thread_state::thread().addr() {
+    if PHASED.load(Relaxed) && THREAD.load(Relaxed) == thread_state::current().address() {
         FREED.store(FREED.load(Relaxed) + 1, Relaxed);
     }
 }
@@ -233,7 +232,7 @@ fn look_at_frames(me: usize, freed: bool) -> Option<Walk> {
             return None;
         }
         let unasked = lifecycle::settings().step != Setting::Loop;
-        *watch = Some(Box::new(Loops::new(!stacks::knows_entries(), unasked)));
+        *watch = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
     }
     let loops = watch.as_deref_mut()?;
     let seat = loops.seat(me)?;
@@ -245,10 +244,8 @@ fn look_at_frames(me: usize, freed: bool) -> Option<Walk> {
             loops.freed(seat, freed);
         }
     }
-    // SAFETY: this thread's own block; nothing else refers to it meanwhile.
-    let block = unsafe { &mut *thread_state::thread() };
     let mut list = loops.frames(seat);
-    let heard = stacks::frames(block, &mut list, !freed, |now| {
+    let heard = frames::frames(thread_state::current(), &mut list, !freed, |now| {
         loops.event(seat, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
     });
     loops.keep(seat, list);
@@ -295,7 +292,7 @@ pub fn optimizer() {
         return;
     }
     event(false);
-    let me = thread_state::thread().addr();
+    let me = thread_state::current().address();
     let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return };
     let Some(loops) = watch.as_deref_mut() else { return };
     if !loops.optimizer(me) {
@@ -324,7 +321,7 @@ fn begin_phases(me: usize) {
 }
 
 /// The event at hand, and the frames it has.
-struct Here(Option<stacks::Reader>);
+struct Here(Option<Reader>);
 
 impl Surroundings for Here {
     fn moment(&mut self) -> Moment {

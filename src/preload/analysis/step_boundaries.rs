@@ -236,12 +236,14 @@ type Guard = lock::MutexGuard<'static, Option<Box<Host>>>;
 /// Looks for who holds what leaks, if that can be done here and now. The lock is let go meanwhile: a search may take long, and
 /// others have events to take in.
 fn search(mut guard: Guard, occasion: Occasion) -> Guard {
-    if !lifecycle::settings().holders || !python::search::may_run() {
+    let may_run = lifecycle::settings().holders && python::search::may_run();
+    // At the end there is no other time: that nothing can be searched is said then.
+    if !lifecycle::settings().holders || !(may_run || occasion == Occasion::End) {
         return guard;
     }
     let Some(host) = guard.as_mut() else { return guard };
     let question = host.owners.question(&host.ledger, occasion);
-    if question.is_empty() || host.owners.obstacle() {
+    if question.is_empty() || host.owners.obstacle(may_run) || !may_run {
         return guard;
     }
     drop(guard);

@@ -13,7 +13,7 @@ use crate::interpose::link_map;
 use crate::lifecycle;
 use crate::python;
 use crate::shield;
-use crate::stacks::thread_state;
+use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 
@@ -208,8 +208,7 @@ struct Evaluating(usize);
 
 impl Drop for Evaluating {
     fn drop(&mut self) {
-        // SAFETY: this thread's own block.
-        unsafe { (*thread_state::thread()).node = self.0 };
+        thread_state::current().node.set(self.0);
     }
 }
 
@@ -241,9 +240,7 @@ unsafe extern "C-unwind" fn evaluate_function(
     if original.is_null() {
         return;
     }
-    // SAFETY: this thread's own block.
-    let _before =
-        Evaluating(unsafe { std::mem::replace(&mut (*thread_state::thread()).node, node as usize) });
+    let _before = Evaluating(thread_state::current().node.replace(node as usize));
     // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
     unsafe { std::mem::transmute::<*mut c_void, Evaluate>(original)(engine, task, node, inputs, queue) }
 }
@@ -278,8 +275,7 @@ fn take_notice(number: u64) {
 /// What PyTorch calls the calling thread: a number that it gives out once.
 #[inline(always)]
 fn thread_id() -> Option<u64> {
-    // SAFETY: this thread's own block.
-    match unsafe { (*thread_state::thread()).torch_id } {
+    match thread_state::current().torch_id.get() {
         0 => ask_thread_id(),
         id => Some(u64::from(id)),
     }
@@ -293,8 +289,8 @@ fn ask_thread_id() -> Option<u64> {
     }
     // SAFETY: PyTorch's function of that name, which takes nothing.
     let id = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn() -> u64>(ask)() };
-    // SAFETY: as above. One that does not fit is asked for again.
-    unsafe { (*thread_state::thread()).torch_id = u32::try_from(id).unwrap_or(0) };
+    // One that does not fit is asked for again.
+    thread_state::current().torch_id.set(u32::try_from(id).unwrap_or(0));
     Some(id)
 }
 
@@ -399,16 +395,13 @@ unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_voi
     // SAFETY: the place for the returned object, by the C++ ABI.
     unsafe { *context = std::ptr::null_mut() };
     if is_optimizer(range) {
-        // SAFETY: this thread's own block.
-        unsafe { (*thread_state::thread()).optimizer_hooked = false };
+        thread_state::current().optimizer_hooked.set(false);
     }
     context
 }
 
 unsafe extern "C" fn range_ends(range: *const c_void, _context: *mut c_void) {
-    // SAFETY: this thread's own block.
-    let hooked = is_optimizer(range)
-        .then(|| unsafe { std::mem::take(&mut (*thread_state::thread()).optimizer_hooked) });
+    let hooked = is_optimizer(range).then(|| thread_state::current().optimizer_hooked.take());
     // Python's post hook knows which optimizer it was; where it ran, it has told already.
     if hooked == Some(false) {
         step_boundaries::optimizer(None);

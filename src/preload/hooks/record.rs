@@ -11,28 +11,28 @@ use crate::interpose::hook_table;
 use crate::lifecycle;
 use crate::shield;
 use crate::stacks;
-use crate::stacks::thread_state;
-use crate::stacks::thread_state::Thread;
+use crate::thread_state;
+use crate::thread_state::ThreadState;
 use crate::writer::recording;
 use crate::writer::recording::Appended;
 use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
 /// The calling thread's block.
-fn mine() -> &'static mut Thread {
-    // SAFETY: this thread's own block; hooks of one thread nest, and none keeps the reference across a real call.
-    unsafe { &mut *thread_state::thread() }
+fn mine() -> &'static ThreadState {
+    thread_state::current()
 }
 
 /// Calls the driver one level deeper: what it calls through our doors itself is no event.
 pub fn deeper<R>(call: impl FnOnce() -> R) -> R {
-    mine().depth += 1;
+    let depth = &mine().depth;
+    depth.set(depth.get() + 1);
     let result = call();
-    mine().depth -= 1;
+    depth.set(depth.get() - 1);
     result
 }
 
 fn outermost() -> bool {
-    mine().depth == 0
+    mine().depth.get() == 0
 }
 
 /// Appends an event to this thread's segment.
@@ -44,7 +44,7 @@ fn append(event: &Event) {
 /// The same where every instruction counts.
 #[inline(always)]
 fn append_here(event: &Event) {
-    if recording::append(&mut mine().cursor, event) == Appended::Rolled {
+    if mine().with_cursor(|cursor| recording::append(cursor, event)) == Appended::Rolled {
         rolled();
     }
 }
@@ -89,7 +89,7 @@ pub fn driver_alloc_on(
         shield::fenced(|| {
             let (address, size) = given();
             if address != 0 && lifecycle::enter() {
-                mine().driver_events += 1;
+                mine().driver_events.set(mine().driver_events.get() + 1);
                 let (current, context) = deeper(driver_queries::current);
                 let device = device.unwrap_or(if class.is_host() { NO_DEVICE } else { current });
                 allocated(name_of(row), class, device, context, address, size);
@@ -106,8 +106,8 @@ pub fn driver_free(row: usize, class: MemoryClass, address: u64, real: impl FnOn
         return real();
     }
     // Inside a runtime call that noted this very free already, there is nothing left to note.
-    if mine().freeing == address {
-        mine().freeing = 0;
+    if mine().freeing.get() == address {
+        mine().freeing.set(0);
         return deeper(real);
     }
     if !lifecycle::is_live() {
@@ -130,14 +130,14 @@ pub fn runtime_alloc(
     real: impl FnOnce() -> Status,
     given: impl FnOnce() -> (u64, u64),
 ) -> Status {
-    if !outermost() || mine().runtime_entry_point != 0 {
+    if !outermost() || mine().runtime_entry_point.get() != 0 {
         return real();
     }
-    let before = mine().driver_events;
-    mine().runtime_entry_point = row as u16;
+    let before = mine().driver_events.get();
+    mine().runtime_entry_point.set(row as u16);
     let status = real();
-    mine().runtime_entry_point = 0;
-    if status == 0 && mine().driver_events == before {
+    mine().runtime_entry_point.set(0);
+    if status == 0 && mine().driver_events.get() == before {
         shield::fenced(|| {
             let (address, size) = given();
             if address != 0 && lifecycle::enter() {
@@ -152,15 +152,15 @@ pub fn runtime_alloc(
 /// A free of the runtime. Noted before it, whether or not the driver is seen inside: afterwards would be too late.
 #[inline]
 pub fn runtime_free(row: usize, class: MemoryClass, address: u64, real: impl FnOnce() -> Status) -> Status {
-    if !outermost() || mine().runtime_entry_point != 0 || address == 0 || !lifecycle::is_live() {
+    if !outermost() || mine().runtime_entry_point.get() != 0 || address == 0 || !lifecycle::is_live() {
         return real();
     }
     shield::fenced(|| freed(EventKind::Free, row as u16, class, address));
-    mine().runtime_entry_point = row as u16;
-    mine().freeing = address;
+    mine().runtime_entry_point.set(row as u16);
+    mine().freeing.set(address);
     let status = real();
-    mine().freeing = 0;
-    mine().runtime_entry_point = 0;
+    mine().freeing.set(0);
+    mine().runtime_entry_point.set(0);
     if status != 0 {
         shield::fenced(|| freed(EventKind::FreeFailed, row as u16, class, address));
     }
@@ -215,7 +215,7 @@ pub fn planned(
     if status == 0 {
         shield::fenced(|| {
             // Whatever it is, the runtime call we may be in allocates nothing itself.
-            mine().driver_events += 1;
+            mine().driver_events.set(mine().driver_events.get() + 1);
             let Some((address, size, device)) = node() else { return };
             if lifecycle::enter() {
                 lifecycle::sighted(device);
@@ -279,7 +279,7 @@ pub fn unnoted(real: impl FnOnce() -> Status, learn: impl FnOnce()) -> Status {
 /// Two events that belong together, from outside the usual frame.
 pub fn pair(first: &Event, second: &Event) {
     if lifecycle::enter() {
-        recording::append_pair(&mut mine().cursor, first, second);
+        mine().with_cursor(|cursor| recording::append_pair(cursor, first, second));
     }
 }
 
@@ -294,7 +294,7 @@ pub fn after_pair(real: impl FnOnce() -> Status, events: impl FnOnce() -> (Event
         shield::fenced(|| {
             let (first, second) = events();
             if lifecycle::enter() {
-                recording::append_pair(&mut mine().cursor, &first, &second);
+                mine().with_cursor(|cursor| recording::append_pair(cursor, &first, &second));
             }
         });
     }
@@ -338,7 +338,7 @@ pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
     }
     let Some(stack) = loop_steps::known_stack(thread) else { return false };
     let event = Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) };
-    recording::append_at_once(&mut thread.cursor, &event)
+    thread.with_cursor(|cursor| recording::append_at_once(cursor, &event))
 }
 
 /// The same of a block given back.
@@ -347,9 +347,10 @@ pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
     if !lifecycle::is_live() || !loop_steps::leaves_frees_alone() {
         return false;
     }
-    let context = u8::from(crate::python::collecting());
+    let thread = mine();
+    let context = u8::from(crate::python::collecting(thread));
     let event = Event { address, size, device, context, ..Event::new(EventKind::BlockFree) };
-    let noted = recording::append_at_once(&mut mine().cursor, &event);
+    let noted = thread.with_cursor(|cursor| recording::append_at_once(cursor, &event));
     if noted {
         loop_steps::freed();
     }
@@ -361,7 +362,7 @@ pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
 pub fn block_free(device: u8, address: u64, size: u64) {
     if lifecycle::is_live() {
         loop_steps::event(true);
-        let context = u8::from(crate::python::collecting());
+        let context = u8::from(crate::python::collecting(mine()));
         append_here(&Event { address, size, device, context, ..Event::new(EventKind::BlockFree) });
     }
 }
@@ -370,12 +371,12 @@ pub fn block_free(device: u8, address: u64, size: u64) {
 #[inline(always)]
 pub fn forward_operation_at_once(number: u64) -> bool {
     let thread = mine();
-    let stack = match thread.torch_id {
+    let stack = match thread.torch_id.get() {
         0 => 0,
-        _ => stacks::known_python(thread),
+        _ => stacks::cached_python_stack(thread),
     };
     if stack != 0 {
-        stacks::autograd::forward(u64::from(thread.torch_id), number, stack);
+        stacks::autograd::forward(u64::from(thread.torch_id.get()), number, stack);
     }
     stack != 0
 }
@@ -449,7 +450,7 @@ fn freed(kind: EventKind, entry_point: u16, class: MemoryClass, address: u64) {
 
 /// The runtime call we are in gives the event its name.
 fn name_of(row: usize) -> u16 {
-    match mine().runtime_entry_point {
+    match mine().runtime_entry_point.get() {
         0 => row as u16,
         name => name,
     }

@@ -1,15 +1,17 @@
-//! The interpreter's functions that we call, all of its stable ABI, found by name. Missing one: no Python here.
+//! The functions and types of CPython that we use, found by name. Knows their signatures, not when they may
+//! be called.
+//!
+//! They are looked up where the interpreter is visible: in the program's own scope, or in a libpython that
+//! was loaded `RTLD_LOCAL`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
-use once_cell::race::OnceBox;
+use crate::unwind::loader::Scope;
 
-use crate::interpose::trampolines;
-
-/// A Python object. Opaque.
+/// A Python object, or an internal structure of the interpreter. Opaque.
 pub type Object = *mut c_void;
 
-/// `PyMethodDef`
+/// `PyMethodDef`.
 #[repr(C)]
 pub struct Method {
     pub name: *const c_char,
@@ -17,78 +19,217 @@ pub struct Method {
     pub flags: c_int,
     pub doc: *const c_char,
 }
+
 // SAFETY: read-only, and its pointers lead to statics.
 unsafe impl Sync for Method {}
 
-macro_rules! functions {
-    ($($(#[$m:meta])* $name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)+) => {
-        /// The functions, by their own names.
-        #[allow(non_snake_case, reason = "the names of the C API")]
-        pub struct Api {
-            $($(#[$m])* pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)+
-            /// `None`, the object.
-            pub none: Object,
-        }
+/// `METH_VARARGS`.
+const VARARGS: c_int = 1;
 
-        fn find() -> Option<Api> {
-            let dlsym = trampolines::real_dlsym()?;
-            // SAFETY: asks for documented functions by name; each has the signature given here.
-            unsafe {
-                Some(Api {
+impl Method {
+    pub const fn new(
+        name: &'static CStr,
+        function: unsafe extern "C" fn(Object, Object) -> Object,
+    ) -> Method {
+        Method { name: name.as_ptr(), function, flags: VARARGS, doc: std::ptr::null() }
+    }
+}
+
+/// `visitproc`.
+pub type Visit = unsafe extern "C" fn(Object, *mut c_void) -> c_int;
+/// `traverseproc`.
+pub type Traverse = unsafe extern "C" fn(Object, Visit, *mut c_void) -> c_int;
+/// `inquiry`.
+pub type Inquiry = unsafe extern "C" fn(Object) -> c_int;
+
+macro_rules! table {
+    ($(#[$meta:meta])* $table:ident {
+        $($(#[$doc:meta])* $name:ident $(| $other:ident)*: fn($($arg:ty),*) $(-> $ret:ty)?;)+
+    }) => {
+        $(#[$meta])*
+        #[allow(non_snake_case, reason = "the names of the C API")]
+        pub struct $table { $($(#[$doc])* pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)+ }
+
+        impl $table {
+            /// Looks the functions up; `None` if one is missing.
+            fn find(scope: Scope) -> Option<$table> {
+                Some($table {
                     $($name: {
-                        let address = dlsym(libc::RTLD_DEFAULT, concat!(stringify!($name), "\0").as_ptr().cast());
-                        if address.is_null() {
-                            return None;
-                        }
-                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(address)
+                        let names = [concat!(stringify!($name), "\0") $(, concat!(stringify!($other), "\0"))*];
+                        // SAFETY: each of these names has the signature given in the table.
+                        names.iter().find_map(|name| unsafe {
+                            scope.function(CStr::from_bytes_with_nul(name.as_bytes()).ok()?)
+                        })?
                     },)+
-                    none: {
-                        let none = dlsym(libc::RTLD_DEFAULT, c"_Py_NoneStruct".as_ptr());
-                        if none.is_null() {
-                            return None;
-                        }
-                        none
-                    },
                 })
             }
         }
     };
 }
 
-functions! {
-    Py_IsInitialized: fn() -> c_int;
-    Py_AddPendingCall: fn(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
-    PyGILState_Ensure: fn() -> c_int;
-    PyGILState_Release: fn(c_int);
-    PyErr_Fetch: fn(*mut Object, *mut Object, *mut Object);
-    PyErr_Restore: fn(Object, Object, Object);
-    PyErr_Clear: fn();
-    PyImport_GetModuleDict: fn() -> Object;
-    PyImport_ImportModule: fn(*const c_char) -> Object;
-    PyDict_GetItemString: fn(Object, *const c_char) -> Object;
-    PyObject_GetAttrString: fn(Object, *const c_char) -> Object;
-    PyObject_CallFunctionObjArgs: fn(Object, Object, Object) -> Object;
-    PyObject_IsTrue: fn(Object) -> c_int;
-    PyTuple_GetItem: fn(Object, isize) -> Object;
-    PyCFunction_NewEx: fn(*const Method, Object, Object) -> Object;
-    Py_IncRef: fn(Object);
-    Py_DecRef: fn(Object);
+table! {
+    /// What is called of any interpreter. All of it is in the stable ABI but the two that ask who holds the
+    /// GIL.
+    Functions {
+        Py_IsInitialized: fn() -> c_int;
+        Py_IsFinalizing | _Py_IsFinalizing: fn() -> c_int;
+        Py_AddPendingCall: fn(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
+        PyGILState_Ensure: fn() -> c_int;
+        PyGILState_Release: fn(c_int);
+        PyGILState_GetThisThreadState: fn() -> Object;
+        PyEval_SaveThread: fn() -> Object;
+        PyEval_RestoreThread: fn(Object);
+        PyErr_Fetch: fn(*mut Object, *mut Object, *mut Object);
+        PyErr_Restore: fn(Object, Object, Object);
+        PyErr_Clear: fn();
+        PyImport_GetModuleDict: fn() -> Object;
+        PyImport_ImportModule: fn(*const c_char) -> Object;
+        PyDict_GetItemString: fn(Object, *const c_char) -> Object;
+        PyObject_GetAttrString: fn(Object, *const c_char) -> Object;
+        PyObject_CallFunctionObjArgs: fn(Object, Object, Object) -> Object;
+        PyObject_IsTrue: fn(Object) -> c_int;
+        PyTuple_GetItem: fn(Object, isize) -> Object;
+        PyCFunction_NewEx: fn(*const Method, Object, Object) -> Object;
+        Py_IncRef: fn(Object);
+        Py_DecRef: fn(Object);
+    }
 }
 
-// SAFETY: addresses of functions and of one immortal object; what may be done with them when is the callers' care.
+table! {
+    /// What a search through the interpreter's objects calls: functions that look and change nothing.
+    ObjectFunctions {
+        /// The thread state that is attached now: the GIL's holder, or this thread's own.
+        PyThreadState_GetUnchecked | _PyThreadState_UncheckedGet: fn() -> Object;
+        PyInterpreterState_Get | _PyInterpreterState_Get: fn() -> Object;
+        PyInterpreterState_Main: fn() -> Object;
+        PyInterpreterState_ThreadHead: fn(Object) -> Object;
+        PyThreadState_Next: fn(Object) -> Object;
+        PyDict_Next: fn(Object, *mut isize, *mut Object, *mut Object) -> c_int;
+    }
+}
+
+/// Types by their symbols.
+const TYPES: [&CStr; 13] = [
+    c"PyModule_Type",
+    c"PyFunction_Type",
+    c"PyMethod_Type",
+    c"PyCell_Type",
+    c"PyFrame_Type",
+    c"PyGen_Type",
+    c"PyCoro_Type",
+    c"PyTraceBack_Type",
+    c"PyCode_Type",
+    c"PySet_Type",
+    c"PyFrozenSet_Type",
+    c"PyUnicode_Type",
+    c"PyLong_Type",
+];
+
+/// The addresses of types.
+#[derive(Clone, Copy)]
+pub struct Types([(u64, &'static CStr); TYPES.len()]);
+
+impl Types {
+    fn find(scope: Scope) -> Option<Types> {
+        let mut types = [(0, c""); TYPES.len()];
+        for (slot, name) in types.iter_mut().zip(TYPES) {
+            *slot = (scope.symbol(name)?.addr() as u64, name);
+        }
+        Some(Types(types))
+    }
+
+    /// Returns the address of a type; 0 of one that is not in the list.
+    pub fn address(&self, name: &CStr) -> u64 {
+        self.0.iter().find(|(_, known)| *known == name).map_or(0, |(address, _)| *address)
+    }
+}
+
+/// What a search through the interpreter's objects needs.
+pub struct ObjectApi {
+    pub functions: ObjectFunctions,
+    /// `PyUnstable_GC_VisitObjects`, from 3.12 on.
+    pub visit_objects: Option<unsafe extern "C" fn(Visit, *mut c_void)>,
+    pub types: Types,
+    /// The address of `_PyRuntime`.
+    pub runtime: u64,
+}
+
+/// The C API of the interpreter in this process.
+pub struct Api {
+    pub functions: Functions,
+    /// `Py_None`.
+    none: Object,
+    /// `None`: its objects cannot be searched.
+    pub objects: Option<ObjectApi>,
+}
+
+// SAFETY: addresses of functions and of immortal objects; what may be done with them when is the callers'
+// care.
 unsafe impl Send for Api {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Api {}
 
-/// Looked up once: also that there is none.
-static API: OnceBox<Option<Api>> = OnceBox::new();
+impl Api {
+    /// Looks everything up. Not for the inside of a hook.
+    pub fn find(scope: Scope) -> Option<Api> {
+        let objects = || {
+            Some(ObjectApi {
+                functions: ObjectFunctions::find(scope)?,
+                // SAFETY: the signature that its documentation gives.
+                visit_objects: unsafe { scope.function(c"PyUnstable_GC_VisitObjects") },
+                types: Types::find(scope)?,
+                runtime: scope.symbol(c"_PyRuntime")?.addr() as u64,
+            })
+        };
+        let none = scope.symbol(c"_Py_NoneStruct")?;
+        Some(Api { functions: Functions::find(scope)?, none, objects: objects() })
+    }
 
-/// Looks the functions up. Not for the inside of a hook.
-pub fn arm() {
-    API.get_or_init(|| Box::new(find()));
-}
+    /// Returns a new reference to `None`.
+    ///
+    /// # Safety
+    /// The GIL is held.
+    pub unsafe fn none(&self) -> Object {
+        // SAFETY: the caller's word; `None` lives as long as the interpreter.
+        unsafe { (self.functions.Py_IncRef)(self.none) };
+        self.none
+    }
 
-/// The functions, if there is an interpreter.
-pub fn get() -> Option<&'static Api> {
-    API.get()?.as_ref()
+    /// Gives up a reference, which may be null.
+    ///
+    /// # Safety
+    /// The GIL is held, and the reference is ours.
+    pub unsafe fn release(&self, object: Object) {
+        if !object.is_null() {
+            // SAFETY: the caller's word.
+            unsafe { (self.functions.Py_DecRef)(object) };
+        }
+    }
+
+    /// Calls `module.name(method)`, as `atexit.register` wants it; true if that succeeded. No exception stays
+    /// set.
+    ///
+    /// # Safety
+    /// The GIL is held; `module` is null or an object.
+    pub unsafe fn register(&self, module: Object, name: &CStr, method: &'static Method) -> bool {
+        if module.is_null() {
+            return false;
+        }
+        let python = &self.functions;
+        // SAFETY: the caller's word; every reference made here is given up here.
+        unsafe {
+            let function = (python.PyObject_GetAttrString)(module, name.as_ptr());
+            let ours = (python.PyCFunction_NewEx)(method, std::ptr::null_mut(), std::ptr::null_mut());
+            let mut done = false;
+            if !function.is_null() && !ours.is_null() {
+                let result = (python.PyObject_CallFunctionObjArgs)(function, ours, std::ptr::null_mut());
+                done = !result.is_null();
+                self.release(result);
+            }
+            self.release(ours);
+            self.release(function);
+            (python.PyErr_Clear)();
+            done
+        }
+    }
 }

@@ -1,54 +1,46 @@
-//! Code objects by number. An address means a code object only while that lives: CPython gives the memory of a dead one to
-//! the next, so its deallocator is watched, and the address forgotten before the memory is free.
+//! Ids of code objects. An address means a code object only while that lives: CPython gives the memory of a
+//! dead one to the next, so its deallocator is watched, and the address forgotten before the memory is free.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::python::cpython::is_code;
-use crate::python::cpython::read;
-use crate::python::layout::TYPE_DEALLOC;
+use crate::hash::content;
+use crate::int_map::{IntMap, int_map};
+use crate::numbering::{Numbering, Refused, lock};
+use crate::python::memory::read;
+use crate::python::offsets::TYPE_DEALLOC;
 use crate::python::strings;
 use crate::python::walk::Found;
-use crate::stacks::EPOCH;
-use crate::stacks::hash::Map;
-use crate::stacks::hash::content;
-use crate::stacks::hash::map;
-use crate::stacks::stack_interner::count;
-use crate::stacks::stack_interner::lock;
-use crate::writer::recording::append_entry;
+use crate::thread_state;
 use leaktrace_core::format::entry::TableEntry;
 
-/// Larger line tables are left out: the line is then that of the `def`.
+/// Larger line tables are left out: every line is then that of the `def`.
 const LONGEST_LINES: usize = 200_000;
 
-pub(crate) struct Codes {
-    /// The live ones.
-    ids: Map<u64, u32>,
+pub struct Codes {
+    /// The living ones, by their addresses.
+    ids: IntMap<u64, u32>,
     /// All, by what they say: the same source compiled again is the same code.
-    contents: Map<u128, u32>,
-    last: u32,
+    contents: Numbering,
 }
 
-pub(crate) type Guard = MutexGuard<'static, Codes>;
+pub type Guard = MutexGuard<'static, Codes>;
 
-static CODES: Mutex<Codes> = Mutex::new(Codes { ids: map(), contents: map(), last: 0 });
+static CODES: Mutex<Codes> = Mutex::new(Codes { ids: int_map(), contents: Numbering::new() });
 
 /// What became of a frame's code.
-pub(crate) enum Numbered {
+pub enum Numbered {
     Id(u32),
-    /// Not a code object.
+    /// It is no code object.
     None,
-    /// The tables are full.
-    NoRoom,
-    /// It could not be written.
-    Failed,
+    Refused(Refused),
 }
 
-/// The number of a frame's code; written on first sight.
-pub(crate) fn number(found: &Found) -> Numbered {
+/// Returns the id of a frame's code, which is described on first sight.
+pub fn id(found: &Found) -> Numbered {
     // SAFETY: a frame of the calling thread holds it.
-    if !unsafe { is_code(found.cpython, found.code) } {
+    if !unsafe { found.cpython.is_code(found.code) } {
         return Numbered::None;
     }
     let address = found.code as u64;
@@ -66,49 +58,45 @@ pub(crate) fn number(found: &Found) -> Numbered {
         )
     };
     let key = content(&[file.as_bytes(), name.as_bytes(), &first_line.to_le_bytes(), lines]);
+    let bytes = file.len() + name.len() + lines.len();
+    let entry =
+        |id| TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
     let mut codes = lock(&CODES);
-    let known = codes.contents.get(&key).copied();
-    let id = known.unwrap_or(codes.last + 1);
-    if known.is_none() {
-        if !count(file.len() + name.len() + lines.len()) {
-            return Numbered::NoRoom;
+    match codes.contents.id(key, bytes, entry) {
+        Ok(id) => {
+            mark(address);
+            codes.ids.insert(address, id);
+            Numbered::Id(id)
         }
-        let entry =
-            TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
-        if !append_entry(&entry) {
-            return Numbered::Failed;
-        }
-        codes.last = id;
-        codes.contents.insert(key, id);
+        Err(refused) => Numbered::Refused(refused),
     }
-    mark(address);
-    codes.ids.insert(address, id);
-    Numbered::Id(id)
 }
 
-/// A bit for every address ever numbered, and for some others: what is not set was never numbered.
+/// A Bloom filter of the addresses that ever had an id, with one bit each: an address whose bit is not set
+/// never had one.
 static MARKS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
-fn place(address: u64) -> (&'static AtomicU64, u64) {
+fn bit_of(address: u64) -> (&'static AtomicU64, u64) {
     let hash = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46;
     (&MARKS[hash as usize >> 6 & 4095], 1 << (hash & 63))
 }
 
 fn mark(address: u64) {
-    let (word, bit) = place(address);
+    let (word, bit) = bit_of(address);
     word.fetch_or(bit, Ordering::Relaxed);
 }
 
 static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 
 /// Puts our deallocator before the one of `PyCode_Type`. Once; it stays.
-pub(crate) fn watch_deallocation(code_type: usize) {
+pub fn watch_deallocation(code_type: usize) {
     if code_type == 0 || ORIGINAL.load(Ordering::Acquire) != 0 {
         return;
     }
     let slot: *mut usize = std::ptr::with_exposed_provenance_mut(code_type + TYPE_DEALLOC);
-    // SAFETY: the slot of a static type object: writable data for as long as the interpreter's library, an aligned word
-    // that others read whole. The original is stored first, so our function never runs without it.
+    // SAFETY: the slot of a static type object: writable data for as long as the interpreter's library, an
+    // aligned word that others read whole. The original is stored first, so our function never runs without
+    // it.
     unsafe {
         let slot = AtomicUsize::from_ptr(slot);
         let original = slot.load(Ordering::Acquire);
@@ -127,11 +115,12 @@ pub(crate) fn watch_deallocation(code_type: usize) {
 
 unsafe extern "C" fn deallocate(code: *mut c_void) {
     let address = code.addr() as u64;
-    let (word, bit) = place(address);
-    // Whoever numbered this code held it by a frame; the reference was dropped since, so the mark is seen.
+    let (word, bit) = bit_of(address);
+    // The thread that marked this code held it by a frame; that reference was dropped since, so the mark is
+    // visible.
     if word.load(Ordering::Relaxed) & bit != 0 && lock(&CODES).ids.remove(&address).is_some() {
-        // Before the memory is free: whoever runs other code there finds hashes of a later epoch.
-        EPOCH.fetch_add(1, Ordering::AcqRel);
+        // Before the memory is free: whoever runs other code there hashes with a later epoch.
+        thread_state::forget_stacks();
     }
     // SAFETY: what stood in the slot before us, a `destructor`, called as CPython would have.
     unsafe {
@@ -141,12 +130,12 @@ unsafe extern "C" fn deallocate(code: *mut c_void) {
     }
 }
 
-pub(crate) fn lock_all() -> Guard {
+pub fn lock_all() -> Guard {
     lock(&CODES)
 }
 
-pub(crate) fn forget(codes: &mut Guard) {
+/// In a forked child, whose recording names no code yet.
+pub fn forget(codes: &mut Guard) {
     codes.ids.clear();
     codes.contents.clear();
-    codes.last = 0;
 }

@@ -1,7 +1,8 @@
-//! Whether the cyclic garbage collector is running, read raw: a block that is freed meanwhile was garbage that nothing
-//! but the collector would have freed. Knows where that flag lies, and changes nothing.
+//! The state of CPython's cyclic garbage collector, read raw: whether it is running (a block that is freed
+//! meanwhile was garbage that nothing but the collector would have freed), and where the rings of objects
+//! begin. Changes nothing.
 //!
-//! CPython 3.8 to 3.13 keep the collector's state in one structure without a name to look up. It is found by its shape:
+//! CPython 3.8 to 3.13 keep that state in one structure without a name to look up. It is found by its shape:
 //! a pointer to the array of generations stands right behind that array, so it points 72 bytes before itself.
 //!
 //! ```text
@@ -12,78 +13,66 @@
 //!   collecting                                             1 int
 //! ```
 
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering::*};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::interpose::trampolines;
+use crate::python::interpreter::{self, Interpreter};
+use crate::python::memory::copy_pages;
+use crate::thread_state::ThreadState;
 
-const GENERATIONS: usize = 9;
-const STATS: usize = 4;
-const COLLECTING: usize = 13;
+/// `struct gc_generation`, in bytes, and how many there are.
+pub const GENERATION: usize = 24;
+pub const GENERATIONS: usize = 3;
+/// From the generations to `collecting`.
+pub const COLLECTING: usize = 22 * 8;
 /// Far more than the part of the interpreter's state that comes before the collector's.
-const SEARCHED: usize = 64 << 10;
+const SEARCHED: u64 = 64 << 10;
 /// More collections than any process lives to see: what is larger is no count.
 const MANY: u64 = 1 << 40;
 
-/// The interpreter's own flag; null: not found, and nothing is said to be garbage.
-#[unsafe(link_section = ".data.leaktrace")]
-static FLAG: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
-static SEARCHED_FOR: AtomicBool = AtomicBool::new(false);
-
-/// True while the collector runs. On the thread that frees, which holds the GIL if the collector does.
+/// True while the collector runs. Asked by the thread that frees, which holds the GIL if the collector does.
 #[inline(always)]
-pub fn collecting() -> bool {
-    let flag = FLAG.load(Relaxed);
-    // SAFETY: null, or an aligned `int` of the interpreter's own state, which is never given back.
-    !flag.is_null() && unsafe { (*flag).load(Relaxed) } == 1
+pub fn collecting(thread: &ThreadState) -> bool {
+    // Up to 3.10 the flag is freed with the interpreter.
+    thread
+        .read_section(|| {
+            let generations = interpreter::cpython()?.generations.load(Ordering::Relaxed);
+            let flag: *const AtomicI32 = ptr::with_exposed_provenance(generations + COLLECTING);
+            // SAFETY: an aligned `int` of the interpreter's state, which is not freed during a read section.
+            (generations != 0).then(|| unsafe { (*flag).load(Ordering::Relaxed) } == 1)
+        })
+        .flatten()
+        .unwrap_or(false)
 }
 
-/// Looks for the flag, once. With the GIL held, so that no collection is under way.
-pub fn arm() {
-    if SEARCHED_FOR.swap(true, AcqRel) {
+/// Looks for the collector's state, once. With the GIL held, so that no collection is under way.
+pub fn find(python: &Interpreter) {
+    let (Some(cpython), Some(objects)) = (interpreter::cpython(), &python.api.objects) else { return };
+    if cpython.generations.load(Ordering::Relaxed) != 0 {
         return;
     }
-    let Some(dlsym) = trampolines::real_dlsym() else { return };
-    // SAFETY: asks for a name.
-    let symbol = |name: &CStr| unsafe { dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    let main = symbol(c"PyInterpreterState_Main");
-    let interpreter = if main.is_null() {
-        std::ptr::null_mut()
-    } else {
-        // SAFETY: the documented signature; returns the main interpreter's state, which lives as long as the process.
-        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(main)() }
-    };
+    // SAFETY: returns the main interpreter's state, which is alive.
+    let main = unsafe { (objects.functions.PyInterpreterState_Main)() };
     // 3.8 keeps it in the runtime's state, later ones in the interpreter's.
-    for state in [interpreter, symbol(c"_PyRuntime")] {
-        if let Some(flag) = search(state as usize) {
-            return FLAG.store(flag as *mut AtomicI32, Release);
-        }
-    }
+    let found = [main.addr() as u64, objects.runtime].into_iter().find_map(|start| {
+        let index = generations(copy_pages(start, SEARCHED).all(), start)?;
+        Some(start as usize + index * 8)
+    });
+    cpython.generations.store(found.unwrap_or(0), Ordering::Release);
 }
 
-fn search(start: usize) -> Option<usize> {
-    let mut words = vec![0_u64; SEARCHED / 8];
-    let into = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: SEARCHED };
-    let from = libc::iovec { iov_base: start as *mut c_void, iov_len: SEARCHED };
-    // The kernel copies: what is not mapped is an answer and no fault. Where the call is forbidden nothing is found.
-    // SAFETY: both describe memory of this process; `words` is as long as it says.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, &from, 1, 0) };
-    let copied = usize::try_from(copied).ok().filter(|_| start != 0)?;
-    find(&words[..copied / 8], start).map(|at| start + at * 8)
-}
-
-/// The index of the word that holds the flag, in a copy of what lies at `start`.
-fn find(words: &[u64], start: usize) -> Option<usize> {
-    let generation0 = |&i: &usize| words[i] == (start + (i - GENERATIONS) * 8) as u64;
-    let plausible = |&i: &usize| {
-        let lists = [i - 9, i - 8, i - 6, i - 5, i - 3, i - 2, i + 1, i + 2];
-        let stats = words[i + STATS..i + COLLECTING].iter();
-        lists.iter().all(|&at| words[at] != 0 && words[at].is_multiple_of(8))
-            && stats.copied().all(|n| n < MANY)
-            && words[i + COLLECTING] as c_int == 0
+/// Returns the index of the generations' first word in a copy of what lies at `start`.
+fn generations(words: &[u64], start: u64) -> Option<usize> {
+    const WORDS: usize = 9;
+    let is_shape = |&i: &usize| {
+        let lists = [0, 1, 3, 4, 6, 7, WORDS + 1, WORDS + 2];
+        words[i + WORDS] == start + i as u64 * 8
+            && lists.iter().all(|at| words[i + at] != 0 && words[i + at].is_multiple_of(8))
+            && words[i + 13..i + 22].iter().all(|&count| count < MANY)
+            && words[i + 22] as c_int == 0
     };
-    let mut places = (GENERATIONS..words.len().saturating_sub(COLLECTING)).filter(generation0);
-    places.find(plausible).map(|i| i + COLLECTING)
+    (0..words.len().saturating_sub(22)).find(is_shape)
 }
 
 #[cfg(test)]
@@ -94,8 +83,8 @@ mod tests {
     fn found_by_its_shape() {
         let start = 0x7000_0000;
         let mut words = vec![0x1_u64; 500];
-        let at = |i: usize| (start + i * 8) as u64;
-        assert_eq!(find(&words, start), None);
+        let at = |i: usize| start + i as u64 * 8;
+        assert_eq!(generations(&words, start), None);
         let g = 100;
         for list in 0..4 {
             let i = g + list * 3 + usize::from(list == 3);
@@ -103,9 +92,9 @@ mod tests {
         }
         words[g + 9] = at(g);
         words[g + 22] = 0;
-        assert_eq!(find(&words, start), Some(g + 22));
+        assert_eq!(generations(&words, start), Some(g));
         words[g + 13] = u64::MAX;
-        assert_eq!(find(&words, start), None);
-        assert_eq!(find(&words[..g + 15], start), None);
+        assert_eq!(generations(&words, start), None);
+        assert_eq!(generations(&words[..g + 15], start), None);
     }
 }

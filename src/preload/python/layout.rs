@@ -1,14 +1,17 @@
-//! Where CPython keeps what a stack walk reads, per version. Pure: numbers in, a layout or a reason out.
+//! Where CPython keeps what we read, one row per version. Pure: numbers in, a layout or nothing out.
 //!
-//! Up to 3.13 the offsets are those of the version's headers (x86-64 and aarch64 agree: all fields are words); from 3.13 on
-//! the interpreter describes itself in `_Py_DebugOffsets`. 3.13 must agree with the table, 3.14 is taken at its word.
+//! Up to 3.13 the offsets are those of the version's headers (x86-64 and aarch64 agree: all fields are
+//! words), where they are the same in all releases of a version. From 3.13 on the interpreter describes its
+//! stacks itself in `_Py_DebugOffsets`: 3.13 must agree with its row, 3.14 is taken at its word. A version
+//! without [`ObjectLayout`] is not searched for holders.
 
+use crate::python::debug_offsets::{self, WORDS};
 use leaktrace_core::format::entry::LineTable;
 
-/// How frames are linked and what they say of themselves.
+/// How frames are linked, and how they say that they were entered from C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Up to 3.10: frame objects, the offset is a number, each is entered from C.
+pub enum Kind {
+    /// Up to 3.10: frame objects; the instruction is a number, each is entered from C.
     Object,
     /// 3.11: an instruction pointer, and a flag on frames entered from C.
     Flagged,
@@ -16,22 +19,22 @@ pub(crate) enum Kind {
     Shimmed,
 }
 
-/// Byte offsets inside CPython's structures.
+/// Byte offsets that a stack walk needs, and those of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     pub kind: Kind,
     pub lines: LineTable,
     /// Bytes per unit of the stored offset ([`Kind::Object`] only): 3.8 and 3.9 store bytes, 3.10 code units.
     pub unit: u32,
     pub thread_frame: usize,
-    /// 3.11 and 3.12 keep the frame in a `_PyCFrame` the thread points to.
+    /// 3.11 and 3.12 keep the frame in a `_PyCFrame` that the thread points to.
     pub cframe: Option<usize>,
     pub thread_id: usize,
     pub frame_code: usize,
     pub frame_back: usize,
     /// The last instruction: its offset (`i32`), or its address, which lies inside the code object.
     pub frame_instr: usize,
-    /// 3.11: `is_entry`. Later: `owner`.
+    /// `is_entry` in 3.11, `owner` later.
     pub frame_flag: usize,
     pub code_file: usize,
     /// The qualified name; up to 3.10 there is only the plain one.
@@ -39,22 +42,24 @@ pub(crate) struct Layout {
     pub code_first_line: usize,
     pub code_lines: usize,
     pub code_flags: usize,
-    /// Up to 3.10: the `bytes` of the instructions. Later they are a part of the code object.
+    /// The `bytes` of the instructions, up to 3.10; later they are a part of the code object.
     pub code_bytes: Option<usize>,
     /// The `bytes` of the exception table.
     pub code_exceptions: Option<usize>,
-    /// Where the instructions begin, and the size of the fixed part: `PyCode_Type.tp_basicsize` must say the same.
+    /// Where the instructions begin: the size of the fixed part, which `PyCode_Type.tp_basicsize` must agree
+    /// with.
     pub code_size: usize,
     pub str_ascii: usize,
     pub str_compact: usize,
+    pub objects: Option<ObjectLayout>,
 }
 
-/// What a walk needs of a layout, as small as can be: it is looked at with every stack.
+/// The offsets that every walk reads, as small as can be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links {
+pub struct Links {
     pub kind: Kind,
     pub thread_frame: u16,
-    /// [`Links::NO_CFRAME`]: none.
+    /// [`Links::NO_CFRAME`] if there is none.
     pub cframe: u16,
     pub thread_id: u16,
     pub code: u16,
@@ -66,7 +71,7 @@ pub(crate) struct Links {
 impl Links {
     pub const NO_CFRAME: u16 = u16::MAX;
 
-    /// `None`: an offset is larger than any there ever was.
+    /// Packs a layout; `None` if an offset does not fit.
     pub fn of(layout: &Layout) -> Option<Links> {
         let short = |offset: usize| u16::try_from(offset).ok().filter(|&at| at < Links::NO_CFRAME);
         Some(Links {
@@ -82,17 +87,49 @@ impl Links {
     }
 }
 
-/// An `owner` from here on marks a shim.
-pub(crate) const SHIM_OWNER: u8 = 3;
+/// The first value of `owner` that marks a shim.
+pub const SHIM_OWNER: u8 = 3;
 
-// The same in every version here.
-pub(crate) const OB_TYPE: usize = 8;
-pub(crate) const VAR_SIZE: usize = 16;
-pub(crate) const STR_LENGTH: usize = 16;
-pub(crate) const STR_STATE: usize = 32;
-pub(crate) const BYTES_DATA: usize = 32;
-pub(crate) const TYPE_BASICSIZE: usize = 32;
-pub(crate) const TYPE_DEALLOC: usize = 48;
+/// Byte offsets that a search through objects needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectLayout {
+    pub code_argcount: usize,
+    pub names: Names,
+    pub function_code: usize,
+    pub function_defaults: usize,
+    pub function_kwdefaults: usize,
+    pub function_closure: usize,
+    pub exception_traceback: usize,
+    pub exception_context: usize,
+    pub exception_cause: usize,
+    /// From a frame to its variables.
+    pub frame_variables: usize,
+    /// From a generator to its frame, which lies inside it from 3.11 on, and is an object of its own before.
+    pub generator_frame: Option<usize>,
+    /// From a class to the names of the attributes that its instances keep without a dict.
+    pub shared_keys: Option<usize>,
+    pub attributes: Attributes,
+}
+
+/// Where a code object keeps the names of its variables: in one tuple from 3.11 on, in three before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    Three { variables: usize, cells: usize, free: usize },
+    One { names: usize, free: usize },
+}
+
+/// How instances keep their attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    /// In a dict at `tp_dictoffset`.
+    Dict,
+    /// 3.11: in two words before the object, one for a dict and one for values.
+    Before,
+    /// 3.12: in one word before the object, whose lowest bit tells values from a dict.
+    Tagged,
+    /// 3.13: in values inside the object.
+    Inside,
+}
 
 const V3_8: Layout = Layout {
     kind: Kind::Object,
@@ -115,9 +152,11 @@ const V3_8: Layout = Layout {
     code_size: 176,
     str_ascii: 48,
     str_compact: 72,
+    objects: Some(OBJECTS_3_8),
 };
 
-const V3_10: Layout = Layout { lines: LineTable::Pairs, unit: 2, frame_instr: 96, ..V3_8 };
+const V3_10: Layout =
+    Layout { lines: LineTable::Pairs, unit: 2, frame_instr: 96, objects: Some(OBJECTS_3_10), ..V3_8 };
 
 const V3_11: Layout = Layout {
     kind: Kind::Flagged,
@@ -137,6 +176,7 @@ const V3_11: Layout = Layout {
     code_bytes: None,
     code_exceptions: Some(40),
     code_size: 184,
+    objects: Some(OBJECTS_3_11),
     ..V3_8
 };
 
@@ -151,13 +191,74 @@ const V3_12: Layout = Layout {
     code_size: 192,
     str_ascii: 40,
     str_compact: 56,
+    objects: Some(OBJECTS_3_12),
     ..V3_11
 };
 
-const V3_13: Layout = Layout { thread_frame: 72, cframe: None, thread_id: 152, code_size: 200, ..V3_12 };
+const V3_13: Layout = Layout {
+    thread_frame: 72,
+    cframe: None,
+    thread_id: 152,
+    code_size: 200,
+    objects: Some(OBJECTS_3_13),
+    ..V3_12
+};
 
-/// The version that `Py_GetVersion()` begins with: minor number, and whether it is a release (or its candidate).
-pub(crate) fn version(text: &str) -> Option<(u32, bool)> {
+/// Its offsets are those that the interpreter says.
+const V3_14: Layout = Layout { objects: None, ..V3_13 };
+
+const OBJECTS_3_8: ObjectLayout = ObjectLayout {
+    code_argcount: 16,
+    names: Names::Three { variables: 72, cells: 88, free: 80 },
+    function_code: 16,
+    function_defaults: 32,
+    function_kwdefaults: 40,
+    function_closure: 48,
+    exception_traceback: 32,
+    exception_context: 40,
+    exception_cause: 48,
+    frame_variables: 360,
+    generator_frame: None,
+    shared_keys: None,
+    attributes: Attributes::Dict,
+};
+
+const OBJECTS_3_10: ObjectLayout = ObjectLayout {
+    function_code: 48,
+    function_defaults: 56,
+    function_kwdefaults: 64,
+    function_closure: 72,
+    frame_variables: 352,
+    ..OBJECTS_3_8
+};
+
+const OBJECTS_3_11: ObjectLayout = ObjectLayout {
+    code_argcount: 56,
+    names: Names::One { names: 96, free: 92 },
+    exception_traceback: 40,
+    exception_context: 48,
+    exception_cause: 56,
+    frame_variables: 72,
+    generator_frame: Some(80),
+    shared_keys: Some(872),
+    attributes: Attributes::Before,
+    ..OBJECTS_3_10
+};
+
+const OBJECTS_3_12: ObjectLayout = ObjectLayout {
+    code_argcount: 52,
+    names: Names::One { names: 96, free: 88 },
+    generator_frame: Some(72),
+    shared_keys: Some(880),
+    attributes: Attributes::Tagged,
+    ..OBJECTS_3_11
+};
+
+const OBJECTS_3_13: ObjectLayout = ObjectLayout { attributes: Attributes::Inside, ..OBJECTS_3_12 };
+
+/// Returns the minor number of the version that `Py_GetVersion()` begins with, and whether it is a release
+/// (or its candidate).
+pub fn version(text: &str) -> Option<(u32, bool)> {
     let number = text.split([' ', '+']).next()?;
     let mut parts = number.splitn(3, '.');
     if parts.next()? != "3" {
@@ -168,63 +269,36 @@ pub(crate) fn version(text: &str) -> Option<(u32, bool)> {
     Some((minor, !micro.contains(['a', 'b'])))
 }
 
-/// The layout of a release of CPython 3.`minor`; `words` are the interpreter's own `_Py_DebugOffsets`, if it has any.
-pub(crate) fn choose(minor: u32, words: Option<&[u64; WORDS]>) -> Option<Layout> {
+/// Returns the layout of a release of CPython 3.`minor`; `words` are the interpreter's own
+/// `_Py_DebugOffsets`, if it has any.
+pub fn choose(minor: u32, words: Option<&[u64; WORDS]>) -> Option<Layout> {
     match minor {
         8 | 9 => Some(V3_8),
         10 => Some(V3_10),
         11 => Some(V3_11),
         12 => Some(V3_12),
-        13 => described(words?, 13).filter(|layout| *layout == V3_13),
-        14 => described(words?, 14),
+        13 => described(V3_13, 13, words?).filter(|layout| *layout == V3_13),
+        14 => described(V3_14, 14, words?),
         _ => None,
     }
 }
 
-/// As many words of `_Py_DebugOffsets` as are read; the smallest (3.13's) has 73.
-pub(crate) const WORDS: usize = 64;
-
-const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
-
-/// Reads `_Py_DebugOffsets`: groups of words, each beginning with the size of the structure it describes. The groups grow
-/// from one minor version to the next, hence one schema for each.
-fn described(words: &[u64; WORDS], minor: u64) -> Option<Layout> {
-    // How many words the groups before `thread_state`, of the frame, and of the code have.
-    let (interpreter, frame_words, code_words) = match minor {
-        13 => (13, 6, 10),
-        14 => (16, 8, 11),
-        _ => return None,
-    };
-    let (cookie, version, free_threaded) = (words[0], words[1], words[2]);
-    if cookie != u64::from_le(COOKIE) || version >> 16 != 0x0300 | minor || free_threaded != 0 {
-        return None;
-    }
-    let thread = 6 + interpreter;
-    let frame = thread + 9;
-    let code = frame + frame_words;
-    let object = code + code_words;
-    let field = |group: usize, at: usize| {
-        let (size, offset) = (words[group], words[group + at]);
-        (offset < size && size < 1 << 16).then_some(offset as usize)
-    };
-    // The head of every object is 16 bytes, the type its second word.
-    if words[object] != 16 || words[object + 1] != OB_TYPE as u64 {
-        return None;
-    }
+/// Returns a row with the offsets that the interpreter says.
+fn described(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
+    let said = debug_offsets::read(words, minor)?;
     Some(Layout {
-        thread_frame: field(thread, 4)?,
-        cframe: None,
-        thread_id: field(thread, 5)?,
-        frame_back: field(frame, 1)?,
-        frame_code: field(frame, 2)?,
-        frame_instr: field(frame, 3)?,
-        frame_flag: field(frame, 5)?,
-        code_file: field(code, 1)?,
-        code_name: field(code, 3)?,
-        code_lines: field(code, 4)?,
-        code_first_line: field(code, 5)?,
-        code_size: field(code, 9)?,
-        ..V3_13
+        thread_frame: said.thread_frame,
+        thread_id: said.thread_id,
+        frame_back: said.frame_back,
+        frame_code: said.frame_code,
+        frame_instr: said.frame_instr,
+        frame_flag: said.frame_owner,
+        code_file: said.code_file,
+        code_name: said.code_name,
+        code_lines: said.code_lines,
+        code_first_line: said.code_first_line,
+        code_size: said.code_size,
+        ..row
     })
 }
 

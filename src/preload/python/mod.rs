@@ -1,74 +1,60 @@
-//! What we ask of the interpreter itself: to be told of optimizer steps and of the end. Never from inside a hook: a
-//! hook only *pokes*, and the interpreter calls back on the main thread when it comes to it, GIL in hand.
+//! Everything that knows CPython: its C API, the layout of its memory, frames, code objects, the collector
+//! and the objects on its heap; and what we have the interpreter call: at an optimizer's step, at its end,
+//! and when a search is due. Never from inside a hook: a hook only *pokes*, and the interpreter calls back on
+//! the main thread when it comes to it, GIL in hand.
 //!
-//! No Python source is run, nothing is imported that the program did not import, no object of the program is kept.
+//! No Python source is run, nothing is imported that the program did not import, no object of the program is
+//! kept. Knows neither stacks' ids nor CUDA.
+//!
+//! ```text
+//!  api, layout, memory ◀─ interpreter ◀─ lifetime ◀─ current ◀─ walk ◀─ codes ◀─ frames
+//!  (pure)                 alive or not    its end     top frame  ◀─ heap ◀─ search
+//! ```
 
-pub mod all_frames;
-mod api;
+pub mod api;
+pub mod callbacks;
 pub mod codes;
-pub mod cpython;
+pub mod current;
+mod debug_offsets;
 pub mod frames;
 mod gc;
 mod heap;
 mod install;
-pub mod interpreters;
-pub mod layout;
-pub mod lifetime;
+pub mod interpreter;
+mod layout;
+mod lifetime;
+mod memory;
+mod offsets;
 pub mod search;
-pub mod strings;
-pub mod verify;
+mod strings;
+pub mod subinterpreters;
+mod thread_frames;
+mod verify;
 pub mod walk;
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
-
-/// 0 not installed, 1 asked, 2 installed.
-#[unsafe(link_section = ".data.leaktrace")]
-static STATE: AtomicU8 = AtomicU8::new(0);
-static POKES: AtomicU32 = AtomicU32::new(0);
-const WANTED: u8 = 0;
-const ASKED: u8 = 1;
-const INSTALLED: u8 = 2;
-
-/// Looks up the interpreter's functions, if there is one.
-pub fn arm() {
-    api::arm();
-    heap::arm();
-}
-
-/// True while a block hook has to see to it that the hooks get installed.
-#[inline(always)]
-pub fn is_poked() -> bool {
-    STATE.load(Relaxed) == WANTED
-}
-
-/// From a block hook: sees to it that the hooks get installed. Two loads once they are.
-#[inline(always)]
-pub fn poke() {
-    if is_poked() {
-        ask();
-    }
-}
-
-/// Every so many blocks: PyTorch may still be importing its optimizers.
-const INTERVAL: u32 = 16;
-
-#[cold]
-fn ask() {
-    if !POKES.fetch_add(1, Relaxed).is_multiple_of(INTERVAL) {
-        return;
-    }
-    if STATE.compare_exchange(WANTED, ASKED, AcqRel, Acquire).is_ok() && !install::schedule() {
-        STATE.store(WANTED, Release);
-    }
-}
-
+pub use crate::python::callbacks::Callbacks;
 pub use crate::python::gc::collecting;
+pub use crate::python::install::{is_poked, poke};
+pub use crate::python::lifetime::ended_at;
+
+/// Looks for the interpreter, which calls back `callbacks`. Outside hooks.
+pub fn arm(callbacks: &'static Callbacks) {
+    callbacks::set(callbacks);
+    find();
+}
+
+/// Looks for the interpreter. Outside hooks; may be called again when it was not there yet.
+pub fn find() {
+    interpreter::find();
+    subinterpreters::arm();
+    if let Some(cpython) = interpreter::cpython() {
+        codes::watch_deallocation(cpython.code_type);
+    }
+}
 
 /// In a forked child: what is installed was copied along; what was only asked for is asked for again.
 pub fn after_fork_child() {
-    if STATE.load(Acquire) == ASKED {
-        STATE.store(WANTED, Release);
-    }
     install::after_fork_child();
     search::after_fork_child();
+    subinterpreters::after_fork_child();
 }

@@ -1,15 +1,13 @@
-//! The search for holders: who asks for it, where it may run, and for how long.
+//! The search for holders: where it may run, and for how long.
 //!
-//! It needs the GIL and never waits for it. Where the thread that ended a step has it, the search runs at once; else the
-//! interpreter is asked to call back on the main thread when it comes to it.
+//! It needs the GIL and never waits for it. Where the thread that ended a step has it, the search runs at
+//! once; else the interpreter is asked to call back on the main thread when it comes to it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
-use crate::analysis::step_boundaries;
-use crate::python::api;
-use crate::python::heap;
+use crate::python::{callbacks, heap, interpreter};
 use leaktrace_core::holders::{self, Nodes, Owner, Wanted};
 
 /// The longest a search may take.
@@ -17,9 +15,13 @@ pub const BUDGET: Duration = Duration::from_millis(500);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a search may run here and now. If not, the interpreter is asked for a moment, once.
+fn has_gil() -> bool {
+    interpreter::get().is_some_and(|python| python.has_gil())
+}
+
+/// True if a search may run here and now. If not, the interpreter is asked for a moment, once.
 pub fn may_run() -> bool {
-    heap::has_gil() || {
+    has_gil() || {
         ask();
         false
     }
@@ -27,34 +29,36 @@ pub fn may_run() -> bool {
 
 /// Asks the interpreter for a moment. From anywhere, also from inside a hook.
 pub fn ask() {
-    let Some(python) = api::get() else { return };
-    if ASKED.swap(true, AcqRel) {
-        return;
-    }
-    // SAFETY: callable from any thread, with or without the GIL.
-    let asked = unsafe {
-        (python.Py_IsInitialized)() != 0
-            && (python.Py_AddPendingCall)(on_main_thread, std::ptr::null_mut()) == 0
-    };
-    if !asked {
+    let Some(python) = interpreter::get() else { return };
+    if !ASKED.swap(true, AcqRel) && !python.add_pending_call(on_main_thread) {
         ASKED.store(false, Release);
     }
 }
 
 unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
     ASKED.store(false, Release);
-    if heap::has_gil() {
-        step_boundaries::holders();
+    if has_gil() {
+        (callbacks::get().may_search)();
     }
     0
 }
 
-/// Why there is nothing to search; with the GIL held.
+/// Why nothing can be searched here and now; `None` also where there never was an interpreter.
 pub fn obstacle() -> Option<String> {
-    heap::obstacle()
+    let Some(python) = interpreter::get() else {
+        if interpreter::has_ended() {
+            return Some("the interpreter has ended".into());
+        }
+        let found = interpreter::description();
+        return (!found.is_empty()).then(|| format!("{found} lacks functions that it takes"));
+    };
+    match has_gil() {
+        true => heap::obstacle(python),
+        false => Some("the interpreter was not free, or had ended".into()),
+    }
 }
 
-/// Who holds these blocks. With the GIL held: [`may_run`] has just said so, on this thread.
+/// Returns who holds these blocks. With the GIL held: [`may_run`] has just said so, on this thread.
 pub fn run(wanted: &[Wanted]) -> Vec<Owner> {
     let blocks: Nodes = wanted.iter().map(|w| (w.block, ())).collect();
     // SAFETY: the GIL is held; nothing in a search runs Python code, so nothing gives it up.

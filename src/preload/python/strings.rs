@@ -1,25 +1,23 @@
-//! Copies of Python's strings, out of its own memory. Knows the layout of `str` and `bytes`, not what they are for.
+//! Python's strings, read out of its own memory. Knows the layout of `str` and `bytes`, not what they are
+//! for.
 
-use crate::python::cpython::Cpython;
-use crate::python::cpython::read;
-use crate::python::layout::BYTES_DATA;
-use crate::python::layout::STR_LENGTH;
-use crate::python::layout::STR_STATE;
-use crate::python::layout::VAR_SIZE;
+use crate::python::interpreter::Cpython;
+use crate::python::memory::read;
+use crate::python::offsets::{BYTES_DATA, STR_LENGTH, STR_STATE, VAR_SIZE};
 
 /// Longer names and paths are cut here.
 const LONGEST: usize = 4096;
 
-/// The text of a `str`; what is no character (a lone surrogate, an unknown form) becomes `\u{FFFD}`.
+/// Copies the text of a `str`; what is no character (a lone surrogate, an unknown form) becomes `\u{FFFD}`.
 ///
 /// # Safety
 /// `object` is null or a live `str` of this CPython.
-pub(crate) unsafe fn text(cpython: &Cpython, object: *const u8) -> String {
+pub unsafe fn text(cpython: &Cpython, object: *const u8) -> String {
     if object.is_null() {
         return String::new();
     }
-    // SAFETY: a live, immutable `str`: its head says how long it is and in which form; a compact one holds its characters
-    // itself, right behind the head.
+    // SAFETY: a live, immutable `str`: its head says how long it is and in which form; a compact one holds
+    // its characters itself, right behind the head.
     unsafe {
         let length = read::<usize>(object, STR_LENGTH).min(LONGEST);
         let state = read::<u32>(object, STR_STATE);
@@ -37,11 +35,11 @@ pub(crate) unsafe fn text(cpython: &Cpython, object: *const u8) -> String {
     }
 }
 
-/// The contents of a `bytes`; nothing if there are more than `most`.
+/// Returns the contents of a `bytes`; nothing if there are more than `most`.
 ///
 /// # Safety
 /// `object` is null or a live `bytes` of CPython, which outlives the slice.
-pub(crate) unsafe fn bytes<'a>(object: *const u8, most: usize) -> &'a [u8] {
+pub unsafe fn bytes<'a>(object: *const u8, most: usize) -> &'a [u8] {
     if object.is_null() {
         return &[];
     }

@@ -1,28 +1,20 @@
-//! The walk over the calling thread's Python frames: for a sum, for the frames one by one, for what changed since the last one.
+//! The walk over the calling thread's Python frames: for a hash, for the frames one by one, for the changes
+//! since the last walk.
 //!
-//! Reads frames and nothing else of Python's; why that is sound stands in [`cpython`](crate::python::cpython).
+//! Reads frames and nothing else of Python's; why that is sound stands in [`current`].
 
-use crate::python::cpython;
-use crate::python::cpython::Cpython;
-use crate::python::cpython::read;
-use crate::python::layout::Kind;
-use crate::python::layout::Layout;
-use crate::python::layout::Links;
-use crate::python::layout::SHIM_OWNER;
-use crate::stacks::PYTHON_LIMIT;
-use crate::stacks::hash::Hash;
-use crate::stacks::hash::Quick;
+use crate::hash::FrameHash;
+use crate::python::current::{self, Top};
+use crate::python::interpreter::{self, Cpython};
+use crate::python::layout::{Kind, Layout, Links, SHIM_OWNER};
+use crate::python::memory::read;
 use leaktrace_core::steps::loops::Seen;
 
-/// The innermost frame of a thread's stack.
-#[derive(Clone, Copy)]
-pub(crate) struct Top {
-    pub frame: *const u8,
-    pub cpython: &'static Cpython,
-}
+/// The most frames a walk visits.
+pub const LIMIT: usize = 1024;
 
 /// One frame: its code object, the offset in it in bytes, and whether it was entered from C.
-pub(crate) struct Found {
+pub struct Found {
     pub code: *const u8,
     pub offset: u32,
     pub entry: bool,
@@ -30,73 +22,81 @@ pub(crate) struct Found {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Walked {
+pub enum Walked {
     All,
-    /// There were more frames than are looked at.
+    /// There are more frames than are visited.
     Limit,
     Stopped,
 }
 
-/// A walk over the calling thread's frames: the innermost, and the sum of all.
+/// The calling thread's frames at one moment: the innermost, and the hash of all.
 #[derive(Clone, Copy)]
-pub(crate) struct Walk {
+pub struct Walk {
     pub top: Top,
-    sum: Quick,
+    hash: FrameHash,
 }
 
-/// Hashes the calling thread's Python frames, or takes over a walk over them as they are at this moment; `None` if it has none.
-#[inline(always)]
-pub(crate) fn hash(hash: &mut Hash, walk: Option<Walk>) -> Option<Top> {
-    let walk = match walk {
-        // The interpreter may have ended meanwhile.
-        Some(walk) => cpython::cpython().map(|_| walk)?,
-        None => {
-            let top = cpython::top()?;
-            Walk { top, sum: sum(top) }
-        }
-    };
-    hash.add(walk.sum.sum());
-    Some(walk.top)
+impl Walk {
+    /// Walks the calling thread's frames, if it has any. In a read section only.
+    #[inline(always)]
+    pub fn now() -> Option<Walk> {
+        let top = current::top()?;
+        Some(Walk { top, hash: hash(top) })
+    }
+
+    /// Returns the walk, which was made at this very moment, unless the interpreter has ended meanwhile.
+    #[inline(always)]
+    pub fn if_alive(self) -> Option<Walk> {
+        interpreter::cpython().map(|_| self)
+    }
+
+    /// The hash of the frames, to be mixed into a [`Hash`](crate::hash::Hash).
+    #[inline(always)]
+    pub fn word(&self) -> u64 {
+        self.hash.word()
+    }
 }
 
-/// The sum over the frames of a stack.
+/// Hashes the frames of a stack.
 #[inline(always)]
-pub(crate) fn sum(top: Top) -> Quick {
+fn hash(top: Top) -> FrameHash {
     match top.cpython.links.kind {
         // SAFETY: `top` begins this thread's own chain of frames.
-        Kind::Flagged => unsafe { sum_up::<FLAGGED>(top) },
-        _ => sum_otherwise(top),
+        Kind::Flagged => unsafe { hash_all::<FLAGGED>(top) },
+        _ => hash_others(top),
     }
 }
 
-/// Apart, so that what is done nearly always stays small.
+/// Hashes the frames of other versions than 3.11; out of line, so that the code for that one stays small.
 #[inline(never)]
-fn sum_otherwise(top: Top) -> Quick {
-    // SAFETY: as above.
+fn hash_others(top: Top) -> FrameHash {
+    // SAFETY: as in `hash`.
     unsafe {
         match top.cpython.links.kind {
-            Kind::Object => sum_up::<OBJECT>(top),
-            _ => sum_up::<SHIMMED>(top),
+            Kind::Object => hash_all::<OBJECT>(top),
+            _ => hash_all::<SHIMMED>(top),
         }
     }
 }
 
+/// Hashes the frames of one kind.
+///
 /// # Safety
 /// As for [`each`].
 #[inline(always)]
-unsafe fn sum_up<const KIND: u8>(top: Top) -> Quick {
-    let mut sum = Quick::START;
+unsafe fn hash_all<const KIND: u8>(top: Top) -> FrameHash {
+    let mut hash = FrameHash::START;
     // SAFETY: the caller's word.
     unsafe {
         each::<KIND>(&top.cpython.links, top.frame, |_, code, instr, entry| {
-            sum.add_frame::<KIND>(code, instr, entry);
+            hash.add_frame::<KIND>(code, instr, entry);
             true
         });
     }
-    sum
+    hash
 }
 
-impl Quick {
+impl FrameHash {
     #[inline(always)]
     fn add_frame<const KIND: u8>(&mut self, code: *const u8, instr: u64, entry: u64) {
         if KIND == OBJECT {
@@ -109,18 +109,19 @@ impl Quick {
     }
 }
 
-/// Visits the frames of a stack, innermost first, until `visit` says false.
-pub(crate) fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
+/// Visits the frames of a stack, innermost first, until `visit` returns false.
+pub fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
     let cpython = top.cpython;
     walk_frames(top, |_, code, offset, entry, _| visit(Found { code, offset, entry, cpython }))
 }
 
-/// Visits frame, code, offset, whether it was entered from C, and what it is known by.
+/// Visits frame, code, offset, whether it was entered from C, and the word it is hashed by.
 #[inline(always)]
 fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool, u64) -> bool) -> Walked {
     let Top { frame, cpython } = top;
     let Cpython { layout, links, .. } = cpython;
-    // SAFETY: as in `hash`, which returned `top`: since then this thread has not gone back to Python.
+    // SAFETY: `top` begins this thread's own chain of frames: since it was taken this thread has not gone
+    // back to Python.
     unsafe {
         match links.kind {
             Kind::Object => each::<OBJECT>(links, frame, |frame, code, instr, entry| {
@@ -136,15 +137,15 @@ fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool, 
     }
 }
 
-/// How far out the frames of two moments are looked for one that is in both.
+/// How many of the innermost frames of two moments are searched for one that is in both.
 const NEAR: usize = 4;
 
-/// Brings `list`, outermost first, up to the frames that there are now, as far as there is room. Returns how many of the
-/// outermost are certainly as they were, and the walk, if it is `wanted` and one was enough. Mostly all but the innermost are
-/// as they were: then nothing is moved.
+/// Brings `list`, outermost first, up to the frames that there are now, as far as its capacity goes. Returns
+/// how many of the outermost are certainly unchanged, and the walk, if it is `wanted` and one was enough.
+/// Mostly all but the innermost are unchanged: then nothing is moved.
 #[inline(always)]
-pub(crate) fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Option<Walk>) {
-    // SAFETY: as in `hash`: `top` begins this thread's own chain of frames.
+pub fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Option<Walk>) {
+    // SAFETY: `top` begins this thread's own chain of frames.
     let followed = unsafe {
         match (top.cpython.links.kind, wanted) {
             (Kind::Object, _) => follow_on::<OBJECT, true>(top, list),
@@ -154,29 +155,29 @@ pub(crate) fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Op
         }
     };
     match followed {
-        Some((same, sum)) => (same, wanted.then_some(Walk { top, sum })),
+        Some((same, hash)) => (same, wanted.then_some(Walk { top, hash })),
         None => {
-            anew(top, list);
+            refill(top, list);
             (0, None)
         }
     }
 }
 
-/// `None`: they are more, or less, than was thought.
+/// Compares the frames with `list`; `None` if there are more or fewer than were expected.
 ///
 /// # Safety
 /// As for [`each`].
 #[inline(always)]
-unsafe fn follow_on<const KIND: u8, const SUM: bool>(
+unsafe fn follow_on<const KIND: u8, const HASH: bool>(
     top: Top,
     list: &mut Vec<Seen>,
-) -> Option<(usize, Quick)> {
+) -> Option<(usize, FrameHash)> {
     let Cpython { layout, links, .. } = top.cpython;
     if list.last().is_none_or(|innermost| innermost.frame != top.frame.addr()) {
         let depth = depth_by(top, list).filter(|&depth| depth <= list.capacity())?;
         list.resize(depth, Seen::default());
     }
-    let (mut left, mut sum) = (list.len(), Quick::START);
+    let (mut left, mut hash) = (list.len(), FrameHash::START);
     let (mut same, mut fits) = (left, true);
     // SAFETY: the caller's word; `at` is less than the length that `left` began with.
     unsafe {
@@ -186,26 +187,26 @@ unsafe fn follow_on<const KIND: u8, const SUM: bool>(
                 return false;
             };
             left = at;
-            if SUM {
-                sum.add_frame::<KIND>(code, instr, entry);
+            if HASH {
+                hash.add_frame::<KIND>(code, instr, entry);
             }
-            let (seen, key) = (list.get_unchecked_mut(at), instr | entry);
-            let is_same = seen.frame == frame.addr()
-                && seen.key == key
-                && (KIND != OBJECT || seen.code == code.expose_provenance());
+            let (known, key) = (list.get_unchecked_mut(at), instr | entry);
+            let is_same = known.frame == frame.addr()
+                && known.key == key
+                && (KIND != OBJECT || known.code == code.expose_provenance());
             if !is_same {
-                *seen = now::<KIND>(layout, frame, code, instr, entry);
+                *known = self::seen::<KIND>(layout, frame, code, instr, entry);
                 same = at;
             }
             true
         });
     }
-    (fits && left == 0).then_some((same, sum))
+    (fits && left == 0).then_some((same, hash))
 }
 
-/// A frame as it is told to others.
+/// Describes a frame for a comparison with later ones.
 #[inline(always)]
-fn now<const KIND: u8>(layout: &Layout, frame: *const u8, code: *const u8, instr: u64, entry: u64) -> Seen {
+fn seen<const KIND: u8>(layout: &Layout, frame: *const u8, code: *const u8, instr: u64, entry: u64) -> Seen {
     let offset = offset_in::<KIND>(layout, code, instr);
     let key = instr | entry;
     Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry: entry != 0, key }
@@ -220,7 +221,7 @@ fn offset_in<const KIND: u8>(layout: &Layout, code: *const u8, instr: u64) -> u3
     u32::try_from(instr.wrapping_sub(code as u64 + layout.code_size as u64)).unwrap_or(0)
 }
 
-/// How many frames there are, by the first that is known from before.
+/// Returns how many frames there are, by the first that is in the list.
 #[inline(never)]
 fn depth_by(top: Top, list: &[Seen]) -> Option<usize> {
     let (mut i, mut depth) = (0, None);
@@ -233,10 +234,10 @@ fn depth_by(top: Top, list: &[Seen]) -> Option<usize> {
     depth
 }
 
-/// Fills the list from the beginning.
+/// Fills the list anew.
 #[cold]
 #[inline(never)]
-fn anew(top: Top, list: &mut Vec<Seen>) {
+fn refill(top: Top, list: &mut Vec<Seen>) {
     list.clear();
     walk_frames(top, |frame, code, offset, entry, key| {
         let room = list.len() < list.capacity();
@@ -252,12 +253,8 @@ fn anew(top: Top, list: &mut Vec<Seen>) {
 ///
 /// # Safety
 /// `frame` begins a chain of frames that does not change meanwhile, `links` is its version's.
-pub(crate) unsafe fn each_frame(
-    links: &Links,
-    mut frame: *const u8,
-    mut visit: impl FnMut(*const u8, *const u8),
-) {
-    for _ in 0..PYTHON_LIMIT {
+pub unsafe fn each_frame(links: &Links, mut frame: *const u8, mut visit: impl FnMut(*const u8, *const u8)) {
+    for _ in 0..LIMIT {
         if frame.is_null() {
             return;
         }
@@ -293,15 +290,15 @@ unsafe fn each<const KIND: u8>(
     // SAFETY: called with live frames of this thread only.
     let code_of = |frame| unsafe { read::<*const u8>(frame, frame_code) }.map_addr(|code| code & !7);
     if KIND != SHIMMED {
-        // The inner loop is unrolled: the limit is looked at once in so many frames.
+        // The inner loop is unrolled: the limit is checked once in so many frames.
         const TOGETHER: usize = 2;
-        for _ in 0..PYTHON_LIMIT / TOGETHER {
+        for _ in 0..LIMIT / TOGETHER {
             for _ in 0..TOGETHER {
                 if frame.is_null() {
                     return Walked::All;
                 }
-                // SAFETY: a live frame of this thread; every field read is within it, and `back` is null or another such frame.
-                // From 3.11 on the flag is a C `bool`: 0 or 1.
+                // SAFETY: a live frame of this thread; every field read is within it, and `back` is null or
+                // another such frame. From 3.11 on the flag is a C `bool`: 0 or 1.
                 let (back, instr, entry) = unsafe {
                     let (instr, entry) = match KIND {
                         OBJECT => (read::<i32>(frame, frame_instr) as u32 as u64, 1),
@@ -317,9 +314,9 @@ unsafe fn each<const KIND: u8>(
         }
         return if frame.is_null() { Walked::All } else { Walked::Limit };
     }
-    let mut left = PYTHON_LIMIT;
+    let mut left = LIMIT;
     while !frame.is_null() {
-        // SAFETY: as above.
+        // SAFETY: a live frame of this thread, and so is every frame that it leads to.
         let (back, shim) =
             unsafe { (read::<*const u8>(frame, frame_back), read::<u8>(frame, frame_flag) >= SHIM_OWNER) };
         if shim {
@@ -328,7 +325,7 @@ unsafe fn each<const KIND: u8>(
         }
         let Some(fewer) = left.checked_sub(1) else { return Walked::Limit };
         left = fewer;
-        // SAFETY: as above.
+        // SAFETY: as for `back`.
         let (instr, from_c) = unsafe {
             (read(frame, frame_instr), back.is_null() || read::<u8>(back, frame_flag) >= SHIM_OWNER)
         };

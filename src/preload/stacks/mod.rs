@@ -1,47 +1,44 @@
-//! What is noted about a moment: the call stack of the calling thread, as a number.
+//! The call stack of the calling thread, as an id.
 //!
-//! Python frames are read raw on their own thread, without the GIL and without calling into Python; native frames come
-//! from the unwind tables. The hot path hashes the frames and looks the hash up in a table of its own thread; only a
-//! stack never seen before is spelled out and written to the recording. Names are not resolved here.
+//! Python frames are read raw on their own thread, without the GIL and without calling into Python; native
+//! frames come from the unwind tables. The hot path hashes the frames and looks the hash up in a cache of its
+//! own thread; only a stack never seen before is encoded and written to the recording. Names are not resolved
+//! here.
 //!
 //! ```text
 //!  frames ─▶ hash ─▶ thread's cache ─▶ shards (address hash ─▶ id) ─▶ codes, modules ─▶ stacks (content ─▶ id)
 //!            hot      hot, no lock      every thread's, locked         first sight only
 //! ```
 //!
-//! This room knows neither CUDA nor the layout of the recording. No lock is held while frames are walked; the locks here
-//! are held only around a table insert and the entry that belongs to it, and what writes entries never calls back.
+//! This room knows neither CUDA nor the layout of the recording. No lock is held while frames are walked; the
+//! locks here are held only around a table insert and the entry that belongs to it, and the writer of entries
+//! never calls back.
 
 pub mod autograd;
-pub mod hash;
-pub mod native_samples;
-pub mod stack_interner;
-pub mod thread_state;
+mod fork;
+mod native_samples;
+mod stack_interner;
 
-use crate::python::{codes, cpython, interpreters, walk};
-use crate::unwind::{self, modules};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::python::codes::Numbered;
-pub use crate::python::frames::Reader;
-pub use crate::python::frames::Walk;
-pub use crate::python::frames::frames;
-pub use crate::python::frames::interpreter_ended_at;
-pub use crate::python::frames::knows_entries;
-pub use crate::python::frames::runs;
-use crate::python::walk::Top;
-use crate::python::walk::Walked;
-use crate::stacks::autograd::Under;
-use crate::stacks::hash::Hash;
+use crate::hash::Hash;
+use crate::numbering::Refused;
+use crate::python::codes::{self, Numbered};
+use crate::python::current::Top;
+use crate::python::walk::{self, Walk, Walked};
+use crate::python::{self, interpreter, subinterpreters};
+use crate::stacks::autograd::AutogradContext;
 use crate::stacks::native_samples::Wanted;
-pub use crate::stacks::thread_state::Thread;
-use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::{Frame, TableEntry};
+use crate::thread_state::{self, ThreadState};
+use crate::unwind::{self, loader, modules};
+use leaktrace_core::format::entry::Frame;
+
+pub use crate::stacks::fork::{after_fork_child, after_fork_parent, before_fork};
 
 /// Which frames a stack is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stacks {
-    /// Python's if the thread has any, else native; beside them [`examples`] of native ones.
+    /// Python's if the thread has any, else native; beside them [`native_samples`].
     Auto,
     Python,
     Native,
@@ -50,27 +47,21 @@ pub enum Stacks {
     Off,
 }
 
-/// The most Python frames a stack holds; what lies further out is one [`Frame::Truncated`].
-pub const PYTHON_LIMIT: usize = 1024;
-
 const PYTHON: u8 = 1;
 const NATIVE: u8 = 2;
 const BOTH: u8 = 4;
-const EXAMPLES: u8 = 8;
-
-/// Mixed into hashes of stacks that nothing was allocated at, so that one that something is comes up as never seen.
-const ELSEWHERE: u64 = 1 << 63;
+const SAMPLES: u8 = 8;
 
 #[unsafe(link_section = ".data.leaktrace")]
 static WANTED: AtomicU8 = AtomicU8::new(0);
 static ARMING: AtomicBool = AtomicBool::new(false);
 
-/// Mixed into every hash: moving it on makes each thread's cache forget, whatever it holds.
-#[unsafe(link_section = ".data.leaktrace")]
-pub static EPOCH: AtomicU64 = AtomicU64::new(1);
+/// Mixed into the hashes of stacks that nothing was allocated at: the first allocation at such a stack finds
+/// it in no cache.
+const NO_ALLOCATION: u64 = 1 << 63;
 
-/// Makes ready to take stacks: finds CPython and warms up the unwinder. Outside hooks only (it allocates and asks the
-/// loader); may be called again when Python was not there yet.
+/// Gets ready to take stacks: finds CPython and warms up the unwinder. Outside hooks only (it allocates and
+/// asks the loader); may be called again when Python was not there yet.
 pub fn arm(stacks: Stacks) {
     if ARMING.swap(true, Ordering::Acquire) {
         return;
@@ -79,220 +70,230 @@ pub fn arm(stacks: Stacks) {
         Stacks::Off => 0,
         Stacks::Python => PYTHON,
         Stacks::Native => NATIVE,
-        Stacks::Auto => PYTHON | NATIVE | EXAMPLES,
+        Stacks::Auto => PYTHON | NATIVE | SAMPLES,
         Stacks::Mixed => PYTHON | NATIVE | BOTH,
     };
-    // Also without stacks: a thread's place in the recording is given back when it ends.
+    // Also without stacks: a thread's segment of the recording is released when it ends.
     thread_state::arm();
     if wanted & NATIVE != 0 {
         unwind::arm();
     }
-    if wanted & PYTHON != 0 && cpython::arm() {
-        codes::watch_deallocation(cpython::code_type());
+    if wanted & PYTHON != 0 {
+        python::find();
     }
-    if wanted & EXAMPLES != 0 {
+    if wanted & SAMPLES != 0 {
         native_samples::arm();
     }
     WANTED.store(wanted, Ordering::Release);
     ARMING.store(false, Ordering::Release);
 }
 
-/// What Python stacks are taken of ("CPython 3.11"), or why none are; empty while no Python was found.
+/// Says what Python stacks are taken of ("CPython 3.11"), or why none are; empty where none are wanted or no
+/// Python was found.
 pub fn python() -> &'static str {
-    cpython::description()
+    if takes_python() { interpreter::description() } else { "" }
 }
 
-/// The id of the calling thread's stack; 0 where there is none.
-#[inline(always)]
-pub fn stack(thread: &mut Thread) -> u32 {
-    known(thread).unwrap_or_else(|| stack_by(thread, None))
+/// What a stack is known by: its hash so far, and what the hash was made of.
+struct Key {
+    epoch: u64,
+    hash: Hash,
+    python: Option<Top>,
+    autograd: Option<AutogradContext>,
 }
 
-/// The same, of one that this thread had before and that has nothing about it, or where none are wanted.
+impl Key {
+    /// Takes the key of the calling thread's stack at this moment, by `walk` if that was made at this very
+    /// moment. All of the stack is in it but the native frames. In a read section if Python's frames are
+    /// `wanted`.
+    #[inline(always)]
+    fn take(thread: &ThreadState, wanted: u8, seed: u64, walk: Option<Walk>) -> Key {
+        // Before the walk: a code object that goes away later makes this epoch a past one.
+        let epoch = thread_state::epoch();
+        let mut hash = Hash::new(epoch ^ seed);
+        let walk = match walk {
+            _ if wanted & PYTHON == 0 => None,
+            Some(walk) => walk.if_alive(),
+            None => Walk::now(),
+        };
+        if let Some(walk) = walk {
+            hash.add(walk.word());
+        }
+        let autograd = autograd::current(thread);
+        if let Some(context) = autograd {
+            hash.add2(context.name as u64, u64::from(context.forward));
+        }
+        Key { epoch, hash, python: walk.map(|walk| walk.top), autograd }
+    }
+
+    /// True if the stack has a line of Python: this thread's own, or the one that made the node it evaluates.
+    #[inline(always)]
+    fn has_line(&self) -> bool {
+        self.python.is_some() || self.autograd.is_some_and(|context| context.forward != 0)
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.python.is_none() && self.autograd.is_none()
+    }
+
+    /// True if native frames belong to the stack.
+    #[inline(always)]
+    fn needs_native(&self, wanted: u8) -> bool {
+        wanted & NATIVE != 0 && (!self.has_line() || wanted & BOTH != 0)
+    }
+}
+
+/// Returns the id of the calling thread's stack; 0 where there is none.
 #[inline(always)]
-pub fn known(thread: &mut Thread) -> Option<u32> {
-    match known_by(thread, 0) {
+pub fn stack(thread: &ThreadState) -> u32 {
+    cached_stack(thread).unwrap_or_else(|| stack_after(thread, None))
+}
+
+/// Returns the id of the calling thread's stack if that takes nothing but a look into the thread's cache;
+/// `None`: it takes [`stack_after`].
+#[inline(always)]
+pub fn cached_stack(thread: &ThreadState) -> Option<u32> {
+    match cached(thread, 0) {
         0 => (WANTED.load(Ordering::Relaxed) == 0).then_some(0),
         id => Some(id),
     }
 }
 
-/// The id of a stack that this thread had before and that is known by Python's frames, or by the forward line of the node under
-/// way, alone; else 0. Nearly all captures are this: a small and straight piece of code for them, since the program leaves
-/// none of ours in the processor's caches. It does what [`take`] does.
+/// Returns the id of the calling thread's Python stack if that is in the thread's cache; else 0.
+#[inline(always)]
+pub fn cached_python_stack(thread: &ThreadState) -> u32 {
+    cached(thread, NO_ALLOCATION)
+}
+
+/// Returns the id of a stack that is in the thread's cache and needs no native frames; else 0. Nearly all
+/// captures are such: a small and straight piece of code for them, since the program leaves none of ours in
+/// the processor's caches.
 #[inline(never)]
 #[unsafe(link_section = ".text.leaktrace")]
-fn known_by(thread: &mut Thread, seed: u64) -> u32 {
-    if WANTED.load(Ordering::Relaxed) & (PYTHON | BOTH) != PYTHON || !thread.begin_reading() {
+fn cached(thread: &ThreadState, seed: u64) -> u32 {
+    if WANTED.load(Ordering::Relaxed) & (PYTHON | BOTH) != PYTHON {
         return 0;
     }
-    let mut hash = Hash::new(EPOCH.load(Ordering::Acquire) ^ seed);
-    let top = cpython::top();
-    if let Some(top) = top {
-        hash.add(walk::sum(top).sum());
-    }
-    let mut told = top.is_some();
-    if let Some(under) = autograd::current(thread) {
-        hash.add2(under.name as u64, u64::from(under.forward));
-        told |= under.forward != 0;
-    }
-    let id = if told { thread.cached(hash.finish()) } else { 0 };
-    thread.end_reading();
-    id
+    let look = || {
+        let key = Key::take(thread, PYTHON, seed, None);
+        if key.has_line() { thread.cached_stack(key.hash.finish()) } else { 0 }
+    };
+    thread.read_section(look).unwrap_or(0)
 }
 
-/// The same, by a walk that was made at this very moment.
+/// Returns the id of the calling thread's stack, by a walk if one was made at this very moment.
 #[inline(never)]
-pub fn stack_by(thread: &mut Thread, walk: Option<Walk>) -> u32 {
-    let wanted = WANTED.load(Ordering::Relaxed);
-    if wanted == 0 {
-        return 0;
+pub fn stack_after(thread: &ThreadState, walk: Option<Walk>) -> u32 {
+    match WANTED.load(Ordering::Relaxed) {
+        0 => 0,
+        wanted => take(thread, wanted, 0, walk),
     }
-    let python = wanted & PYTHON != 0 && thread.begin_reading();
-    let id = take(thread, wanted, python, walk, 0);
-    if python {
-        thread.end_reading();
-    }
-    id
 }
 
-/// [`python_stack`], of one that this thread had before; else 0.
-#[inline(always)]
-pub fn known_python(thread: &mut Thread) -> u32 {
-    known_by(thread, ELSEWHERE)
-}
-
-/// The id of the calling thread's Python stack; 0 where there is none.
+/// Returns the id of the calling thread's Python stack; 0 where there is none.
 #[inline]
-pub fn python_stack(thread: &mut Thread) -> u32 {
-    if WANTED.load(Ordering::Relaxed) & PYTHON == 0 || !thread.begin_reading() {
-        return 0;
+pub fn python_stack(thread: &ThreadState) -> u32 {
+    match WANTED.load(Ordering::Relaxed) & PYTHON {
+        0 => 0,
+        wanted => take(thread, wanted, NO_ALLOCATION, None),
     }
-    let id = take(thread, PYTHON, true, None, ELSEWHERE);
-    thread.end_reading();
-    id
 }
 
 #[inline(always)]
-fn take(thread: &mut Thread, wanted: u8, python: bool, walk: Option<Walk>, seed: u64) -> u32 {
-    // Acquire: whoever sees a code object at a reused address also sees the epoch moved on before it was freed.
-    let epoch = EPOCH.load(Ordering::Acquire);
-    let mut hash = Hash::new(epoch ^ seed);
-    let python = if python { walk::hash(&mut hash, walk.map(|w| w.0)) } else { None };
-    let under = autograd::current(thread);
-    if let Some(under) = under {
-        hash.add2(under.name as u64, u64::from(under.forward));
-    }
-    // A line of Python is known: this thread's own, or the one that made the node.
-    let told = python.is_some() || under.is_some_and(|u| u.forward != 0);
-    if wanted & NATIVE != 0 && (!told || wanted & BOTH != 0) {
-        return with_native(thread, epoch, hash, python, under);
-    }
-    if python.is_none() && under.is_none() {
-        return 0;
-    }
-    let hash = hash.finish();
-    match thread.cached(hash) {
-        0 if wanted & EXAMPLES != 0 => miss_with_examples(thread, epoch, hash, python, under),
-        0 => miss(thread, epoch, hash, python, &[], under),
-        id => id,
-    }
+fn take(thread: &ThreadState, wanted: u8, seed: u64, walk: Option<Walk>) -> u32 {
+    let take = |wanted| {
+        let key = Key::take(thread, wanted, seed, walk);
+        if key.needs_native(wanted) {
+            return with_native(thread, key);
+        }
+        if key.is_empty() {
+            return 0;
+        }
+        match thread.cached_stack(key.hash.finish()) {
+            0 if wanted & SAMPLES != 0 => first_seen_with_samples(thread, &key),
+            0 => first_seen(thread, &key, key.hash.finish(), &[]),
+            id => id,
+        }
+    };
+    let with_python = if wanted & PYTHON != 0 { thread.read_section(|| take(wanted)) } else { None };
+    // A thread whose reads nobody would see has no Python frames.
+    with_python.unwrap_or_else(|| if wanted == PYTHON { 0 } else { take(wanted & !PYTHON) })
 }
 
 #[inline(never)]
-fn with_native(
-    thread: &mut Thread,
-    epoch: u64,
-    mut hash: Hash,
-    python: Option<Top>,
-    under: Option<Under>,
-) -> u32 {
+fn with_native(thread: &ThreadState, mut key: Key) -> u32 {
     let mut trace = unwind::Trace::new();
-    trace.take(thread.native(), &mut hash);
-    let hash = hash.finish();
-    match thread.cached(hash) {
-        0 => miss(thread, epoch, hash, python, trace.frames(), under),
+    trace.capture(thread.last_walk(), &mut key.hash);
+    let hash = key.hash.finish();
+    match thread.cached_stack(hash) {
+        0 => first_seen(thread, &key, hash, trace.frames()),
         id => id,
     }
 }
 
+/// Returns the id of a stack that is not in the thread's cache.
 #[cold]
 #[inline(never)]
-fn miss(
-    thread: &mut Thread,
-    epoch: u64,
-    hash: u64,
-    python: Option<Top>,
-    native: &[u64],
-    under: Option<Under>,
-) -> u32 {
-    let id = shared(epoch, hash, python, native, under);
+fn first_seen(thread: &ThreadState, key: &Key, hash: u64, native: &[u64]) -> u32 {
+    let id = shared(key, hash, native);
     if id != 0 {
-        thread.remember(hash, id);
+        thread.remember_stack(hash, id);
     }
     id
 }
 
-/// The same for a stack that is known by its Python frames alone, of which native ones may be wanted as an example.
+/// Returns the id of a stack that is not in the thread's cache and has no native frames, which may be wanted
+/// as a sample.
 #[cold]
 #[inline(never)]
-fn miss_with_examples(
-    thread: &mut Thread,
-    epoch: u64,
-    hash: u64,
-    python: Option<Top>,
-    under: Option<Under>,
-) -> u32 {
-    let id = shared(epoch, hash, python, &[], under);
+fn first_seen_with_samples(thread: &ThreadState, key: &Key) -> u32 {
+    let hash = key.hash.finish();
+    let id = shared(key, hash, &[]);
     if id == 0 {
         return 0;
     }
     let wanted = native_samples::wanted(id);
     if wanted != Wanted::Always {
-        thread.remember(hash, id);
+        thread.remember_stack(hash, id);
     }
     if wanted == Wanted::No {
         return id;
     }
     let mut whole = Hash::new(hash);
     let mut trace = unwind::Trace::new();
-    trace.take(thread.native(), &mut whole);
+    trace.capture(thread.last_walk(), &mut whole);
     let whole = whole.finish();
-    // Under the hash with the native frames the thread remembers that they were told.
-    if thread.cached(whole) != id {
-        let example = spell_out(python, trace.frames(), under);
-        if example != 0 && example != id {
-            native_samples::tell(id, example);
+    // Under the hash with the native frames the thread remembers that they were written.
+    if thread.cached_stack(whole) != id {
+        let sample = encode(key, trace.frames());
+        if sample != 0 && sample != id {
+            native_samples::write(id, sample);
         }
-        thread.remember(whole, id);
+        thread.remember_stack(whole, id);
     }
     id
 }
 
-/// The id by what all threads know.
-fn shared(epoch: u64, hash: u64, python: Option<Top>, native: &[u64], under: Option<Under>) -> u32 {
-    let known = stack_interner::by_hash(epoch, hash);
+/// Returns the id of a stack by the tables that all threads share.
+fn shared(key: &Key, hash: u64, native: &[u64]) -> u32 {
+    let known = stack_interner::by_hash(key.epoch, hash);
     if known != 0 {
         return known;
     }
-    let id = spell_out(python, native, under);
+    let id = encode(key, native);
     if id != 0 {
-        stack_interner::remember(epoch, hash, id);
+        stack_interner::remember(key.epoch, hash, id);
     }
     id
 }
 
-/// Has native frames taken, beside Python's, at every allocation of these stacks from now on, until a few different ones
-/// were told of each. Outside hooks.
+/// Has native frames taken, beside Python's, at every allocation of these stacks from now on, until a few
+/// different ones were written of each. Outside hooks.
 pub fn suspect(stacks: &[u32]) {
-    if native_samples::are_taken() && native_samples::watch(stacks) {
-        forget();
+    if takes_suspicions() && native_samples::watch(stacks) {
+        thread_state::forget_stacks();
     }
-}
-
-/// Makes every thread's cache forget: what comes next is looked up by what it is made of.
-pub fn forget() {
-    EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
 /// True if stacks hold Python's frames where there are any.
@@ -305,25 +306,25 @@ pub fn takes_suspicions() -> bool {
     native_samples::are_taken()
 }
 
-/// Turns the frames into numbers of codes and modules, and those into the id of the stack.
-fn spell_out(python: Option<Top>, native: &[u64], under: Option<Under>) -> u32 {
+/// Turns the frames into ids of codes and modules, and those into the id of the stack.
+fn encode(key: &Key, native: &[u64]) -> u32 {
     let mut frames = Vec::with_capacity(64 * 8);
-    if let Some(top) = python {
-        interpreters::look();
-        let mut failed = None;
+    if let Some(top) = key.python {
+        subinterpreters::check();
+        let mut refused = None;
         let walked = walk::walk(top, |found| {
-            match codes::number(&found) {
+            match codes::id(&found) {
                 Numbered::Id(code) => {
                     push(&mut frames, Frame::Python { code, offset: found.offset, entry: found.entry });
                 }
                 Numbered::None => {}
-                other => failed = Some(other),
+                Numbered::Refused(why) => refused = Some(why),
             }
-            failed.is_none()
+            refused.is_none()
         });
-        match (failed, walked) {
-            (Some(Numbered::NoRoom), _) => return stack_interner::no_room(),
-            (Some(_), _) => return 0,
+        match (refused, walked) {
+            (Some(Refused::NoRoom), _) => return stack_interner::overflow_stack(),
+            (Some(Refused::NotWritten), _) => return 0,
             (None, Walked::Limit) => push(&mut frames, Frame::Truncated),
             (None, _) => {}
         }
@@ -332,11 +333,8 @@ fn spell_out(python: Option<Top>, native: &[u64], under: Option<Under>) -> u32 {
     for &pc in native {
         push(&mut frames, if pc == unwind::TRUNCATED { Frame::Truncated } else { modules::frame(pc) });
     }
-    if let Some(under) = under {
-        match autograd::number(under) {
-            0 => {}
-            id => push(&mut frames, Frame::Backward(id)),
-        }
+    if let Some(id) = key.autograd.and_then(autograd::id) {
+        push(&mut frames, Frame::Backward(id));
     }
     stack_interner::intern(count as u32, &frames)
 }
@@ -348,37 +346,12 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
 /// To be called after a `dlclose`: an address may now belong to another module. Most of them unload nothing.
 pub fn modules_changed() {
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    let unloads = modules::unloads();
+    let unloads = loader::generation().unloads;
     // Whoever comes second while the first is at it does it too: when a `dlclose` returns, all is forgotten.
     if unloads == SEEN.load(Ordering::Acquire) {
         return;
     }
-    modules::changed();
-    unwind::modules_changed();
-    forget();
+    unwind::forget_addresses();
+    thread_state::forget_stacks();
     SEEN.store(unloads, Ordering::Release);
-}
-
-pub fn note(text: &str) {
-    append_entry(&TableEntry::Note { text });
-}
-
-/// Before `fork`: takes every lock of this room, so that the child finds whole tables. The recording's own locks come
-/// after these, since entries are written under these.
-pub fn before_fork() {
-    stack_interner::before_fork();
-}
-
-/// After `fork`, in the parent.
-pub fn after_fork_parent() {
-    stack_interner::after_fork(false);
-}
-
-/// After `fork`, in the child: its recording is a new one, so nothing is interned there yet.
-pub fn after_fork_child() {
-    forget();
-    ARMING.store(false, Ordering::Release);
-    unwind::after_fork_child();
-    interpreters::after_fork_child();
-    stack_interner::after_fork(true);
 }

@@ -1,17 +1,16 @@
-//! The native frames of sites that are known by their Python stack alone: of each the way into the allocator that was seen
-//! first, of sites under suspicion several. They are told beside the site and make no site of their own, so a line stays one
-//! line, whichever operator it runs.
+//! Native frames of sites that are known by their Python stack alone: of each site those of its first
+//! allocation, of sites under suspicion several. They are written beside the site and make no site of their
+//! own, so a line stays one line, whichever operator it runs.
 //!
-//! The hot path knows nothing of this: a site that more is wanted of is left out of the threads' caches, and so comes to
-//! [`crate::stacks::miss`] each time.
+//! The hot path knows nothing of this: a site that more samples are wanted of is left out of the threads'
+//! caches, so each of its allocations takes the slow path.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::stacks::hash::Map;
-use crate::stacks::hash::map;
+use crate::int_map::{IntMap, int_map};
+use crate::numbering::lock;
 use crate::stacks::stack_interner;
-use crate::stacks::stack_interner::lock;
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::tables::MAX_NATIVE_SAMPLES as MOST;
@@ -19,85 +18,84 @@ use leaktrace_core::format::tables::MAX_NATIVE_SAMPLES as MOST;
 /// Sites under suspicion at one time.
 const WATCHED: usize = 256;
 
-pub(crate) struct Examples {
+pub struct Samples {
     /// A bit for each stack that was seen.
     seen: Vec<u64>,
-    /// Stacks under suspicion, with what was told of each.
-    watched: Map<u32, Vec<u32>>,
+    /// Stacks under suspicion, with the samples written of each.
+    watched: IntMap<u32, Vec<u32>>,
 }
 
-pub(crate) type Guard = MutexGuard<'static, Examples>;
+pub type Guard = MutexGuard<'static, Samples>;
 
-static EXAMPLES: Mutex<Examples> = Mutex::new(Examples { seen: Vec::new(), watched: map() });
+static SAMPLES: Mutex<Samples> = Mutex::new(Samples { seen: Vec::new(), watched: int_map() });
 
-/// Set where Python stacks get examples.
+/// True where Python stacks get samples.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether native frames are wanted of a stack that comes up.
+/// How often native frames of a stack are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     No,
-    /// This once.
     Once,
-    /// And whenever it comes.
+    /// Until enough different ones were written.
     Always,
 }
 
-pub(crate) fn arm() {
+pub fn arm() {
     TAKEN.store(true, Ordering::Release);
 }
 
-/// True if suspicions are of use here.
-pub(crate) fn are_taken() -> bool {
+/// True if there are samples, so that suspicions are of use.
+pub fn are_taken() -> bool {
     TAKEN.load(Ordering::Acquire)
 }
 
-/// To be asked when a stack comes to a miss.
-pub(crate) fn wanted(stack: u32) -> Wanted {
-    let mut examples = lock(&EXAMPLES);
-    if let Some(told) = examples.watched.get(&stack) {
-        return if told.len() < MOST { Wanted::Always } else { Wanted::No };
+/// Returns whether native frames are wanted of a stack that is in no cache.
+pub fn wanted(stack: u32) -> Wanted {
+    let mut samples = lock(&SAMPLES);
+    if let Some(written) = samples.watched.get(&stack) {
+        return if written.len() < MOST { Wanted::Always } else { Wanted::No };
     }
     let (word, bit) = (stack as usize / 64, 1 << (stack % 64));
-    if examples.seen.len() <= word {
-        examples.seen.resize(word + 1, 0);
+    if samples.seen.len() <= word {
+        samples.seen.resize(word + 1, 0);
     }
-    let seen = examples.seen[word] & bit != 0;
-    examples.seen[word] |= bit;
-    // What stacks themselves may need one day is not spent on this.
+    let seen = samples.seen[word] & bit != 0;
+    samples.seen[word] |= bit;
+    // Samples take no more than half of the room for stacks.
     if seen || !stack_interner::has_much_room() { Wanted::No } else { Wanted::Once }
 }
 
-/// `whole` is a stack of the same Python frames with the native ones.
-pub(crate) fn tell(stack: u32, whole: u32) {
-    let mut examples = lock(&EXAMPLES);
-    if let Some(told) = examples.watched.get_mut(&stack) {
-        if told.contains(&whole) || told.len() >= MOST {
+/// Writes a sample: `whole` is a stack of the same Python frames with the native ones.
+pub fn write(stack: u32, whole: u32) {
+    let mut samples = lock(&SAMPLES);
+    if let Some(written) = samples.watched.get_mut(&stack) {
+        if written.contains(&whole) || written.len() >= MOST {
             return;
         }
-        told.push(whole);
+        written.push(whole);
     }
     append_entry(&TableEntry::NativeSample { stack, mixed: whole });
 }
 
-/// Puts stacks under suspicion, for good. True if any was not before.
-pub(crate) fn watch(stacks: &[u32]) -> bool {
-    let mut examples = lock(&EXAMPLES);
-    let before = examples.watched.len();
+/// Puts stacks under suspicion, for good. Returns true if any was not before.
+pub fn watch(stacks: &[u32]) -> bool {
+    let mut samples = lock(&SAMPLES);
+    let before = samples.watched.len();
     for &stack in stacks.iter().filter(|&&stack| stack != 0) {
-        if examples.watched.len() < WATCHED {
-            examples.watched.entry(stack).or_default();
+        if samples.watched.len() < WATCHED {
+            samples.watched.entry(stack).or_default();
         }
     }
-    examples.watched.len() > before
+    samples.watched.len() > before
 }
 
-pub(crate) fn lock_all() -> Guard {
-    lock(&EXAMPLES)
+pub fn lock_all() -> Guard {
+    lock(&SAMPLES)
 }
 
 /// In a forked child, whose stacks get other numbers.
-pub(crate) fn forget(examples: &mut Guard) {
-    examples.seen.clear();
-    examples.watched.clear();
+pub fn forget(samples: &mut Guard) {
+    samples.seen.clear();
+    samples.watched.clear();
 }

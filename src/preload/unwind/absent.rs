@@ -2,18 +2,19 @@
 
 use crate::unwind::Frames;
 
-pub struct Previous {}
+pub struct LastWalk {}
 
 pub fn arm() {}
 
-pub fn modules_changed() {}
+pub fn forget_rules() {}
 
-impl Previous {
-    pub unsafe fn take(_: *mut Previous) -> Option<u64> {
+impl LastWalk {
+    /// Always leaves the stack to the platform's unwinder.
+    pub unsafe fn capture(_: *mut LastWalk) -> Option<u64> {
         None
     }
 
-    pub(crate) fn spell_out(&self, _: &mut Frames) {}
+    pub fn copy_frames(&self, _: &mut Frames) {}
 
-    pub unsafe fn release(_: *mut Previous) {}
+    pub unsafe fn release(_: *mut LastWalk) {}
 }

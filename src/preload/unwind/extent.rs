@@ -1,27 +1,29 @@
-//! Where the calling thread's stack lies, so that nothing beyond it is read. Knows the C library's word for it.
+//! Where the calling thread's stack lies, so that nothing beyond it is read. Knows the C library's records of
+//! it.
 //!
-//! `pthread_getattr_np` would say, but it allocates, and for the main thread reads a file: not in a hook. What it looks at is
-//! looked at here. The first thread's stack ends where the loader says. Any other's ends with the thread's control block,
-//! which holds the stack's place and size: at an offset that changes with the version, so it is found by what it must be.
+//! `pthread_getattr_np` would say, but it allocates, and for the main thread reads a file: not in a hook. So
+//! the words that it goes by are read here. The first thread's stack ends where the loader says. Any other's
+//! ends with the thread's control block, which holds the stack's address and size: at an offset that changes
+//! with the version of the C library, so the two are found by the values they must have.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
-use crate::unwind::modules::Scope;
+use crate::unwind::loader::Scope;
 
-/// From the lowest address to the end; all zero before it was asked for.
+/// A thread's stack, from its lowest address to its end; all zero before it was looked up.
 #[repr(C)]
 pub struct Extent {
     start: u64,
     end: u64,
 }
 
-/// An end that no stack has: it is being asked for, or could not be had.
+/// An end that no stack has: the stack is being looked up, or could not be found.
 const UNKNOWN: u64 = 1;
 
 const PAGE: u64 = 4096;
-/// More than this of the first thread's stack is not relied on: beyond may lie what was mapped.
+/// No more than this of the first thread's stack is relied on: other mappings may lie beyond.
 const FIRST: u64 = 128 << 20;
-/// Control block, thread-local variables and what aligns them, at the end of a stack.
+/// The most that control block, thread-local variables and their alignment take at the end of a stack.
 const ABOVE: u64 = 1 << 16;
 
 /// Size of a thread's control block; 0 if the C library does not say.
@@ -31,17 +33,18 @@ static FIRST_START: AtomicU64 = AtomicU64::new(0);
 static FIRST_END: AtomicU64 = AtomicU64::new(0);
 
 pub fn arm() {
-    // What debuggers go by.
+    // The symbol that libthread_db goes by.
     if let Some(size) = Scope::PROGRAM.symbol(c"_thread_db_sizeof_pthread") {
         // SAFETY: a constant of the C library's, an int.
         let size = unsafe { size.cast::<i32>().read() };
         CONTROL.store(usize::try_from(size).unwrap_or(0).min(1 << 14), Ordering::Relaxed);
     }
     if let Some(end) = Scope::PROGRAM.symbol(c"__libc_stack_end") {
-        // SAFETY: a variable of the loader's, a pointer to the word that the program began with: mapped as far as its page.
+        // SAFETY: a variable of the loader's, a pointer to the word that the program began with: mapped as
+        // far as its page.
         let end = unsafe { end.cast::<u64>().read() }.next_multiple_of(PAGE);
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a place for one.
+        // SAFETY: `limit` has room for the answer.
         if unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0 {
             FIRST_START.store(end.saturating_sub(limit.rlim_cur.min(FIRST)), Ordering::Relaxed);
             FIRST_END.store(end, Ordering::Release);
@@ -55,19 +58,19 @@ impl Extent {
         self.end
     }
 
-    /// True if a stack pointer lies in it. Another stack (of a signal handler, of a coroutine) has other bounds.
+    /// True if a stack pointer lies in this stack. That of a signal handler or a coroutine may lie elsewhere.
     #[inline(always)]
     pub fn holds(&mut self, sp: u64) -> bool {
         if self.end == 0 {
-            self.ask();
+            self.look_up();
         }
         self.start <= sp && sp < self.end
     }
 
-    /// Once per thread. A signal handler that comes in between finds the stack unknown.
+    /// Finds the stack, once per thread. A signal handler that comes in between finds it unknown.
     #[cold]
     #[inline(never)]
-    fn ask(&mut self) {
+    fn look_up(&mut self) {
         self.end = UNKNOWN;
         compiler_fence(Ordering::SeqCst);
         let found = own().or_else(|| {
@@ -82,16 +85,17 @@ impl Extent {
     }
 }
 
-/// The stack of a thread that has its control block on it: every one but the first.
+/// Returns the stack of a thread that has its control block on it: every one but the first.
 fn own() -> Option<(u64, u64)> {
-    // SAFETY: the calling thread's own name, which with this C library is where its control block lies.
+    // SAFETY: the calling thread's handle, which with this C library is the address of its control block.
     let block = unsafe { libc::pthread_self() } as u64;
     let size = CONTROL.load(Ordering::Relaxed);
-    // SAFETY: within the calling thread's own control block, of which others write no word that is looked for.
+    // SAFETY: within the calling thread's own control block, of which others write no word that is looked
+    // for.
     let word = |at: usize| unsafe {
         std::ptr::with_exposed_provenance::<u64>(block as usize + 8 * at).read_volatile()
     };
-    // Place, size, and the size of the guard at its lower end.
+    // Address, size, and the size of the guard at the lower end.
     (0..(size / 8).saturating_sub(2)).find_map(|at| {
         let (start, length, guard) = (word(at), word(at + 1), word(at + 2));
         let end = start.checked_add(length)?;
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_what_the_c_library_says() {
+    fn the_stack_is_where_the_c_library_says() {
         arm();
         for kilobytes in [64, 256, 2048, 10_000] {
             let thread = std::thread::Builder::new().stack_size(kilobytes << 10);

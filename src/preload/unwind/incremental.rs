@@ -1,12 +1,13 @@
-//! The fast unwinder. Two captures of one thread mostly differ at their inner ends only, so each is checked against the
-//! previous one: once a frame is met whose address and registers are those of an old frame, every word that the old
-//! unwinding read from there on is read again. If all are as they were, so is the rest of the stack, for that is made of
-//! nothing else. Frames before that point, or before the first word that changed, are stepped over by their rules.
+//! The fast unwinder. Two walks of one thread mostly differ at their inner ends only, so each is checked
+//! against the last one: once it reaches a frame whose address and registers are those of an old frame, every
+//! word that the old walk read from there on is read again. If all of them are unchanged, so is the rest of
+//! the stack, because the old walk depended on nothing else. Frames before that point, or before the first
+//! word that changed, are unwound by their rules.
 //!
 //! ```text
-//!              outermost                      innermost
-//!  previous    a ─ b ─ c ─ d ─ e ─ f ─ g
-//!  now         a ─ b ─ c ─ d ─ h ─ i          stepped i, h; met d; read again the words of d, c, b
+//!           outermost                      innermost
+//!  last     a ─ b ─ c ─ d ─ e ─ f ─ g
+//!  now      a ─ b ─ c ─ d ─ h ─ i          unwinds i, h; reaches d; reads again the words of d, c, b
 //! ```
 //!
 //! Every load lies between the stack pointer and the end of this thread's stack. No lock, no allocation.
@@ -14,60 +15,52 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use crate::unwind::Frames;
-use crate::unwind::LIMIT;
-use crate::unwind::SEED;
-use crate::unwind::SEED_TRUNCATED;
-use crate::unwind::chain;
-use crate::unwind::chained;
+use crate::hash::chain;
 use crate::unwind::extent::Extent;
-use crate::unwind::is_own;
-use crate::unwind::modules;
-use crate::unwind::rules;
-use crate::unwind::rules::Kind;
-use crate::unwind::rules::Rule;
+use crate::unwind::rules::{self, Kind, Rule};
 use crate::unwind::tables::interrupted;
+use crate::unwind::{Frames, LIMIT, SEED, SEED_TRUNCATED, chained, is_own, loader};
 
-/// The deepest stack that is kept, our own frames included.
+/// The most frames of a walk that is kept, our own included.
 const DEPTH: usize = 512;
 
-/// The last capture of a thread; all zero before the first.
+/// The last walk of a thread; all zero before the first.
 #[repr(C)]
-pub struct Previous {
+pub struct LastWalk {
     stack: Extent,
-    /// The stack pointer of the capture under way; 0 if none is.
+    /// The stack pointer of the walk under way; 0 if none is.
     busy: u64,
     epoch: u64,
-    /// Frames of the last capture.
+    /// How many of `frames` are in use.
     len: usize,
-    /// It did not reach the outermost frame.
+    /// The walk did not reach the outermost frame.
     truncated: bool,
-    /// The next capture may be checked against it.
+    /// The next walk may be checked against this one.
     usable: bool,
-    /// The last capture, outermost first.
+    /// Outermost first.
     frames: [Frame; DEPTH],
-    /// What was stepped over, innermost first.
+    /// The frames that the walk under way has unwound by rules, innermost first.
     fresh: [Frame; DEPTH],
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Frame {
-    /// The instruction it will go on with, and the stack and frame pointer it has then.
+    /// The return address into this frame, and its stack and frame pointer.
     pc: u64,
     sp: u64,
     rbp: u64,
-    /// Where the caller's rbp was read; 0: it is the same.
+    /// Where the caller's rbp was read; 0: it is the same as this frame's.
     rbp_from: u64,
-    /// Where the caller's stack pointer was read; 0: it was reckoned.
+    /// Where the caller's stack pointer was read; 0: it was computed.
     sp_from: u64,
-    /// Of the addresses from the outermost frame to this, without our own.
+    /// The hash of the addresses from the outermost frame to this one, without our own.
     hash: u64,
-    /// How many those are.
+    /// How many addresses `hash` covers.
     count: u64,
 }
 
-/// Registers of a frame.
+/// The registers of a frame that unwinding needs.
 #[derive(Clone, Copy)]
 struct Registers {
     pc: u64,
@@ -95,41 +88,42 @@ impl Registers {
     }
 }
 
-/// How a walk outwards came to its end.
+/// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// At a frame of the previous capture, so many frames from the outermost.
+    /// Reached a frame of the last walk, so many frames from the outermost.
     Met(usize),
-    /// The tables say that it is the outermost.
+    /// Reached the outermost frame, by the word of its table.
     Outermost,
-    /// No table tells of its caller.
-    Untold,
-    /// It is in no module: generated code, or no code at all, where a coroutine's part of the stack ends and what lies
-    /// beyond is not its caller's. The platform's unwinder would look at the instructions there, mapped or not.
-    Unknown,
-    /// Its return address is 0: the outermost as well.
+    /// Reached code that no table describes.
+    NoCfi,
+    /// Reached an address in no module: generated code, or no code at all, where a coroutine's part of the
+    /// stack ends and the words beyond are not its caller's. The platform's unwinder would read the
+    /// instructions there, mapped or not.
+    NoModule,
+    /// Read a return address of 0: that of the outermost frame as well.
     Zero,
-    /// Its caller cannot be where it would have to be.
-    Lost,
-    /// At so many frames.
+    /// Found a caller's frame where none can be.
+    Invalid,
+    /// Reached the most frames that are kept.
     Deep,
 }
 
 impl End {
     fn is_truncated(self) -> bool {
-        matches!(self, End::Untold | End::Unknown | End::Lost | End::Deep)
+        matches!(self, End::NoCfi | End::NoModule | End::Invalid | End::Deep)
     }
 
-    /// True if the words that link the frames, and nothing else, lead there again.
-    fn is_linked(self) -> bool {
-        matches!(self, End::Met(_) | End::Outermost | End::Untold)
+    /// True if the words that link the frames, and nothing else, decide that a walk ends so.
+    fn is_repeatable(self) -> bool {
+        matches!(self, End::Met(_) | End::Outermost | End::NoCfi)
     }
 }
 
-/// What a frame's rule comes to.
+/// Where a frame's rule leads.
 enum Step {
-    To(Registers),
-    /// Into what a signal interrupted.
+    Caller(Registers),
+    /// To the code that a signal interrupted.
     Interrupted(Registers),
     End(End),
 }
@@ -137,34 +131,35 @@ enum Step {
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 pub fn arm() {
-    ARMED.store(modules::has_tables(), Ordering::Release);
+    ARMED.store(loader::has_tables(), Ordering::Release);
 }
 
-/// To be called after a `dlclose`.
-pub fn modules_changed() {
+/// Forgets the rules of all addresses. To be called after an unload.
+pub fn forget_rules() {
     rules::forget();
 }
 
-impl Previous {
-    /// Unwinds the calling thread's stack; its hash. Until [`Self::release`] the frames stay for [`Self::spell_out`].
-    /// `None`: the other unwinder has to.
+impl LastWalk {
+    /// Unwinds the calling thread's stack and returns its hash. Until [`Self::release`] the frames stay for
+    /// [`Self::copy_frames`]. `None`: the platform's unwinder has to do it.
     ///
     /// # Safety
     /// `this` is null, or the calling thread's own.
     #[inline(always)]
-    pub unsafe fn take(this: *mut Previous) -> Option<u64> {
+    pub unsafe fn capture(this: *mut LastWalk) -> Option<u64> {
         if this.is_null() || !ARMED.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: the caller's word. A signal handler may come in between, and look at `stack` and `busy` only.
-        unsafe { (*this).capture() }
+        // SAFETY: the caller's word. A signal handler may come in between, and look at `stack` and `busy`
+        // only.
+        unsafe { (*this).begin() }
     }
 
     #[inline(never)]
-    fn capture(&mut self) -> Option<u64> {
+    fn begin(&mut self) -> Option<u64> {
         let here = Registers::here();
-        // A capture that this thread was in the middle of: either a signal handler further down is asking, or the thread
-        // has left it by a long jump.
+        // With a walk under way, either a signal handler further in has come here, or the thread left that
+        // walk by a long jump, and is now further out.
         if !self.stack.holds(here.sp) || (self.busy != 0 && here.sp < self.busy) {
             return None;
         }
@@ -174,17 +169,17 @@ impl Previous {
         if hash.is_none() {
             self.usable = false;
             // SAFETY: a reference.
-            unsafe { Previous::release(self) };
+            unsafe { LastWalk::release(self) };
         }
         hash
     }
 
-    /// The frames may change again.
+    /// Ends the walk: its frames may change again.
     ///
     /// # Safety
     /// `this` is the calling thread's own.
     #[inline(always)]
-    pub unsafe fn release(this: *mut Previous) {
+    pub unsafe fn release(this: *mut LastWalk) {
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the caller's word.
         unsafe { (*this).busy = 0 };
@@ -194,7 +189,7 @@ impl Previous {
         let epoch = rules::epoch();
         let old = if self.usable && self.epoch == epoch { self.len } else { 0 };
         self.epoch = epoch;
-        // Until this capture is whole there is none.
+        // Until this walk is whole there is none to check against.
         self.usable = false;
         let walked = self.walk(here, old)?;
         let (mut len, mut hash, mut count) = (0, SEED, 0);
@@ -207,10 +202,10 @@ impl Previous {
                 hash = SEED_TRUNCATED;
             }
         }
-        if len + walked.stepped > DEPTH {
+        if len + walked.unwound > DEPTH {
             return None;
         }
-        for frame in self.fresh[..walked.stepped].iter().rev() {
+        for frame in self.fresh[..walked.unwound].iter().rev() {
             if !is_own(frame.pc) {
                 hash = chain(hash, frame.pc);
                 count += 1;
@@ -219,11 +214,11 @@ impl Previous {
             len += 1;
         }
         self.len = len;
-        self.usable = walked.end.is_linked() && !walked.signal;
+        self.usable = walked.end.is_repeatable() && !walked.signal;
         if count <= LIMIT as u64 && walked.end != End::Deep { Some(hash) } else { self.shortened() }
     }
 
-    /// The hash of a stack too deep to be shown whole.
+    /// Returns the hash of a stack that is too deep to be shown whole.
     #[cold]
     #[inline(never)]
     fn shortened(&self) -> Option<u64> {
@@ -232,23 +227,24 @@ impl Previous {
         Some(chained(SEED_TRUNCATED, shown.skip(hidden)))
     }
 
-    pub(crate) fn spell_out(&self, into: &mut Frames) {
+    /// Copies the return addresses, innermost first.
+    pub fn copy_frames(&self, into: &mut Frames) {
         let mut shown = self.frames[..self.len].iter().rev().map(|frame| frame.pc).filter(|pc| !is_own(*pc));
         if shown.all(|pc| into.push(pc)) && self.truncated {
             into.truncate();
         }
     }
 
-    /// Steps outwards, noting what it steps over, until a frame of the previous capture is met from which on nothing
-    /// changed.
+    /// Unwinds frame by frame into `fresh`, until it reaches one of the `old` frames of the last walk from
+    /// which on nothing changed.
     #[inline(always)]
     fn walk(&mut self, mut at: Registers, mut old: usize) -> Option<Walked> {
         let stack = at.sp..self.stack.end();
-        let mut walked = Walked { stepped: 0, end: End::Deep, signal: false };
+        let mut walked = Walked { unwound: 0, end: End::Deep, signal: false };
         // The address of a call lies before the one it returns to; the innermost instruction is where it is.
         let mut exact = true;
         loop {
-            // Old frames further in are gone.
+            // Old frames further in have returned.
             while old > 0 && self.frames[old - 1].sp < at.sp {
                 old -= 1;
             }
@@ -258,28 +254,29 @@ impl Previous {
                     walked.end = End::Met(old);
                     return Some(walked);
                 }
-                // Up to the frame at `changed` all is as it was; its caller is another.
+                // As far as the frame at `changed` nothing changed; its caller is another.
                 if changed < old - 1 {
                     for frame in (changed + 1..old).rev() {
-                        *self.fresh.get_mut(walked.stepped)? = self.frames[frame];
-                        walked.stepped += 1;
+                        *self.fresh.get_mut(walked.unwound)? = self.frames[frame];
+                        walked.unwound += 1;
                     }
                     let Frame { pc, sp, rbp, .. } = self.frames[changed];
                     (at, exact) = (Registers { pc, sp, rbp }, false);
                 }
                 old = changed;
             }
-            let Some(frame) = self.fresh.get_mut(walked.stepped) else { return Some(walked) };
+            let Some(frame) = self.fresh.get_mut(walked.unwound) else { return Some(walked) };
             let rule = rules::of(at.pc.wrapping_sub(u64::from(!exact)));
             *frame = Frame { pc: at.pc, sp: at.sp, rbp: at.rbp, rbp_from: 0, sp_from: 0, hash: 0, count: 0 };
-            walked.stepped += 1;
+            walked.unwound += 1;
             let Some(rule) = rule else {
-                walked.end = End::Unknown;
+                walked.end = End::NoModule;
                 return Some(walked);
             };
             match step(rule, at, &stack, frame)? {
-                Step::To(caller) => (at, exact) = (caller, false),
-                // Such a frame's words stand elsewhere than a call's: none of this can be checked again.
+                Step::Caller(caller) => (at, exact) = (caller, false),
+                // Such a frame's words lie elsewhere than a call's: this walk cannot be checked against
+                // later.
                 Step::Interrupted(caller) => {
                     (at, exact, walked.signal) = (caller, true, true);
                     old = 0;
@@ -292,14 +289,15 @@ impl Previous {
         }
     }
 
-    /// Reads again the words that led from frame `old - 1` of the previous capture to the outermost. The innermost frame
-    /// that does not lead where it led; 0 if all do.
+    /// Reads again the words that led from frame `old - 1` of the last walk to the outermost. Returns the
+    /// innermost frame that leads to another caller than then; 0 if none does.
     #[inline(always)]
     fn first_changed(&self, old: usize) -> usize {
         let mut inner = old - 1;
         while inner > 0 {
             let (frame, caller) = (&self.frames[inner], &self.frames[inner - 1]);
-            // SAFETY: these words lay on this thread's stack when they were read. It has not moved, and does not shrink.
+            // SAFETY: these words lay on this thread's stack when they were read. It has not moved, and does
+            // not shrink.
             let same = unsafe {
                 read(caller.sp - 8) == caller.pc
                     && (frame.rbp_from == 0 || read(frame.rbp_from) == caller.rbp)
@@ -314,12 +312,12 @@ impl Previous {
     }
 }
 
-/// What a walk noted.
+/// What a walk found.
 struct Walked {
-    /// Frames in `fresh`.
-    stepped: usize,
+    /// How many frames are in `fresh`.
+    unwound: usize,
     end: End,
-    /// A signal interrupted one of them.
+    /// A signal interrupted one of its frames.
     signal: bool,
 }
 
@@ -330,16 +328,17 @@ impl Frame {
     }
 }
 
-/// From a frame to its caller, by its rule. Notes where the caller's registers were read. `None`: the rule cannot tell.
+/// Unwinds one frame by its rule, and keeps where the caller's registers were read. `None`: the rule cannot
+/// tell.
 #[inline(always)]
 fn step(rule: Rule, at: Registers, stack: &Range<u64>, frame: &mut Frame) -> Option<Step> {
     let word = |address| word(address, stack);
-    const LOST: Option<Step> = Some(Step::End(End::Lost));
+    const INVALID: Option<Step> = Some(Step::End(End::Invalid));
     let (cfa, rbp_from) = match rule.kind() {
         Kind::Special => return special(rule, at, stack),
         Kind::Saved => {
             frame.sp_from = at.rbp.wrapping_add(rule.cfa());
-            let Some(cfa) = word(frame.sp_from) else { return LOST };
+            let Some(cfa) = word(frame.sp_from) else { return INVALID };
             (cfa, at.rbp.wrapping_add(rule.rbp()))
         }
         kind => {
@@ -350,37 +349,37 @@ fn step(rule: Rule, at: Registers, stack: &Range<u64>, frame: &mut Frame) -> Opt
     };
     // A caller's frame lies further out.
     if cfa <= at.sp || cfa > stack.end || cfa % 8 != 0 {
-        return LOST;
+        return INVALID;
     }
     let mut caller = Registers { pc: 0, sp: cfa, rbp: at.rbp };
     if rbp_from != 0 {
         frame.rbp_from = rbp_from;
-        let Some(rbp) = word(rbp_from) else { return LOST };
+        let Some(rbp) = word(rbp_from) else { return INVALID };
         caller.rbp = rbp;
     }
-    let Some(pc) = word(cfa - 8) else { return LOST };
+    let Some(pc) = word(cfa - 8) else { return INVALID };
     caller.pc = pc;
-    Some(if pc == 0 { Step::End(End::Zero) } else { Step::To(caller) })
+    Some(if pc == 0 { Step::End(End::Zero) } else { Step::Caller(caller) })
 }
 
 #[cold]
 fn special(rule: Rule, at: Registers, stack: &Range<u64>) -> Option<Step> {
     match rule {
         Rule::END => Some(Step::End(End::Outermost)),
-        Rule::UNTOLD => Some(Step::End(End::Untold)),
+        Rule::NO_CFI => Some(Step::End(End::NoCfi)),
         Rule::SIGNAL => {
             let register = |offset| word(at.sp.wrapping_add(offset), stack);
             let (pc, sp) = (register(interrupted::PC)?, register(interrupted::RSP)?);
             let rbp = register(interrupted::RBP)?;
-            // On this very stack; not out of a coroutine's.
+            // Only on this very stack: a handler may have interrupted a coroutine on another.
             (at.sp < sp && sp < stack.end).then_some(Step::Interrupted(Registers { pc, sp, rbp }))
         }
         _ => None,
     }
 }
 
-/// A word of the stack, which reaches from where the capture began to the thread's outermost. A frame's may lie below its
-/// own stack pointer, where a function that is about to return has left it.
+/// Reads a word of the stack between where the walk began and the thread's outermost frame. A frame's word
+/// may lie below its own stack pointer, where a function that is about to return has left it.
 #[inline(always)]
 fn word(address: u64, stack: &Range<u64>) -> Option<u64> {
     if address < stack.start || address > stack.end - 8 {
@@ -390,10 +389,13 @@ fn word(address: u64, stack: &Range<u64>) -> Option<u64> {
     Some(unsafe { read(address) })
 }
 
+/// Reads a word.
+///
 /// # Safety
-/// Eight bytes of the calling thread's stack.
+/// `address` is that of eight bytes of the calling thread's stack.
 #[inline(always)]
 unsafe fn read(address: u64) -> u64 {
-    // SAFETY: the caller's word. Volatile, for what is read belongs to frames that the compiler thinks nobody looks into.
+    // SAFETY: the caller's word. Volatile, for it may belong to a frame that the compiler thinks nobody
+    // reads.
     unsafe { std::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() }
 }

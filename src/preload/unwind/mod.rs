@@ -1,12 +1,15 @@
-//! Native frames, from the unwind tables. Knows addresses only.
+//! Native call stacks, from the unwind tables. Knows addresses and the objects they lie in, nothing of Python
+//! and of ids of stacks.
 //!
-//! Two unwinders with one answer. The fast one ([`replay`]) follows what compilers emit on x86-64, and reads the tables
-//! once per return address. Where a rule cannot say what they say, on a stack that is not the thread's own, and on every
-//! other machine, the platform's own goes over the whole stack ([`portable`]). Both end a stack where no table tells of a
-//! caller, with a mark; only the fast one also does so at an address that no module has, where the other would look at
-//! what may not be mapped.
+//! Two unwinders give one answer. The fast one ([`incremental`]) follows what compilers emit on x86-64, and
+//! reads the tables once per return address. Where one of its rules cannot express what the tables say, on a
+//! stack that is not the thread's own, and on every other machine, the platform's unwinder goes over the
+//! whole stack ([`portable`]). Both mark a stack as truncated where no table tells of a caller; the fast one
+//! also does so at an address that no module has, where the platform's would read memory that may not be
+//! mapped.
 
 mod check;
+pub mod loader;
 pub mod modules;
 mod portable;
 
@@ -27,27 +30,25 @@ use absent as incremental;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stacks::hash::Hash;
-use crate::stacks::hash::chain;
-pub(crate) use crate::unwind::incremental::Previous;
-pub(crate) use crate::unwind::incremental::modules_changed;
+use crate::hash::{Hash, chain};
+pub use crate::unwind::incremental::LastWalk;
 
 /// The most native frames a stack holds.
 const LIMIT: usize = 256;
 
-/// Stands in a trace for what lies beyond the limit, or could not be followed.
-pub(crate) const TRUNCATED: u64 = 0;
+/// Stands in a trace for the frames beyond the limit, or beyond what could be followed.
+pub const TRUNCATED: u64 = 0;
 
-/// Our own library, whose frames are nobody's business.
+/// Where our own library lies, whose frames are left out.
 static OWN_START: AtomicU64 = AtomicU64::new(0);
 static OWN_END: AtomicU64 = AtomicU64::new(0);
 
-/// The first unwinding loads and sets up things; it shall not be in a hook.
-pub(crate) fn arm() {
-    modules::arm();
-    if let Some((start, end)) = modules::range_of(arm as *const () as u64) {
-        OWN_START.store(start, Ordering::Relaxed);
-        OWN_END.store(end, Ordering::Relaxed);
+/// Gets ready to unwind. Outside hooks: the platform's first unwinding loads and sets up things.
+pub fn arm() {
+    loader::arm();
+    if let Some(own) = loader::locate(arm as *const () as u64) {
+        OWN_START.store(own.start, Ordering::Relaxed);
+        OWN_END.store(own.end, Ordering::Relaxed);
     }
     #[cfg(target_arch = "x86_64")]
     extent::arm();
@@ -56,8 +57,14 @@ pub(crate) fn arm() {
     portable::walk(&mut Frames::new());
 }
 
-/// In a forked child.
-pub(crate) fn after_fork_child() {
+/// Forgets what lies at which address. To be called when an object was unloaded.
+pub fn forget_addresses() {
+    modules::forget_addresses();
+    incremental::forget_rules();
+}
+
+/// In a forked child, which counts anew.
+pub fn after_fork_child() {
     check::after_fork_child();
 }
 
@@ -82,7 +89,7 @@ impl Frames {
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.len) }
     }
 
-    /// Adds the next frame out. `false`: no more are wanted.
+    /// Adds the next frame outwards. Returns false when no more are wanted.
     fn push(&mut self, pc: u64) -> bool {
         if self.len < LIMIT {
             self.list[self.len].write(pc);
@@ -93,15 +100,15 @@ impl Frames {
         false
     }
 
-    /// Says that the stack goes on.
+    /// Marks that the stack goes on.
     fn truncate(&mut self) {
-        if let Some(place) = self.list.get_mut(self.len) {
-            place.write(TRUNCATED);
+        if let Some(slot) = self.list.get_mut(self.len) {
+            slot.write(TRUNCATED);
             self.len += 1;
         }
     }
 
-    /// The same for the same frames, whoever found them.
+    /// Returns the hash of the frames: the same one whichever unwinder found them.
     fn hash(&self) -> u64 {
         let frames = self.as_slice();
         match frames.split_last() {
@@ -120,58 +127,54 @@ fn chained(seed: u64, outermost_first: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// The native frames of the calling thread at one moment.
-pub(crate) struct Trace {
+pub struct Trace {
     frames: Frames,
-    /// The capture that knows the frames while they are not spelled out; null once they are.
-    replayed: *mut Previous,
+    /// The walk that holds the frames until they are copied here; null once they are.
+    walk: *mut LastWalk,
 }
 
 impl Trace {
     pub const fn new() -> Trace {
-        Trace { frames: Frames::new(), replayed: std::ptr::null_mut() }
+        Trace { frames: Frames::new(), walk: std::ptr::null_mut() }
     }
 
-    /// Unwinds the calling thread's stack and mixes it into a hash. `previous` is null or this thread's own.
+    /// Unwinds the calling thread's stack and mixes it into a hash. `last` is null or this thread's own.
     #[inline(always)]
-    pub fn take(&mut self, previous: *mut Previous, hash: &mut Hash) {
+    pub fn capture(&mut self, last: *mut LastWalk, hash: &mut Hash) {
         // SAFETY: null, or this thread's own, which lives until the thread ends.
-        match unsafe { Previous::take(previous) } {
+        match unsafe { LastWalk::capture(last) } {
             Some(word) => {
-                self.replayed = previous;
+                self.walk = last;
                 hash.add(word);
                 check::compare(self);
             }
             None => {
                 portable::walk(&mut self.frames);
                 hash.add(self.frames.hash());
-                check::replaced();
+                check::count_replaced();
             }
         }
     }
 
-    /// Innermost first.
+    /// Returns the return addresses, innermost first.
     pub fn frames(&mut self) -> &[u64] {
-        self.spell_out();
-        self.frames.as_slice()
-    }
-
-    fn spell_out(&mut self) {
-        let previous = std::mem::replace(&mut self.replayed, std::ptr::null_mut());
-        if !previous.is_null() {
-            // SAFETY: set by `take`; until released it stays as it was then.
+        let walk = std::mem::replace(&mut self.walk, std::ptr::null_mut());
+        if !walk.is_null() {
+            // SAFETY: set by `capture`; until released the walk stays as it was then.
             unsafe {
-                (*previous).spell_out(&mut self.frames);
-                Previous::release(previous);
+                (*walk).copy_frames(&mut self.frames);
+                LastWalk::release(walk);
             }
         }
+        self.frames.as_slice()
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        if !self.replayed.is_null() {
-            // SAFETY: as in `spell_out`.
-            unsafe { Previous::release(self.replayed) };
+        if !self.walk.is_null() {
+            // SAFETY: as in `frames`.
+            unsafe { LastWalk::release(self.walk) };
         }
     }
 }
@@ -182,15 +185,15 @@ mod tests {
 
     use super::*;
     use crate::allocator::ALLOCATIONS;
-    use crate::stacks::thread_state;
+    use crate::thread_state;
 
     #[inline(never)]
-    fn below(depth: usize, trace: &mut Trace, previous: *mut Previous) -> u64 {
+    fn below(depth: usize, trace: &mut Trace, last: *mut LastWalk) -> u64 {
         if depth > 0 {
-            return black_box(below(depth - 1, trace, previous)) + 1;
+            return black_box(below(depth - 1, trace, last)) + 1;
         }
         let mut hash = Hash::new(1);
-        trace.take(previous, &mut hash);
+        trace.capture(last, &mut hash);
         hash.finish()
     }
 
@@ -200,12 +203,11 @@ mod tests {
         arm();
         // Here the frames that are looked at are our own.
         OWN_END.store(OWN_START.load(Ordering::Relaxed), Ordering::Relaxed);
-        // SAFETY: this thread's own block, referred to nowhere else.
-        let previous = unsafe { (*thread_state::thread()).native() };
-        assert!(!previous.is_null());
+        let last = thread_state::current().last_walk();
+        assert!(!last.is_null());
         let mut trace = Trace::new();
         let before = ALLOCATIONS.get();
-        let hash = below(20, &mut trace, previous);
+        let hash = below(20, &mut trace, last);
         let frames = trace.frames().len();
         let asked = ALLOCATIONS.get() - before;
         assert!(hash != 0 && frames > 20, "{frames} frames");

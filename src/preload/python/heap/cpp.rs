@@ -1,11 +1,11 @@
-//! PyTorch's C++ objects, recognised by the names of their types: tensors, storages, autograd nodes. No layout of a version
-//! is known here but how the C++ ABI finds the type of an object; everything else is "a word in it leads to a tensor".
+//! PyTorch's C++ objects, recognised by the names of their types: tensors, storages, autograd nodes. Knows
+//! how the C++ ABI finds the type of an object, and no layout of a version: whether an object refers to a
+//! tensor is found by its words.
 //!
-//! All of it is read through the kernel: threads without the GIL may change and free such objects at any time. What is found
-//! is a number to compare, never a pointer to follow.
+//! All of it is read by the kernel: threads without the GIL may change and free such objects at any time.
+//! Words that are found are compared, and never followed as pointers.
 
-use crate::python::heap::peek;
-use crate::python::heap::peek::is_plausible;
+use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::{Node, Nodes};
 use leaktrace_core::ledger::Map;
 
@@ -14,9 +14,9 @@ use leaktrace_core::ledger::Map;
 pub enum MemoryClass {
     Tensor,
     Storage,
-    /// What a tensor knows of autograd.
+    /// The autograd part of a tensor.
     Meta,
-    /// A node of an autograd graph; its name's number.
+    /// A node of an autograd graph, and the index of its name.
     Node(u32),
     Other,
 }
@@ -27,36 +27,38 @@ impl MemoryClass {
     }
 }
 
-/// Where something is held: the holder's index, and the object or the place to look in.
+/// A holder's index, and an object that it holds or that is to be searched.
 pub type Item = (u32, Node);
 
-/// Words of a tensor, a storage and a tensor's autograd part in which the pointers lie that matter (2.0 to 2.15: the first
-/// nine are enough, whatever the ABI of strings and the size of the reference counts).
+/// How many words of a tensor, a storage or a tensor's autograd part hold the pointers that matter (in
+/// PyTorch 2.0 to 2.15 the first nine are enough, for either ABI of strings and either size of reference
+/// counts).
 const HEAD: usize = 10;
-/// Words of a node that are read first, one before it among them.
+/// How many words of a node are read first, one of them before it.
 const NODE: usize = 65;
-/// Bytes of a node whose size is not known, and the most of any.
+/// The bytes read of a node whose size is not known, and of any node at most.
 const USUAL: usize = 384;
 const LARGEST: usize = 4096;
-/// The longest vector that is looked through, in words.
+/// The words of the longest vector that is searched.
 const VECTOR: u64 = 2048;
 
 #[derive(Default)]
 pub struct Cpp {
-    /// Types by their tables of virtual functions.
+    /// Classes by tables of virtual functions.
     classes: Map<MemoryClass>,
     names: Vec<String>,
-    /// What was met, tensors and nodes.
+    /// The tensors and nodes met so far.
     pub met: Map<MemoryClass>,
-    /// In which words of a tensor its storage and its autograd part were found.
+    /// The words of a tensor in which its storage and its autograd part were found.
     storage_at: Option<usize>,
     meta_at: Option<usize>,
-    /// Words that every node has, before those of its own kind. Among the former lies room that is not in use, with old words
-    /// in it: only vectors count there.
+    /// How many words all nodes have in common, before those of their own kind. Some of the former are not in
+    /// use and hold stale words, so only vectors count there.
     common: Option<usize>,
 }
 
 impl Cpp {
+    /// Returns the name of a node; empty for a tensor.
     pub fn name(&self, node: Node) -> &str {
         match self.met.get(&node) {
             Some(MemoryClass::Node(name)) => self.names.get(*name as usize).map_or("", String::as_str),
@@ -64,7 +66,7 @@ impl Cpp {
         }
     }
 
-    /// A storage was met: PyTorch is what we take it for.
+    /// True once a storage was met: then tensors are read rightly.
     pub fn knows_storages(&self) -> bool {
         self.storage_at.is_some()
     }
@@ -73,14 +75,14 @@ impl Cpp {
         matches!(self.met.get(&node), Some(MemoryClass::Node(_)))
     }
 
-    /// The classes of the objects at these addresses.
+    /// Returns the classes of the objects at these addresses.
     pub fn classify(&mut self, addresses: &[u64]) -> Vec<MemoryClass> {
-        let places: Vec<(u64, usize)> = addresses.iter().map(|&a| (a, 1)).collect();
-        let seen = peek::read(&places);
-        (0..addresses.len()).map(|i| self.class(seen.get(i)[0])).collect()
+        let ranges: Vec<(u64, usize)> = addresses.iter().map(|&a| (a, 1)).collect();
+        let copies = memory::copy(&ranges);
+        (0..addresses.len()).map(|i| self.class(copies.get(i)[0])).collect()
     }
 
-    /// The class that a table of virtual functions belongs to.
+    /// Returns the class that a table of virtual functions belongs to.
     fn class(&mut self, table: u64) -> MemoryClass {
         if !is_plausible(table) {
             return MemoryClass::Other;
@@ -107,24 +109,24 @@ impl Cpp {
         class
     }
 
-    /// What tensors hold: (holder, block), (holder, gradient), with `graphs` also (holder, node of the graph).
+    /// Finds what tensors hold: blocks and gradients, with `graphs` also nodes of the graph.
     pub fn tensors(&mut self, items: &[Item], graphs: bool, blocks: &Nodes, found: &mut Vec<Item>) {
         let heads: Vec<(u64, usize)> = items.iter().map(|&(_, tensor)| (tensor, HEAD)).collect();
-        let heads = peek::read(&heads);
-        let mut places = Vec::new();
+        let heads = memory::copy(&heads);
+        let mut ranges = Vec::new();
         for (i, &(holder, tensor)) in items.iter().enumerate() {
             let known = self.storage_at.is_some() && self.meta_at.is_some();
             let wanted = |at: usize| !known || Some(at) == self.storage_at || Some(at) == self.meta_at;
             for (at, &word) in heads.get(i).iter().enumerate().skip(1) {
                 if wanted(at) && is_plausible(word) {
-                    places.push((holder, tensor, at, word));
+                    ranges.push((holder, tensor, at, word));
                 }
             }
         }
-        let reads: Vec<(u64, usize)> = places.iter().map(|&(_, _, _, a)| (a, HEAD)).collect();
-        let parts = peek::read(&reads);
+        let reads: Vec<(u64, usize)> = ranges.iter().map(|&(_, _, _, a)| (a, HEAD)).collect();
+        let parts = memory::copy(&reads);
         let (mut deeper, mut owners) = (Vec::new(), Vec::new());
-        for (i, &(holder, tensor, at, address)) in places.iter().enumerate() {
+        for (i, &(holder, tensor, at, address)) in ranges.iter().enumerate() {
             let part = parts.get(i);
             match self.class(part[0]) {
                 MemoryClass::Storage => {
@@ -134,7 +136,7 @@ impl Cpp {
                 }
                 MemoryClass::Meta => {
                     self.meta_at.get_or_insert(at);
-                    // It begins with a string, which may have unused room inside it.
+                    // It begins with a string, which may hold stale words.
                     let begin = if part[1] == address + 24 { 5 } else { 2 };
                     for &word in part[begin..].iter().filter(|w| is_plausible(**w)) {
                         deeper.push(word);
@@ -147,13 +149,13 @@ impl Cpp {
         for (i, class) in self.classify(&deeper).into_iter().enumerate() {
             let (holder, tensor) = owners[i];
             if class.is_named(&self.names, "AccumulateGrad") && self.common.is_none() {
-                // It knows the leaf that knows it, in the first word of its own.
-                let body = peek::read(&[(deeper[i], NODE)]);
+                // It refers to the leaf that refers to it, in the first word of its own.
+                let body = memory::copy(&[(deeper[i], NODE)]);
                 self.common = body.get(0).iter().position(|w| *w == tensor);
             }
             let own = match class {
                 MemoryClass::Tensor => true,
-                // The accumulator of a leaf is not the leaf's own: it is the graphs' that lead to it.
+                // The accumulator of a leaf is held by the graphs that lead to it, not by the leaf.
                 MemoryClass::Node(name) => graphs && self.names[name as usize] != "AccumulateGrad",
                 _ => false,
             };
@@ -164,23 +166,24 @@ impl Cpp {
         }
     }
 
-    /// What nodes of graphs hold: other nodes, tensors; and every other word of theirs that may be an address.
+    /// Finds what nodes of graphs hold: other nodes and tensors. Every other word that may be an address goes
+    /// to `words`.
     pub fn nodes(&mut self, items: &[Item], found: &mut Vec<Item>, words: &mut Vec<Item>) {
-        let places: Vec<(u64, usize)> = items.iter().map(|&(_, node)| (node - 8, NODE)).collect();
-        let seen = peek::read(&places);
+        let ranges: Vec<(u64, usize)> = items.iter().map(|&(_, node)| (node - 8, NODE)).collect();
+        let copies = memory::copy(&ranges);
         let mut bodies = Vec::new();
         for (i, &(holder, node)) in items.iter().enumerate() {
-            let mut body = seen.get(i).to_vec();
+            let mut body = copies.get(i).to_vec();
             if body[1] == 0 {
-                // Near the end of a mapping.
-                body = peek::read(&[(node - 8, 1 + HEAD * 2)]).get(0).to_vec();
+                // The mapping ends before the last word.
+                body = memory::copy(&[(node - 8, 1 + HEAD * 2)]).get(0).to_vec();
             }
-            // The allocator's own word before it says how large it is, if it is the allocator's.
+            // The word before it is its size, if `malloc` made it.
             let size = (body[0] & !7) as usize;
             let size =
                 if size.is_multiple_of(16) && (96..=LARGEST).contains(&size) { size - 8 } else { USUAL };
             if size > (body.len() - 1) * 8 && body.len() == NODE {
-                body = peek::read(&[(node - 8, 1 + size / 8)]).get(0).to_vec();
+                body = memory::copy(&[(node - 8, 1 + size / 8)]).get(0).to_vec();
             }
             body.truncate(1 + size / 8);
             bodies.push((holder, node, body.split_off(1)));
@@ -188,14 +191,14 @@ impl Cpp {
         self.bodies(&bodies, found, words);
     }
 
-    /// What lies in contexts of functions written in Python: none of a node's words stand before their own.
+    /// Finds what contexts of functions written in Python hold: they have no words in common with nodes.
     pub fn contexts(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>) {
         let common = self.common.replace(0);
         self.bodies(bodies, found, &mut Vec::new());
         self.common = common;
     }
 
-    /// What lies in some stretches of memory: pointers to nodes and tensors, and vectors of what has such.
+    /// Finds pointers to nodes and tensors in some stretches of memory, and in the vectors that lie there.
     fn bodies(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>, words: &mut Vec<Item>) {
         let mut pointers = Vec::new();
         let mut vectors = Vec::new();
@@ -214,9 +217,9 @@ impl Cpp {
             }
         }
         let reads: Vec<(u64, usize)> = vectors.iter().map(|&(_, _, begin, long)| (begin, long)).collect();
-        let seen = peek::read(&reads);
+        let copies = memory::copy(&reads);
         for (i, &(holder, itself, ..)) in vectors.iter().enumerate() {
-            let plausible = seen.get(i).iter().filter(|w| is_plausible(**w) && **w != itself);
+            let plausible = copies.get(i).iter().filter(|w| is_plausible(**w) && **w != itself);
             pointers.extend(plausible.map(|&word| (holder, word)));
         }
         pointers.sort_unstable();
@@ -234,19 +237,19 @@ impl Cpp {
     }
 }
 
-/// The mangled name of the type that a table of virtual functions belongs to: the word before it leads to the type's
-/// description, whose second word is the name (Itanium C++ ABI).
+/// Returns the mangled name of the type that a table of virtual functions belongs to: the word before it
+/// leads to the type's description, whose second word is the name (Itanium C++ ABI).
 fn type_name(table: u64) -> Option<String> {
-    let description = *peek::read(&[(table - 8, 1)]).get(0).first()?;
+    let description = *memory::copy(&[(table - 8, 1)]).get(0).first()?;
     if !is_plausible(description) {
         return None;
     }
-    let name = *peek::read(&[(description + 8, 1)]).get(0).first()?;
-    (0x1_0000..1 << 47).contains(&name).then(|| peek::text(name))
+    let name = *memory::copy(&[(description + 8, 1)]).get(0).first()?;
+    (0x1_0000..1 << 47).contains(&name).then(|| memory::c_string(name))
 }
 
-/// `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`: what is in that namespace and is no other class we know is
-/// taken for a node.
+/// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`. A class of that
+/// namespace that is no other class we know is taken for a node.
 fn node_name(mangled: &str) -> Option<String> {
     let mut rest = mangled.strip_prefix("N5torch8autograd")?;
     let mut last = "";

@@ -1,26 +1,28 @@
-//! How an object holds another, in a reader's words. Asked only along the few ways that are told of.
+//! How an object holds another, as a step of a reference path. Asked only along the few paths that are
+//! reported.
 
 use crate::python::heap::Heap;
-use crate::python::heap::layout::*;
-use crate::python::heap::objects::Kind;
-use crate::python::heap::objects::bases;
-use crate::python::heap::objects::c_text;
-use crate::python::heap::objects::word;
+use crate::python::heap::objects::{Kind, bases, c_text};
+use crate::python::layout::Attributes;
+use crate::python::memory::word;
+use crate::python::offsets::*;
 use leaktrace_core::holders::{Node, Step};
 
 /// Longer keys are not written out.
 const LONGEST: usize = 60;
 
 impl Heap<'_> {
-    pub(crate) fn labels(&mut self, way: &[Node]) -> Vec<Step> {
+    /// Returns the steps of a path, each from a holder to what it holds.
+    pub fn labels(&mut self, path: &[Node]) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         // A dict that is an instance's, a class's or a function's: its keys are attributes.
         let mut attributes = 0;
-        // A dict of a function's defaults: the step before has told of the key.
+        // A dict of a function's defaults: the step before has named the key.
         let mut arguments = 0;
-        // What holds the tuple that comes next: the names of a function's free variables, or of its arguments.
+        // What holds the tuple that comes next: the names of a function's free variables, or of its
+        // arguments.
         let mut names: Option<(Node, Vec<Step>)> = None;
-        for (i, pair) in way.windows(2).enumerate() {
+        for (i, pair) in path.windows(2).enumerate() {
             let (holder, held) = (pair[0], pair[1]);
             if let Some((tuple, of)) = names.take().filter(|(tuple, _)| *tuple == holder) {
                 let at = self.tuple(tuple).iter().position(|&o| o == held);
@@ -55,7 +57,7 @@ impl Heap<'_> {
                 continue;
             }
             let step = match info.kind {
-                Kind::Function => self.function_label(holder, held, way.get(i + 2).copied(), &mut names),
+                Kind::Function => self.function_label(holder, held, path.get(i + 2).copied(), &mut names),
                 Kind::Type if self.dict_of_type(holder) == held => {
                     attributes = held;
                     Some(Step::Through)
@@ -101,8 +103,8 @@ impl Heap<'_> {
             && self.types.of(holder).is_some_and(|info| info.kind == Kind::Context)
     }
 
-    /// Whether a dict is where an object keeps its own attributes.
-    pub(crate) fn keeps_attributes_in(&mut self, object: Node, dict: Node) -> bool {
+    /// True if a dict is the one in which an object keeps its own attributes.
+    pub fn keeps_attributes_in(&mut self, object: Node, dict: Node) -> bool {
         match self.types.of(object).map(|info| info.kind) {
             Some(Kind::Type) => self.dict_of_type(object) == dict,
             Some(_) => self.attribute_dict(object) == Some(dict),
@@ -110,11 +112,11 @@ impl Heap<'_> {
         }
     }
 
-    /// The dict of an object's attributes, if it has one now.
+    /// Returns the dict of an object's attributes, if it has one now.
     fn attribute_dict(&self, object: Node) -> Option<Node> {
-        // SAFETY: a living object and its type; the words that its type's flags tell of are there.
+        // SAFETY: a living object and its type; it has the words that the type's flags promise.
         unsafe {
-            let of = word(object, TYPE);
+            let of = word(object, OB_TYPE);
             let flags = word(of, TYPE_FLAGS);
             if flags & FLAG_TYPE != 0 {
                 return None;
@@ -127,7 +129,7 @@ impl Heap<'_> {
             } else {
                 let mut at = word(of, TYPE_DICTOFFSET) as i64;
                 if at < 0 {
-                    let items = (word(object, SIZE) as i64).unsigned_abs();
+                    let items = (word(object, VAR_SIZE) as i64).unsigned_abs();
                     let size = word(of, TYPE_BASICSIZE) + items * word(of, TYPE_ITEMSIZE);
                     at += size.next_multiple_of(8) as i64;
                 }
@@ -145,7 +147,7 @@ impl Heap<'_> {
         unsafe { word(of, TYPE_DICT) }
     }
 
-    /// The key under which a dict holds something.
+    /// Returns the key under which a dict holds an object.
     fn key_of(&self, dict: Node, held: Node) -> Option<Node> {
         self.items(dict).into_iter().find(|&(_, v)| v == held).map(|(k, _)| k)
     }
@@ -162,7 +164,7 @@ impl Heap<'_> {
         None
     }
 
-    /// A key as a program would write it; what is neither text nor number by its type.
+    /// Returns a key as a program would write it; one that is neither text nor number by its type.
     fn written(&mut self, key: Node) -> String {
         if self.is_str(key) {
             let text: String = self.text(key).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -177,15 +179,15 @@ impl Heap<'_> {
         }
     }
 
-    /// The value of an `int` of one digit.
+    /// Returns the value of an `int` of one digit.
     fn small_number(&self, object: Node) -> Option<i64> {
         if !self.is_exactly(object, c"PyLong_Type") {
             return None;
         }
         // SAFETY: an `int`: its size and sign, then its digits of 30 bits.
-        let (size, digit) = unsafe { (word(object, SIZE), word(object, 24) as u32) };
+        let (size, digit) = unsafe { (word(object, VAR_SIZE), word(object, INT_DIGITS) as u32) };
         let digit = i64::from(digit & 0x3fff_ffff);
-        if self.interpreter.minor() >= 12 {
+        if self.cpython.minor >= 12 {
             // The lower three bits are sign and flag, the rest counts the digits.
             return (size >> 3 <= 1).then_some(if size & 3 == 2 {
                 -digit
@@ -209,7 +211,7 @@ impl Heap<'_> {
         }
         // SAFETY: a living list: so many items lie where it says.
         unsafe {
-            let (length, items) = (word(sequence, SIZE) as usize, word(sequence, LIST_ITEMS));
+            let (length, items) = (word(sequence, VAR_SIZE) as usize, word(sequence, LIST_ITEMS));
             (0..length).find(|&i| word(items, 8 * i) == held)
         }
     }
@@ -251,11 +253,11 @@ impl Heap<'_> {
     fn frame_label(&mut self, object: Node, held: Node) -> Option<Step> {
         // SAFETY: a living frame object; it leads to its frame, or is it.
         let (frame, code) = unsafe {
-            if self.interpreter.frames_are_objects() {
+            if self.cpython.frames_are_objects() {
                 (object, word(object, OLD_FRAME_CODE))
             } else {
                 let frame = word(object, FRAME_OBJECT_FRAME);
-                (frame, self.interpreter.code_of(frame))
+                (frame, self.cpython.code_of(frame))
             }
         };
         self.local(frame, code, held)
@@ -268,7 +270,7 @@ impl Heap<'_> {
         };
         let frame = generator + at as u64;
         // SAFETY: a living generator, and its frame inside it.
-        let code = unsafe { self.interpreter.code_of(frame) };
+        let code = unsafe { self.cpython.code_of(frame) };
         self.local(frame, code, held)
     }
 
@@ -277,7 +279,7 @@ impl Heap<'_> {
             return None;
         }
         // SAFETY: a frame keeps its code alive.
-        let (_, function) = unsafe { self.interpreter.names(code) };
+        let (_, function) = unsafe { self.cpython.names(code) };
         let (name, _) = self.variables(frame, code).into_iter().find(|(_, value)| *value == held)?;
         Some(Step::Local { function, name })
     }
@@ -305,7 +307,8 @@ impl Heap<'_> {
             .map(|(_, name)| Step::Attribute(name.into()))
     }
 
-    /// An attribute that is kept without a dict: among values whose names the class has, or in a slot.
+    /// Returns the step to an attribute that is kept without a dict: among values whose names the class has,
+    /// or in a slot.
     fn instance_label(&self, object: Node, flags: u64, held: Node) -> Option<Step> {
         self.shared_label(object, flags, held).or_else(|| self.slot_label(object, held))
     }
@@ -315,10 +318,10 @@ impl Heap<'_> {
         if flags & FLAG_MANAGED_DICT == 0 || flags & FLAG_TYPE != 0 {
             return None;
         }
-        // SAFETY: an instance of a class that says its instances keep values so: the words are there, and values lie where they
-        // lead; the class has as many names as there are values.
+        // SAFETY: an instance of a class that says its instances keep values so: the words are there and lead
+        // to values, and the class has as many names as there are values.
         unsafe {
-            let of = word(object, TYPE);
+            let of = word(object, OB_TYPE);
             let values = match self.layout.attributes {
                 Attributes::Dict => return None,
                 Attributes::Before => word(object - 32, 0),
@@ -351,11 +354,11 @@ impl Heap<'_> {
         }
     }
 
-    /// By what the type says of its members.
+    /// Returns the step to an object in a `__slots__` slot, by the members that the types declare.
     fn slot_label(&self, object: Node, held: Node) -> Option<Step> {
         // SAFETY: a living object: its types, and their tables of members, which end with a nameless one.
         unsafe {
-            let of = word(object, TYPE);
+            let of = word(object, OB_TYPE);
             let size = word(of, TYPE_BASICSIZE);
             for base in bases(of) {
                 let mut member = word(base, TYPE_MEMBERS);
@@ -364,7 +367,7 @@ impl Heap<'_> {
                     if at.is_multiple_of(8) && at < size && word(object, at as usize) == held {
                         return Some(Step::Attribute(c_text(word(member, 0))));
                     }
-                    member += MEMBER as u64;
+                    member += MEMBER_SIZE as u64;
                 }
             }
         }
@@ -373,7 +376,7 @@ impl Heap<'_> {
 
     fn any_label(&mut self, holder: Node, held: Node) -> Step {
         // SAFETY: living objects.
-        if unsafe { word(holder, TYPE) } == held {
+        if unsafe { word(holder, OB_TYPE) } == held {
             return Step::Attribute("__class__".into());
         }
         let held_kind = self.types.of(held).map(|info| info.kind);
@@ -382,7 +385,7 @@ impl Heap<'_> {
             return Step::Graph(self.types.name(held));
         }
         match self.types.name(holder).as_str() {
-            // The entry of a result, and of its key.
+            // An entry of the cache: of a result and its key.
             "_lru_list_elem" => Step::Through,
             "_lru_cache_wrapper" => match held_kind {
                 Some(Kind::Dict) => Step::Named("lru_cache".into()),

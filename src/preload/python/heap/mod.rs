@@ -1,40 +1,36 @@
-//! The interpreter's objects, as a world to be searched. With the GIL held, and nothing of the program's own is run: what an
-//! object holds is what its type's `tp_traverse` shows, as the cyclic collector asks it; names are read from dicts and
-//! structures. No reference is taken, no object is made.
+//! The interpreter's objects as a graph to be searched, with the GIL held. Nothing of the program's own is
+//! run: an object holds what its type's `tp_traverse` visits, as the cyclic collector has it; names are read
+//! from dicts and structures. No reference is taken, no object is made.
 //!
-//! Python's objects cannot change or go away while the GIL is held, so they are read directly. C++ objects can (see `cpp`).
+//! Python's objects cannot change or go away while the GIL is held, so they are read directly. C++ objects
+//! can (see `cpp`).
 
-mod api;
 mod cpp;
 mod labels;
-mod layout;
 mod objects;
-mod peek;
 mod roots;
 mod strays;
 
 use std::time::{Duration, Instant};
 
-use crate::python::all_frames;
-use crate::python::all_frames::Interpreter;
-use crate::python::heap::api::Api;
-use crate::python::heap::cpp::Cpp;
-use crate::python::heap::cpp::MemoryClass;
-use crate::python::heap::layout::DEQUE_MAXLEN;
-use crate::python::heap::layout::LRU_CACHE;
-use crate::python::heap::layout::LRU_MAXSIZE;
-use crate::python::heap::layout::Layout;
-use crate::python::heap::layout::SIZE;
-use crate::python::heap::objects::Kind;
-use crate::python::heap::objects::Types;
+use crate::python::api::{Functions, ObjectApi};
+use crate::python::heap::cpp::{Cpp, MemoryClass};
+use crate::python::heap::objects::{Kind, TypeTable};
+use crate::python::interpreter::{self, Cpython, Interpreter};
+use crate::python::layout::ObjectLayout;
+use crate::python::memory::{self, word};
+use crate::python::offsets::{DEQUE_MAXLEN, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
+use crate::python::thread_frames;
 use leaktrace_core::holders::{Node, Nodes, Root, Step, World};
 
 /// The objects of this process, for one search.
 pub struct Heap<'a> {
-    api: &'static Api,
-    interpreter: Interpreter,
-    layout: Layout,
-    types: Types,
+    python: &'static Interpreter,
+    functions: &'static Functions,
+    api: &'static ObjectApi,
+    cpython: &'static Cpython,
+    layout: ObjectLayout,
+    types: TypeTable,
     cpp: Cpp,
     blocks: &'a Nodes,
     /// The lowest and the highest of `blocks`.
@@ -47,14 +43,14 @@ pub struct Heap<'a> {
     limit: Limit,
 }
 
-/// How long a search may take: so much of a processor's time, and not much longer by the clock where others need the processor.
+/// How long a search may take: in processor time, and by the clock where others need the processor too.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     work: Duration,
     until: Instant,
 }
 
-/// By the clock a search may take so many times its work.
+/// How many times its processor time a search may take by the clock.
 const PATIENCE: u32 = 4;
 
 impl Limit {
@@ -67,50 +63,43 @@ impl Limit {
     }
 }
 
-/// The processor's time that this thread has used.
+/// Returns the processor time that this thread has used.
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes a time.
+    // SAFETY: `time` has room for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Looks up what is needed, once. Not for the inside of a hook.
-pub fn arm() {
-    api::arm();
-}
-
-/// True if this thread holds the GIL of the main interpreter, now.
-pub fn has_gil() -> bool {
-    api::get().is_some_and(Api::has_gil)
-}
-
 /// Why nothing can be searched here; `None`: it can. With the GIL held.
-pub fn obstacle() -> Option<String> {
-    let Some(interpreter) = all_frames::interpreter() else {
+pub fn obstacle(python: &Interpreter) -> Option<String> {
+    let Some(cpython) = thread_frames::verify(python) else {
         return Some("the interpreter is not understood".into());
     };
-    if layout::choose(interpreter.minor()).is_none() {
-        return Some(format!("the objects of CPython 3.{} are not understood", interpreter.minor()));
+    if python.api.objects.is_none() || cpython.layout.objects.is_none() {
+        return Some(format!("the objects of CPython 3.{} are not understood", cpython.minor));
     }
-    (!peek::is_allowed()).then(|| "process_vm_readv is forbidden here".into())
+    (!memory::may_copy()).then(|| "process_vm_readv is forbidden here".into())
 }
 
 impl<'a> Heap<'a> {
-    /// For a search for `blocks` within some limit.
+    /// Makes the heap ready for a search for `blocks` within a limit.
     ///
     /// # Safety
     /// The GIL is held as long as this lives.
     pub unsafe fn new(blocks: &'a Nodes, limit: Limit) -> Option<Heap<'a>> {
-        let interpreter = all_frames::interpreter()?;
-        let layout = layout::choose(interpreter.minor())?;
-        let api = api::get()?;
+        let python = interpreter::get()?;
+        let cpython = thread_frames::verify(python)?;
+        let layout = cpython.layout.objects?;
+        let api = python.api.objects.as_ref()?;
         let range = (blocks.keys().copied().min().unwrap_or(0), blocks.keys().copied().max().unwrap_or(0));
         let mut heap = Heap {
+            python,
+            functions: &python.api.functions,
             api,
-            interpreter,
+            cpython,
             layout,
-            types: Types::new(api),
+            types: TypeTable::new(api.types),
             cpp: Cpp::default(),
             blocks,
             range,
@@ -123,12 +112,13 @@ impl<'a> Heap<'a> {
         Some(heap)
     }
 
+    /// Returns the text of a `str`.
     fn text(&self, object: Node) -> String {
-        // SAFETY: asked only for objects that are `str`, alive under the GIL.
-        unsafe { self.interpreter.text(object) }
+        // SAFETY: called only for objects that are `str`, alive under the GIL.
+        unsafe { self.cpython.text(object) }
     }
 
-    /// What Python's object holds.
+    /// Finds what an object of Python's holds.
     fn objects(&mut self, holder: u32, node: Node, work: &mut Work, found: &mut Vec<(u32, Node)>) {
         let Some(info) = self.types.of(node) else { return };
         if info.kind == Kind::Module || self.namespaces.contains_key(&node) {
@@ -142,19 +132,19 @@ impl<'a> Heap<'a> {
             }
         }
         match info.kind {
-            // The tensor itself is the first word behind the head of its Python object; before 2.10 one comes between that
-            // says whose it is.
+            // The C++ tensor is the first word behind the head of its Python object; before PyTorch 2.10
+            // another word comes between them, which says who owns it.
             Kind::Tensor => {
                 work.saw_tensors = true;
                 let words = objects::words(node, 2, info.words.min(4));
                 work.candidates
-                    .extend(words.into_iter().filter(|w| peek::is_plausible(*w)).map(|w| (holder, w)));
+                    .extend(words.into_iter().filter(|w| memory::is_plausible(*w)).map(|w| (holder, w)));
             }
             Kind::Other if info.words > 2 => {
-                // Memory that is owned by its bare address, as CuPy and `ctypes` do.
+                // An object that owns memory by its bare address, as those of CuPy and `ctypes` do.
                 for at in 2..info.words.min(32) {
                     // SAFETY: a word of the fixed part of a living object.
-                    let word = unsafe { objects::word(node, at * 8) };
+                    let word = unsafe { word(node, at * 8) };
                     if (self.range.0..=self.range.1).contains(&word) && self.blocks.contains_key(&word) {
                         found.push((holder, word));
                     }
@@ -163,7 +153,7 @@ impl<'a> Heap<'a> {
                     work.nodes.extend(
                         objects::words(node, 2, 3)
                             .into_iter()
-                            .filter(|w| peek::is_plausible(*w))
+                            .filter(|w| memory::is_plausible(*w))
                             .map(|w| (holder, w)),
                     );
                 }
@@ -173,7 +163,7 @@ impl<'a> Heap<'a> {
         }
     }
 
-    /// Whatever is C++ of it.
+    /// Finds what C++ objects hold, and which of them Python's objects hold.
     fn natives(&mut self, work: &mut Work, graphs: bool, found: &mut Vec<(u32, Node)>) {
         let addresses: Vec<u64> = work.candidates.iter().map(|&(_, word)| word).collect();
         let classes = self.cpp.classify(&addresses);
@@ -183,7 +173,7 @@ impl<'a> Heap<'a> {
         if !graphs {
             return;
         }
-        // A node that Python holds as such.
+        // Nodes that Python's objects hold.
         let addresses: Vec<u64> = work.nodes.iter().map(|&(_, word)| word).collect();
         for (&(holder, node), class) in work.nodes.iter().zip(self.cpp.classify(&addresses)) {
             if matches!(class, MemoryClass::Node(_)) {
@@ -193,7 +183,7 @@ impl<'a> Heap<'a> {
         }
         let mut words = Vec::new();
         self.cpp.nodes(&work.graph, found, &mut words);
-        // Of a context only what it has saved: the nodes it knows are those that hold it.
+        // Of a context only what it has saved: the nodes it refers to are those that hold it.
         let mut saved = Vec::new();
         self.cpp.contexts(&work.bodies, &mut saved);
         found.extend(saved.into_iter().filter(|(_, node)| !self.cpp.is_node(*node)));
@@ -205,7 +195,7 @@ impl<'a> Heap<'a> {
     }
 }
 
-/// What is gathered of a batch before the kernel is asked for all of it at once.
+/// What is gathered of a batch of holders, so that the kernel is asked once for all of it.
 #[derive(Default)]
 struct Work {
     children: Vec<Node>,
@@ -253,7 +243,7 @@ impl World for Heap<'_> {
         let (entries, most) = match info.kind {
             Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
             Kind::Lru => {
-                // What the collector sees in it is an object; whatever else stands there need not be.
+                // What it shows the collector is an object; any other word need not be.
                 let (cache, mut held) = (objects::word_of(node, LRU_CACHE, &info)?, Vec::new());
                 self.types.traverse(node, &info, &mut held);
                 let is_dict = held.contains(&cache) && self.types.of(cache)?.kind == Kind::Dict;
@@ -262,8 +252,8 @@ impl World for Heap<'_> {
             _ => return None,
         };
         // SAFETY: a living deque, or the dict of a living cache: its length.
-        let now = unsafe { objects::word(entries, SIZE) };
-        // Without a bound it says -1.
+        let now = unsafe { word(entries, VAR_SIZE) };
+        // -1 stands for no bound.
         (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
     }
 

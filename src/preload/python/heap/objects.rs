@@ -1,11 +1,12 @@
-//! Objects and their types, read as they lie in memory.
+//! Objects and their types, read as they lie in memory. Knows what kinds of objects there are, not who holds
+//! whom.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
 
-use crate::python::heap::api::Api;
-use crate::python::heap::api::Question;
-use crate::python::heap::api::Traverse;
-use crate::python::heap::layout::*;
+use crate::python::api::{Inquiry, Object, Traverse, Types};
+use crate::python::memory::word;
+use crate::python::offsets::*;
 use leaktrace_core::holders::Node;
 use leaktrace_core::ledger::Map;
 
@@ -28,7 +29,7 @@ pub enum Kind {
     Generator,
     Traceback,
     Exception,
-    /// Of PyTorch's tensor classes.
+    /// An instance of PyTorch's tensor classes.
     Tensor,
     /// The context of an autograd function written in Python.
     Context,
@@ -47,61 +48,51 @@ pub struct Info {
     pub kind: Kind,
     pub flags: u64,
     traverse: Option<Traverse>,
-    is_gc: Option<Question>,
-    /// Words of an instance's fixed part.
+    is_gc: Option<Inquiry>,
+    /// Words of an instance's fixed part; 2 of one whose size varies.
     pub words: usize,
     pub is_graph_node: bool,
-    /// Bytes of the fixed part, whatever follows.
+    /// Bytes of an instance's fixed part, whatever follows it.
     pub size: usize,
 }
 
-/// A power of two.
+/// Slots of the cache of types. A power of two.
 const RECENT: usize = 1024;
 
-pub struct Types {
+/// What is known of all types met so far.
+pub struct TypeTable {
     known: Map<Info>,
-    /// The types met last, by their addresses.
+    /// A direct-mapped cache, by the types' addresses.
     recent: Vec<(u64, Info)>,
-    by_address: [(u64, &'static CStr); crate::python::heap::api::TYPES.len()],
+    builtin: Types,
 }
 
-/// A word of a structure.
-///
-/// # Safety
-/// `base + at` lies in a living object of the interpreter's, and the GIL is held.
-pub unsafe fn word(base: Node, at: usize) -> u64 {
-    // SAFETY: the caller's word; objects are aligned.
-    unsafe { std::ptr::with_exposed_provenance::<u64>(base as usize + at).read() }
-}
-
-/// The words `from..to` of an object.
+/// Returns the words `from..to` of an object.
 pub fn words(object: Node, from: usize, to: usize) -> Vec<u64> {
-    // SAFETY: asked for words within the fixed part of a living object.
+    // SAFETY: called for words within the fixed part of a living object.
     (from..to).map(|i| unsafe { word(object, i * 8) }).collect()
 }
 
-/// A word of an object, if its fixed part goes so far.
+/// Returns a word of an object, if its fixed part goes so far.
 pub fn word_of(object: Node, at: usize, info: &Info) -> Option<u64> {
     // SAFETY: within the fixed part of a living object.
     (at + 8 <= info.size).then(|| unsafe { word(object, at) })
 }
 
-/// A C string of the interpreter's.
+/// Copies a C string of the interpreter's.
 ///
 /// # Safety
-/// Null, or a C string that is alive.
+/// `address` is null, or that of a living C string.
 pub unsafe fn c_text(address: u64) -> String {
     if address == 0 {
         return String::new();
     }
     // SAFETY: the caller's word.
-    unsafe { CStr::from_ptr(std::ptr::with_exposed_provenance(address as usize)) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(ptr::with_exposed_provenance(address as usize)) }.to_string_lossy().into_owned()
 }
 
-impl Types {
-    pub fn new(api: &Api) -> Types {
+impl TypeTable {
+    pub fn new(builtin: Types) -> TypeTable {
         let none = Info {
             kind: Kind::Other,
             flags: 0,
@@ -111,13 +102,13 @@ impl Types {
             is_graph_node: false,
             size: 0,
         };
-        Types { known: Map::default(), recent: vec![(0, none); RECENT], by_address: api.types }
+        TypeTable { known: Map::default(), recent: vec![(0, none); RECENT], builtin }
     }
 
-    /// The type of an object, if that may hold others.
+    /// Returns the type of an object, if its instances may hold others.
     pub fn of(&mut self, object: Node) -> Option<Info> {
         // SAFETY: an object that is alive under the GIL; every object has a type.
-        let of = unsafe { word(object, TYPE) };
+        let of = unsafe { word(object, OB_TYPE) };
         let slot = (of >> 4 ^ of >> 14) as usize % RECENT;
         if let Some((known, info)) = self.recent.get(slot)
             && *known == of
@@ -136,47 +127,49 @@ impl Types {
         info.traverse.is_some().then_some(info)
     }
 
-    /// Whether the collector would go on at this object.
+    /// True if the collector would visit this object.
     pub fn may_hold(&mut self, object: Node) -> bool {
         match self.of(object) {
             None => false,
             Some(Info { kind: Kind::Module, .. }) => false,
             // SAFETY: the type's own answer for its object, as the collector asks it.
             Some(Info { is_gc: Some(ask), .. }) => unsafe {
-                ask(std::ptr::with_exposed_provenance_mut(object as usize)) != 0
+                ask(ptr::with_exposed_provenance_mut(object as usize)) != 0
             },
             Some(_) => true,
         }
     }
 
-    /// What the collector sees in an object.
+    /// Finds what the collector would find in an object.
     pub fn traverse(&self, object: Node, info: &Info, found: &mut Vec<Node>) {
-        unsafe extern "C" fn visit(object: *mut c_void, found: *mut c_void) -> c_int {
+        unsafe extern "C" fn visit(object: Object, found: *mut c_void) -> c_int {
             // SAFETY: the vector that was handed to `traverse`, by this very call alone.
             unsafe { (*found.cast::<Vec<Node>>()).push(object.expose_provenance() as u64) };
             0
         }
         if let Some(traverse) = info.traverse {
-            // SAFETY: the type's own function for an object of it, with the GIL held: what the collector does at any time.
+            // SAFETY: the type's own function for an object of it, with the GIL held, as the collector calls
+            // it at any time.
             unsafe {
                 traverse(
-                    std::ptr::with_exposed_provenance_mut(object as usize),
+                    ptr::with_exposed_provenance_mut(object as usize),
                     visit,
-                    std::ptr::from_mut(found).cast(),
+                    ptr::from_mut(found).cast(),
                 );
             }
         }
     }
 
-    /// A number that objects of one type share.
+    /// Returns a number that objects of one type share.
     pub fn number(&self, object: Node) -> u64 {
         // SAFETY: a living object.
-        unsafe { word(object, TYPE) }
+        unsafe { word(object, OB_TYPE) }
     }
 
+    /// Returns the name of an object's type, without its module.
     pub fn name(&self, object: Node) -> String {
         // SAFETY: a living object, its type, and that one's name.
-        let name = unsafe { c_text(word(word(object, TYPE), TYPE_NAME)) };
+        let name = unsafe { c_text(word(word(object, OB_TYPE), TYPE_NAME)) };
         let last = name.rsplit('.').next().unwrap_or(&name);
         match last {
             "method" => "bound method".to_owned(),
@@ -184,6 +177,7 @@ impl Types {
         }
     }
 
+    /// Reads a type.
     fn learn(&self, of: u64) -> Info {
         // SAFETY: a type object, alive because its instance is; these fields never moved.
         let (flags, traverse, is_gc, size, item) = unsafe {
@@ -197,11 +191,8 @@ impl Types {
         };
         let collected = flags & FLAG_HAVE_GC != 0 && traverse != 0;
         let bases = bases(of);
-        let is = |name: &CStr| {
-            let wanted = self.by_address.iter().find(|(_, n)| *n == name).map_or(0, |(a, _)| *a);
-            bases.contains(&wanted)
-        };
-        // SAFETY: as above.
+        let is = |name: &CStr| bases.contains(&self.builtin.address(name));
+        // SAFETY: living types, and their names.
         let names: Vec<String> = bases.iter().map(|&b| unsafe { c_text(word(b, TYPE_NAME)) }).collect();
         let named = |name: &str| names.iter().any(|n| n.rsplit('.').next() == Some(name));
         let kind = if is(c"PyModule_Type") {
@@ -250,7 +241,7 @@ impl Types {
         let (traverse, is_gc) = unsafe {
             (
                 std::mem::transmute::<usize, Option<Traverse>>(if collected { traverse as usize } else { 0 }),
-                std::mem::transmute::<usize, Option<Question>>(is_gc as usize),
+                std::mem::transmute::<usize, Option<Inquiry>>(is_gc as usize),
             )
         };
         let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
@@ -258,7 +249,7 @@ impl Types {
     }
 }
 
-/// A type and those it is made from, by the chain that decides its instances' layout.
+/// Returns a type and its bases, along the chain that decides the layout of instances.
 pub fn bases(of: u64) -> Vec<u64> {
     let mut all = vec![of];
     while let Some(&last) = all.last().filter(|_| all.len() < 64) {

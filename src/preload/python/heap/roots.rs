@@ -1,18 +1,17 @@
-//! What a program can name: the variables of its modules and of the functions that are running, in every thread.
+//! The roots of the search: the variables of modules and of the functions that are running, in every thread.
 //!
-//! The program's own come first (its main module and functions; its other modules); what packages and the standard library
-//! name comes last, for what nobody else holds.
+//! The program's own come first (its main module and functions, then its other modules); those of packages
+//! and the standard library come last, for what nothing else holds.
 
-use std::ffi::c_void;
+use std::ffi::CStr;
+use std::ptr;
 
 use crate::python::heap::Heap;
-use crate::python::heap::layout::MODULE_DICT;
-use crate::python::heap::layout::Names;
-use crate::python::heap::layout::SIZE;
-use crate::python::heap::layout::TUPLE_ITEMS;
-use crate::python::heap::layout::TYPE;
 use crate::python::heap::objects::Kind;
-use crate::python::heap::objects::word;
+use crate::python::layout::Names;
+use crate::python::memory::word;
+use crate::python::offsets::{MODULE_DICT, OB_TYPE, TUPLE_ITEMS, VAR_SIZE};
+use crate::python::thread_frames;
 use leaktrace_core::holders::{Node, Origin, Root};
 use leaktrace_core::symbols;
 
@@ -20,14 +19,14 @@ fn is_own_file(file: &str) -> bool {
     symbols::is_own_file(file, None)
 }
 
-/// A module that is loaded.
+/// A module in `sys.modules`.
 struct Module {
     name: String,
     dict: Node,
 }
 
 impl Heap<'_> {
-    pub(crate) fn roots_of(&mut self, rank: usize) -> Option<Vec<Root>> {
+    pub fn roots_of(&mut self, rank: usize) -> Option<Vec<Root>> {
         let mut roots = Vec::new();
         match rank {
             0 => {
@@ -44,14 +43,15 @@ impl Heap<'_> {
         Some(roots)
     }
 
-    /// (key, value) of a dict.
-    pub(crate) fn items(&self, dict: Node) -> Vec<(Node, Node)> {
+    /// Returns (key, value) of all items of a dict.
+    pub fn items(&self, dict: Node) -> Vec<(Node, Node)> {
         let mut items = Vec::new();
-        let (mut at, mut key, mut value) = (0isize, std::ptr::null_mut::<c_void>(), std::ptr::null_mut());
-        // SAFETY: a living dict that nobody changes meanwhile; the references are borrowed, and used under the GIL only.
+        let (mut at, mut key, mut value) = (0isize, ptr::null_mut(), ptr::null_mut());
+        // SAFETY: a living dict that nobody changes meanwhile; the references are borrowed, and used under
+        // the GIL only.
         unsafe {
-            let dict = std::ptr::with_exposed_provenance_mut(dict as usize);
-            while (self.api.dict_next)(dict, &mut at, &mut key, &mut value) != 0 {
+            let dict = ptr::with_exposed_provenance_mut(dict as usize);
+            while (self.api.functions.PyDict_Next)(dict, &mut at, &mut key, &mut value) != 0 {
                 items.push((key.expose_provenance() as u64, value.expose_provenance() as u64));
             }
         }
@@ -60,7 +60,7 @@ impl Heap<'_> {
 
     fn modules(&mut self) -> Vec<Module> {
         // SAFETY: with the GIL; a borrowed reference to a dict that lives as long as the interpreter.
-        let dict = unsafe { (self.api.modules)() }.expose_provenance() as u64;
+        let dict = unsafe { (self.functions.PyImport_GetModuleDict)() }.expose_provenance() as u64;
         let mut modules = Vec::new();
         for (name, module) in self.items(dict) {
             if self.is_str(name) && self.types.of(module).is_some_and(|info| info.kind == Kind::Module) {
@@ -74,24 +74,24 @@ impl Heap<'_> {
         modules
     }
 
-    /// Makes known which dicts are only names.
-    pub(crate) fn learn_namespaces(&mut self) {
-        // SAFETY: as in `modules`.
-        let all = unsafe { (self.api.modules)() }.expose_provenance() as u64;
+    /// Notes the dicts of modules, which are names and no holders.
+    pub fn learn_namespaces(&mut self) {
+        // SAFETY: with the GIL; the reference is borrowed.
+        let all = unsafe { (self.functions.PyImport_GetModuleDict)() }.expose_provenance() as u64;
         self.namespaces.insert(all, ());
         for module in self.modules() {
             self.namespaces.insert(module.dict, ());
         }
     }
 
-    pub(crate) fn is_str(&self, object: Node) -> bool {
+    pub fn is_str(&self, object: Node) -> bool {
         self.is_exactly(object, c"PyUnicode_Type")
     }
 
-    pub(crate) fn is_exactly(&self, object: Node, name: &std::ffi::CStr) -> bool {
-        let wanted = self.api.types.iter().find(|(_, n)| *n == name).map_or(0, |(a, _)| *a);
+    pub fn is_exactly(&self, object: Node, name: &CStr) -> bool {
+        let wanted = self.api.types.address(name);
         // SAFETY: a living object.
-        object != 0 && unsafe { word(object, TYPE) } == wanted
+        object != 0 && unsafe { word(object, OB_TYPE) } == wanted
     }
 
     fn globals(&mut self, wanted: impl Fn(&str, Option<&str>) -> bool, roots: &mut Vec<Root>) {
@@ -112,24 +112,14 @@ impl Heap<'_> {
         }
     }
 
-    /// The variables of functions that are running; the program's `own` functions or all others.
+    /// Adds the variables of functions that are running: the program's `own` functions, or all others.
     fn locals(&mut self, own: bool, roots: &mut Vec<Root>) {
-        // SAFETY: with the GIL no thread state goes away, and no thread's frames change.
-        let threads = unsafe {
-            let mut threads = Vec::new();
-            let mut thread = (self.api.first_thread)((self.api.interpreter)());
-            while !thread.is_null() && threads.len() < 4096 {
-                threads.push(thread.expose_provenance() as u64);
-                thread = (self.api.next_thread)(thread);
-            }
-            threads
-        };
-        for thread in threads {
+        for thread in thread_frames::threads(self.python) {
             // SAFETY: the state of a living thread, and the GIL is held.
-            let frames = unsafe { self.interpreter.frames(thread) };
+            let frames = unsafe { self.cpython.frames(thread) };
             for frame in frames {
                 // SAFETY: a frame keeps its code alive.
-                let (file, function) = unsafe { self.interpreter.names(frame.code) };
+                let (file, function) = unsafe { self.cpython.names(frame.code) };
                 if is_own_file(&file) != own {
                     continue;
                 }
@@ -143,36 +133,36 @@ impl Heap<'_> {
         }
     }
 
-    /// The items of a tuple.
-    pub(crate) fn tuple(&self, tuple: Node) -> Vec<Node> {
+    /// Returns the items of a tuple.
+    pub fn tuple(&self, tuple: Node) -> Vec<Node> {
         if tuple == 0 {
             return Vec::new();
         }
         // SAFETY: a living tuple: so many items lie behind its head.
         unsafe {
-            let length = word(tuple, SIZE) as usize;
+            let length = word(tuple, VAR_SIZE) as usize;
             (0..length).map(|i| word(tuple, TUPLE_ITEMS + 8 * i)).collect()
         }
     }
 
-    /// The names of all variables of a code object, in the order of their places in a frame.
-    pub(crate) fn variable_names(&self, code: Node) -> Vec<Node> {
+    /// Returns the names of all variables of a code object, in the order of their slots in a frame.
+    pub fn variable_names(&self, code: Node) -> Vec<Node> {
         match self.layout.names {
             // SAFETY: a living code object; the tuples are never missing.
             Names::Three { variables, cells, free, .. } => unsafe {
                 [variables, cells, free].iter().flat_map(|&at| self.tuple(word(code, at))).collect()
             },
-            // SAFETY: as above.
+            // SAFETY: a living code object; the tuple is never missing.
             Names::One { names, .. } => unsafe { self.tuple(word(code, names)) },
         }
     }
 
-    /// The names of a function's free variables, in the order of its closure.
-    pub(crate) fn free_names(&self, code: Node) -> Vec<Node> {
+    /// Returns the names of a function's free variables, in the order of its closure.
+    pub fn free_names(&self, code: Node) -> Vec<Node> {
         match self.layout.names {
             // SAFETY: a living code object.
             Names::Three { free, .. } => unsafe { self.tuple(word(code, free)) },
-            // SAFETY: as above; the count is a 32-bit number.
+            // SAFETY: a living code object; the count is a 32-bit number.
             Names::One { free, .. } => unsafe {
                 let count = word(code, free & !7) >> (8 * (free & 7)) & 0xffff_ffff;
                 let mut names = self.variable_names(code);
@@ -181,12 +171,12 @@ impl Heap<'_> {
         }
     }
 
-    /// (name, value) of the variables of a frame that have a value.
-    pub(crate) fn variables(&self, frame: Node, code: Node) -> Vec<(String, Node)> {
+    /// Returns (name, value) of the variables of a frame that have a value.
+    pub fn variables(&self, frame: Node, code: Node) -> Vec<(String, Node)> {
         let names = self.variable_names(code);
         let mut variables = Vec::new();
         for (i, name) in names.into_iter().enumerate() {
-            // SAFETY: a frame has a place for every name of its code; the place is empty or holds an object.
+            // SAFETY: a frame has a slot for every name of its code; the slot is empty or holds an object.
             let value = unsafe { word(frame, self.layout.frame_variables + 8 * i) };
             if value != 0 && self.is_str(name) {
                 variables.push((self.text(name), value));

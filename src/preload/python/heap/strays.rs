@@ -1,30 +1,26 @@
-//! Every object that the cyclic collector knows.
+//! Every object that the cyclic collector knows, and those among them that no root reaches.
 //!
-//! From 3.12 on the interpreter shows them itself. Before, they hang in rings whose heads lie in the interpreter's state; those
-//! are recognised by the word behind the three heads, which is the address of the first.
+//! From 3.12 on the interpreter shows them itself. Before, they hang in rings, one per generation of the
+//! collector.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
+use crate::python::api::Object;
+use crate::python::gc::{COLLECTING, GENERATION, GENERATIONS};
 use crate::python::heap::Heap;
 use crate::python::heap::objects::Kind;
-use crate::python::heap::objects::word;
-use crate::python::heap::peek;
+use crate::python::memory::{is_plausible, word};
+use crate::python::offsets::OB_REFCNT;
 use leaktrace_core::holders::{Node, Nodes};
 
-/// Words of the interpreter's state that are looked through for the heads of the rings.
-const STATE: usize = 64 << 10;
-const GENERATIONS: usize = 3;
-/// `struct gc_generation`, and what comes behind three of them: the first one's address, the permanent generation, three
-/// records of figures, and whether a collection is under way.
-const GENERATION: usize = 24;
-const COLLECTING: usize = 3 * GENERATION + 8 + GENERATION + 3 * 24;
 /// From the head of an object in a ring to the object.
 const HEAD: u64 = 16;
 
 impl Heap<'_> {
-    /// Every collected object, in no order.
+    /// Returns every collected object, in no order.
     fn everything(&self) -> Option<Vec<Node>> {
-        unsafe extern "C" fn visit(object: *mut c_void, all: *mut c_void) -> c_int {
+        unsafe extern "C" fn visit(object: Object, all: *mut c_void) -> c_int {
             // SAFETY: the vector handed over below. The interpreter goes on while it gets a 1.
             unsafe { (*all.cast::<Vec<Node>>()).push(object.expose_provenance() as u64) };
             1
@@ -38,8 +34,8 @@ impl Heap<'_> {
         let heads = self.rings()?;
         for generation in 0..GENERATIONS {
             let head = heads + (generation * GENERATION) as u64;
-            // SAFETY: the head of a ring of objects, found to be one; with the GIL held and no collection under way the
-            // rings are whole, and each word leads to the next object's head.
+            // SAFETY: the head of a ring of objects, found to be one; with the GIL held and no collection
+            // under way the rings are whole, and each word leads to the next object's head.
             unsafe {
                 let mut at = word(head, 0);
                 while at != head && at != 0 {
@@ -51,29 +47,24 @@ impl Heap<'_> {
         Some(all)
     }
 
-    /// The address of the first generation's head.
+    /// Returns the address of the first generation's head, unless a collection takes the rings apart.
     fn rings(&self) -> Option<u64> {
-        // SAFETY: asked with the GIL held.
-        let state = unsafe { (self.api.interpreter)() }.addr() as u64;
-        [state, self.api.runtime].into_iter().find_map(|base| {
-            for page in 0..STATE / 512 {
-                let begin = base + page as u64 * 4096;
-                let seen = peek::read(&[(begin, 512 + GENERATIONS * 3 + 1)]);
-                let words = seen.get(0);
-                for i in 0..512 {
-                    let head = begin + 8 * i as u64;
-                    if words[i + GENERATIONS * 3] == head && is_ring(head) {
-                        return Some(head);
-                    }
-                }
-            }
-            None
-        })
+        crate::python::gc::find(self.python);
+        let first = self.cpython.generations.load(Ordering::Acquire) as u64;
+        // SAFETY: the collector's state, found by its shape, and the ring that each of its heads begins.
+        let is_whole = |head: u64| unsafe {
+            let next = word(head, 0);
+            is_plausible(next) && word(next, 8) & !3 == head
+        };
+        // SAFETY: a part of the collector's state; an `int`.
+        let idle = first != 0 && unsafe { word(first, COLLECTING) } as u32 & 1 == 0;
+        let whole = |first| (0..GENERATIONS).all(|i| is_whole(first + (i * GENERATION) as u64));
+        (idle && whole(first)).then_some(first)
     }
 
-    /// What `reached` does not know, with reference counts.
-    pub(crate) fn unreached(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
-        // Who cannot read a tensor must not say that nothing holds its memory.
+    /// Returns the objects that are not `reached`, with their reference counts.
+    pub fn unreached(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
+        // Where tensors cannot be read, nothing may be said to hold their memory.
         if self.saw_tensors && !self.cpp.knows_storages() {
             return None;
         }
@@ -86,16 +77,16 @@ impl Heap<'_> {
             if self.types.of(object).is_none_or(|info| info.kind == Kind::Module) {
                 continue;
             }
-            // SAFETY: an object that is alive; from 3.12 on the count is the lower half of the word, and before nobody has
-            // so many references that the upper half mattered.
-            let count = unsafe { word(object, crate::python::heap::layout::REFERENCES) } as u32;
+            // SAFETY: an object that is alive; from 3.12 on the count is the lower half of the word, and
+            // before nobody has so many references that the upper half mattered.
+            let count = unsafe { word(object, OB_REFCNT) } as u32;
             strays.push((object, i64::from(count)));
         }
         Some(strays)
     }
 
-    /// The living contexts of autograd functions written in Python.
-    pub(crate) fn contexts(&mut self) -> &Nodes {
+    /// Returns the living contexts of autograd functions written in Python.
+    pub fn contexts(&mut self) -> &Nodes {
         if self.contexts.is_none() {
             let mut contexts = Nodes::default();
             for object in self.everything().unwrap_or_default() {
@@ -107,15 +98,4 @@ impl Heap<'_> {
         }
         self.contexts.get_or_insert_default()
     }
-}
-
-/// Whether three rings begin here, and nobody is taking them apart.
-fn is_ring(head: u64) -> bool {
-    let word = |address: u64| peek::read(&[(address, 1)]).get(0)[0];
-    let whole = (0..GENERATIONS as u64).all(|i| {
-        let head = head + i * GENERATION as u64;
-        let next = word(head);
-        peek::is_plausible(next) && word(next + 8) & !3 == head
-    });
-    whole && word((head + COLLECTING as u64) & !7) as u32 & 1 == 0
 }

@@ -1,0 +1,107 @@
+//! Ids of what a recording describes once and refers to from then on: stacks, code objects, modules, autograd
+//! contexts. Knows hashes and entries, not what they describe.
+//!
+//! The locks are `std`'s: on Linux a futex word and nothing else. (`parking_lot` parks in one table for the
+//! whole process, whose own locks another thread may hold at the moment of a fork; the child would wait for
+//! it forever.)
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::int_map::{IntMap, int_map};
+use crate::writer::recording::append_entry;
+use leaktrace_core::format::entry::TableEntry;
+
+/// Bytes that all descriptions of a recording may take together.
+const MAX_BYTES: usize = 128 << 20;
+
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Locks a table; one that a thread panicked in is as good as any, since every change to it is whole.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True while less than half of the bytes are taken.
+pub fn has_much_room() -> bool {
+    BYTES.load(Ordering::Relaxed) < MAX_BYTES / 2
+}
+
+/// In a forked child: its recording is a new one, in which nothing is described yet.
+pub fn after_fork_child() {
+    BYTES.store(0, Ordering::Relaxed);
+}
+
+/// Adds to the bytes written; false once they are too many.
+fn reserve(bytes: usize) -> bool {
+    let bytes = bytes + 16;
+    if BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_BYTES {
+        return true;
+    }
+    BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    false
+}
+
+/// Why something got no id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Descriptions take more bytes than they may.
+    NoRoom,
+    /// The recording could not take the entry.
+    NotWritten,
+}
+
+/// The ids of one kind of description, by a hash of the contents.
+pub struct Numbering {
+    ids: IntMap<u128, u32>,
+    last: u32,
+}
+
+impl Numbering {
+    pub const fn new() -> Numbering {
+        Numbering { ids: int_map(), last: 0 }
+    }
+
+    /// The id given last; 0 before the first.
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
+    pub fn get(&self, key: u128) -> Option<u32> {
+        self.ids.get(&key).copied()
+    }
+
+    /// Returns the id of the contents that `key` stands for. On first sight the entry of about `bytes` bytes
+    /// that describes them is written.
+    pub fn id<'e>(
+        &mut self,
+        key: u128,
+        bytes: usize,
+        entry: impl FnOnce(u32) -> TableEntry<'e>,
+    ) -> Result<u32, Refused> {
+        if let Some(id) = self.get(key) {
+            return Ok(id);
+        }
+        if !reserve(bytes) {
+            return Err(Refused::NoRoom);
+        }
+        let id = self.append(entry)?;
+        self.ids.insert(key, id);
+        Ok(id)
+    }
+
+    /// Writes an entry under the next id, whatever room there is. It cannot be looked up.
+    pub fn append<'e>(&mut self, entry: impl FnOnce(u32) -> TableEntry<'e>) -> Result<u32, Refused> {
+        let id = self.last + 1;
+        if !append_entry(&entry(id)) {
+            return Err(Refused::NotWritten);
+        }
+        self.last = id;
+        Ok(id)
+    }
+
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.last = 0;
+    }
+}

@@ -1,0 +1,25 @@
+//! What the rest of the library wants to know of the interpreter, handed down to this room when it is armed.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Functions that are called with the GIL held, outside hooks.
+pub struct Callbacks {
+    /// An optimizer has stepped; its address, if it is known, tells it from others.
+    pub optimizer_stepped: fn(Option<usize>),
+    /// The moment that [`search::ask`](crate::python::search::ask) asked for.
+    pub may_search: fn(),
+    /// The interpreter is about to end, and is whole still.
+    pub exiting: fn(),
+}
+
+static NONE: Callbacks = Callbacks { optimizer_stepped: |_| {}, may_search: || {}, exiting: || {} };
+static CALLBACKS: AtomicPtr<Callbacks> = AtomicPtr::new((&raw const NONE).cast_mut());
+
+pub fn set(callbacks: &'static Callbacks) {
+    CALLBACKS.store(std::ptr::from_ref(callbacks).cast_mut(), Ordering::Release);
+}
+
+pub fn get() -> &'static Callbacks {
+    // SAFETY: what `set` was given, or `NONE`: both live for ever, and are only read.
+    unsafe { &*CALLBACKS.load(Ordering::Acquire) }
+}

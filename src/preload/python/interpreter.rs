@@ -1,0 +1,232 @@
+//! The interpreter in this process: whether there is one, whether it is alive, and the layout of its memory
+//! if that is known.
+//!
+//! Whatever reads or calls Python asks here first. [`end`] is called before the interpreter frees anything:
+//! from then on there is none, for frames, the collector's flag and the search through objects alike.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use crate::python::api::{Api, Object};
+use crate::python::debug_offsets;
+use crate::python::layout::{self, Layout, Links};
+use crate::python::memory::read;
+use crate::python::offsets::{OB_TYPE, TYPE_BASICSIZE};
+use crate::thread_state;
+use crate::unwind::loader::Scope;
+
+/// An interpreter, of whatever version.
+pub struct Interpreter {
+    pub api: Api,
+    scope: Scope,
+}
+
+/// A CPython whose memory we can read. What every walk looks at comes first, on one line of the processor's
+/// cache.
+#[repr(C, align(64))]
+pub struct Cpython {
+    pub this_thread: unsafe extern "C" fn() -> Object,
+    pub is_initialized: unsafe extern "C" fn() -> c_int,
+    pub links: Links,
+    /// A stack was seen to be what the layout says.
+    pub is_verified: AtomicBool,
+    /// [`end`] will be called before the interpreter ends.
+    pub is_watched: AtomicBool,
+    /// The main thread's state, where that can never be freed nor belong to another thread; null otherwise.
+    pub main_thread: AtomicPtr<u8>,
+    /// The collector's generations; 0: not found.
+    pub generations: AtomicUsize,
+    pub layout: Layout,
+    pub code_type: usize,
+    pub str_type: usize,
+    pub bytes_type: usize,
+    pub minor: u32,
+    scope: Scope,
+}
+
+/// Null: no interpreter, or none any more.
+static INTERPRETER: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
+/// Null: as for [`INTERPRETER`], or a layout that is not known.
+#[unsafe(link_section = ".data.leaktrace")]
+static CPYTHON: AtomicPtr<Cpython> = AtomicPtr::new(ptr::null_mut());
+static DESCRIPTION: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+/// The interpreter, while it is alive.
+pub fn get() -> Option<&'static Interpreter> {
+    // SAFETY: null or a leaked box, never freed; Acquire pairs with the Release that published it.
+    unsafe { INTERPRETER.load(Ordering::Acquire).as_ref() }
+}
+
+/// The interpreter, while it is alive, if its memory can be read.
+#[inline(always)]
+pub fn cpython() -> Option<&'static Cpython> {
+    // SAFETY: as in `get`.
+    unsafe { CPYTHON.load(Ordering::Acquire).as_ref() }
+}
+
+/// Says that the interpreter is about to free its memory.
+pub fn end() {
+    ENDED.store(true, Ordering::Release);
+    INTERPRETER.store(ptr::null_mut(), Ordering::SeqCst);
+    CPYTHON.store(ptr::null_mut(), Ordering::SeqCst);
+}
+
+pub fn has_ended() -> bool {
+    ENDED.load(Ordering::Acquire)
+}
+
+/// What the interpreter is ("CPython 3.11"), or why its stacks are not taken; empty while none was found.
+pub fn description() -> &'static str {
+    // SAFETY: null or what `describe` leaked.
+    unsafe { DESCRIPTION.load(Ordering::Acquire).as_ref() }.map_or("", String::as_str)
+}
+
+fn describe(text: String) {
+    DESCRIPTION.store(Box::into_raw(Box::new(text)), Ordering::Release);
+}
+
+/// Gives up reading the interpreter's memory: it is not what its layout says.
+pub fn refuse(cpython: &Cpython) {
+    CPYTHON.store(ptr::null_mut(), Ordering::Release);
+    describe(format!("CPython 3.{}: unexpected frame layout; Python stacks are off", cpython.minor));
+}
+
+/// Looks for an interpreter. Outside hooks. Once found, or found wanting, it stays so.
+pub fn find() {
+    if !description().is_empty() {
+        return;
+    }
+    let Some(scope) = Scope::with(c"Py_GetVersion", "libpython3") else { return };
+    // SAFETY: the documented signature.
+    let version = unsafe { scope.function::<unsafe extern "C" fn() -> *const c_char>(c"Py_GetVersion") };
+    let Some(version) = version else { return };
+    // SAFETY: returns a static string, also before Py_Initialize.
+    let version = unsafe { CStr::from_ptr(version()) }.to_string_lossy();
+    let found = cpython_in(scope, &version);
+    describe(match &found {
+        Ok(cpython) => format!("CPython 3.{}", cpython.minor),
+        Err(why) => {
+            let number = version.split_whitespace().next().unwrap_or("?");
+            format!("CPython {number}: {why}; Python stacks are off")
+        }
+    });
+    if let Some(api) = Api::find(scope) {
+        INTERPRETER.store(Box::into_raw(Box::new(Interpreter { api, scope })), Ordering::Release);
+    }
+    if let Ok(cpython) = found {
+        CPYTHON.store(Box::into_raw(Box::new(cpython)), Ordering::Release);
+    }
+}
+
+/// Returns the CPython of a version, or why its memory cannot be read.
+fn cpython_in(scope: Scope, version: &str) -> Result<Cpython, &'static str> {
+    let symbol = |name: &CStr| scope.symbol(name);
+    let Some((minor, true)) = layout::version(version) else { return Err("not a known release") };
+    let debug = [c"_Py_NegativeRefcount", c"_Py_RefTotal", c"_Py_AddToAllObjects"];
+    if debug.into_iter().any(|name| symbol(name).is_some()) {
+        return Err("a debug build");
+    }
+    if version.contains("free-threading") {
+        return Err("a free-threaded build");
+    }
+    let types = (symbol(c"PyCode_Type"), symbol(c"PyUnicode_Type"), symbol(c"PyBytes_Type"));
+    // SAFETY: the documented signatures.
+    let functions =
+        unsafe { (scope.function(c"PyGILState_GetThisThreadState"), scope.function(c"Py_IsInitialized")) };
+    let ((Some(code_type), Some(str_type), Some(bytes_type)), (Some(this_thread), Some(is_initialized))) =
+        (types, functions)
+    else {
+        return Err("its types are not exported");
+    };
+    let words = (minor >= 13).then(|| symbol(c"_PyRuntime")).flatten().map(|runtime| {
+        // SAFETY: exported data of several kilobytes; from 3.13 on it begins with constant words.
+        unsafe { ptr::read(runtime.cast::<[u64; debug_offsets::WORDS]>()) }
+    });
+    let unknown = "unknown frame layout";
+    let layout = layout::choose(minor, words.as_ref()).ok_or(unknown)?;
+    // SAFETY: a type object, exported data; its size was fixed long before 3.8.
+    if unsafe { read::<usize>(code_type.cast(), TYPE_BASICSIZE) } != layout.code_size {
+        return Err("unknown layout of code objects");
+    }
+    // SAFETY: asks for the calling thread's id.
+    if thread_state::own_id() != unsafe { libc::pthread_self() } {
+        return Err("unknown thread ids");
+    }
+    Ok(Cpython {
+        this_thread,
+        is_initialized,
+        links: Links::of(&layout).ok_or(unknown)?,
+        is_verified: AtomicBool::new(false),
+        is_watched: AtomicBool::new(false),
+        main_thread: AtomicPtr::new(ptr::null_mut()),
+        generations: AtomicUsize::new(0),
+        layout,
+        code_type: code_type.addr(),
+        str_type: str_type.addr(),
+        bytes_type: bytes_type.addr(),
+        minor,
+        scope,
+    })
+}
+
+impl Interpreter {
+    /// Asks the interpreter to call `function` on its main thread, GIL in hand, when it comes to it. From any
+    /// thread, with or without the GIL, also from inside a hook. Returns false if it cannot, now.
+    pub fn add_pending_call(&self, function: unsafe extern "C" fn(*mut std::ffi::c_void) -> c_int) -> bool {
+        let python = &self.api.functions;
+        // SAFETY: both may be called from anywhere; the queue takes a function and its argument.
+        unsafe {
+            (python.Py_IsInitialized)() != 0 && (python.Py_AddPendingCall)(function, ptr::null_mut()) == 0
+        }
+    }
+
+    /// True if this very thread holds the GIL of the main interpreter, and that is not about to end.
+    pub fn has_gil(&self) -> bool {
+        let Some(objects) = &self.api.objects else { return false };
+        let (python, objects) = (&self.api.functions, &objects.functions);
+        // SAFETY: the first four only look, with the GIL or without; the interpreter is asked for with it
+        // only.
+        unsafe {
+            if (python.Py_IsInitialized)() == 0 || (python.Py_IsFinalizing)() != 0 {
+                return false;
+            }
+            let mine = (python.PyGILState_GetThisThreadState)();
+            !mine.is_null()
+                && mine == (objects.PyThreadState_GetUnchecked)()
+                && (objects.PyInterpreterState_Get)() == (objects.PyInterpreterState_Main)()
+        }
+    }
+
+    /// The address of a symbol of the interpreter's.
+    pub fn symbol(&self, name: &CStr) -> Option<*mut std::ffi::c_void> {
+        self.scope.symbol(name)
+    }
+}
+
+impl Cpython {
+    /// Keeps that [`end`] is called before the interpreter ends, so that whether it has ended need not be
+    /// asked. With the GIL held; may be called on every thread, and is of most use on the main one.
+    pub fn watched(&self) {
+        // In 3.11 the main interpreter and its first thread's state lie in a variable of the library's: they
+        // can be read as long as there is a process, and whose the state is stands in it. Later a thread has
+        // one state per interpreter.
+        let runtime = if self.minor == 11 { self.scope.variable(c"_PyRuntime") } else { None };
+        // SAFETY: the interpreter is alive.
+        let state = unsafe { (self.this_thread)() };
+        if runtime.is_some_and(|runtime| runtime.contains(&state.addr())) {
+            self.main_thread.store(state.cast(), Ordering::Release);
+        }
+        self.is_watched.store(true, Ordering::Release);
+    }
+
+    /// True if an object is a code object; in a frame, `None` may stand in its place.
+    ///
+    /// # Safety
+    /// `object` is null or an object.
+    pub unsafe fn is_code(&self, object: *const u8) -> bool {
+        // SAFETY: the caller's word.
+        !object.is_null() && unsafe { read::<usize>(object, OB_TYPE) } == self.code_type
+    }
+}

@@ -1,0 +1,310 @@
+//! What every thread has of its own: one block of plain data, reached without a function call, and the pages
+//! behind it.
+//!
+//! Nothing in it has a destructor: a hook may run after the thread's destructors have. The pages hang on the
+//! block by a pointer and are unmapped when the thread ends; events after that do without. Every field is a
+//! cell: a hook may run inside another one of its thread, so that there is never more than a shared reference
+//! to the block. Knows nothing of what the words mean to others.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::numbering::lock;
+use crate::unwind::LastWalk;
+use crate::writer::recording;
+use crate::writer::recording::Cursor;
+
+/// The block of a thread; all zero at first.
+#[repr(C)]
+pub struct ThreadState {
+    /// How deep in hooks this thread is: what our own work does is not an event.
+    pub depth: Cell<u32>,
+    pub driver_events: Cell<u32>,
+    pub runtime_entry_point: Cell<u16>,
+    /// An optimizer's post hook ran since its step began.
+    pub optimizer_hooked: Cell<bool>,
+    /// What PyTorch calls this thread; 0: not asked yet.
+    pub torch_id: Cell<u32>,
+    /// The address that the runtime call under way was recorded to free.
+    pub freeing: Cell<u64>,
+    /// The node of the autograd graph that this thread evaluates; 0: none.
+    pub node: Cell<usize>,
+    cursor: UnsafeCell<Cursor>,
+    /// Null before the first stack, [`UNMAPPED`] once the thread is ending.
+    pages: Cell<*mut Pages>,
+}
+
+/// Stands for the pages of a thread that is ending.
+const UNMAPPED: *mut Pages = ptr::without_provenance_mut(1);
+
+/// Slots of a thread's stack cache. A power of two.
+const SLOTS: usize = 4096;
+
+/// What a thread needs to take stacks; all zero at first.
+struct Pages {
+    /// Odd inside a read section (see [`ThreadState::read_section`]). Written by its thread only.
+    reading: AtomicU32,
+    /// Stack ids by hash, direct-mapped.
+    stacks: [Cell<Slot>; SLOTS],
+    last_walk: UnsafeCell<LastWalk>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    hash: u64,
+    id: u32,
+}
+
+/// Mixed into every hash, so that moving it on makes each thread's stack cache forget all it holds.
+#[unsafe(link_section = ".data.leaktrace")]
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// The epoch of the stack caches. Whoever sees a code object or a module at a reused address also sees an
+/// epoch later than the one in which another was there.
+#[inline(always)]
+pub fn epoch() -> u64 {
+    EPOCH.load(Ordering::Acquire)
+}
+
+/// Makes every thread's stack cache forget: the next stacks are looked up by what they are made of.
+pub fn forget_stacks() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+}
+
+impl ThreadState {
+    /// A number that no other living thread has.
+    #[inline(always)]
+    pub fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    /// Hands the thread's cursor in the recording to the writer.
+    #[inline(always)]
+    pub fn with_cursor<R>(&self, write: impl FnOnce(&mut Cursor) -> R) -> R {
+        // SAFETY: nobody but the calling thread reaches its block, and only the writer, which never calls
+        // itself, is handed the cursor.
+        write(unsafe { &mut *self.cursor.get() })
+    }
+
+    /// Returns the stack id remembered for a hash; 0 if there is none.
+    #[inline(always)]
+    pub fn cached_stack(&self, hash: u64) -> u32 {
+        let Some(pages) = self.pages() else { return 0 };
+        let slot = pages.stacks[hash as usize % SLOTS].get();
+        if slot.hash == hash { slot.id } else { 0 }
+    }
+
+    /// Remembers the stack id of a hash.
+    pub fn remember_stack(&self, hash: u64, id: u32) {
+        self.map_pages();
+        if let Some(pages) = self.pages() {
+            pages.stacks[hash as usize % SLOTS].set(Slot { hash, id });
+        }
+    }
+
+    /// Returns what native unwinding keeps of this thread; null if there is no memory for it.
+    #[inline(always)]
+    pub fn last_walk(&self) -> *mut LastWalk {
+        self.map_pages();
+        self.pages().map_or(ptr::null_mut(), |pages| pages.last_walk.get())
+    }
+
+    /// Reads Python's memory: until `read` is done the interpreter does not go away, as in an RCU read-side
+    /// critical section. `None`: the thread must not read, because nobody would see that it does.
+    #[inline(always)]
+    pub fn read_section<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+        self.map_pages();
+        let reading = &self.pages()?.reading;
+        let toggle = || {
+            compiler_fence(Ordering::SeqCst);
+            reading.store(reading.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+            compiler_fence(Ordering::SeqCst);
+        };
+        toggle();
+        let result = read();
+        toggle();
+        Some(result)
+    }
+
+    #[inline(always)]
+    fn map_pages(&self) {
+        if self.pages.get().is_null() {
+            self.pages.set(map_pages());
+        }
+    }
+
+    #[inline(always)]
+    fn pages(&self) -> Option<&Pages> {
+        let pages = self.pages.get();
+        // SAFETY: any other pointer is what `map_pages` mapped. Only this very thread unmaps it, at its end,
+        // and others look at `reading` alone, which is atomic.
+        (pages.addr() > UNMAPPED.addr()).then(|| unsafe { &*pages })
+    }
+}
+
+/// 1 + the key whose destructor unmaps the pages; 0 before [`arm`].
+static KEY: AtomicU64 = AtomicU64::new(0);
+
+/// Has the memory of threads given back when they end. Once; outside hooks.
+pub fn arm() {
+    if KEY.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let mut key = 0;
+    // SAFETY: `key` is ours to write; the destructor stands for as long as this library, which is never
+    // unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
+        KEY.store(key as u64 + 1, Ordering::Release);
+    }
+}
+
+/// Has [`thread_ends`] called when the calling thread ends. Returns false if that is impossible.
+pub fn watch() -> bool {
+    let key = KEY.load(Ordering::Acquire);
+    // SAFETY: the key exists; its value only has to differ from null.
+    key != 0
+        && unsafe {
+            libc::pthread_setspecific((key - 1) as libc::pthread_key_t, ptr::dangling::<u64>().cast()) == 0
+        }
+}
+
+#[cold]
+fn map_pages() -> *mut Pages {
+    if !watch() {
+        return UNMAPPED;
+    }
+    // SAFETY: fresh private memory, zeroed by the kernel: all-zero `Pages` are empty ones.
+    let map = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size_of::<Pages>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if map == libc::MAP_FAILED {
+        return ptr::null_mut();
+    }
+    lock(&MAPPED).push(map.expose_provenance());
+    map.cast()
+}
+
+/// The pages of all living threads.
+static MAPPED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+pub type Guard = MutexGuard<'static, Vec<usize>>;
+
+/// The threads that were in a read section at some moment.
+pub struct Readers(Vec<(usize, u32)>);
+
+impl Readers {
+    pub fn now() -> Readers {
+        let all = lock(&MAPPED);
+        Readers(all.iter().map(|&pages| (pages, reading(pages))).filter(|(_, n)| n % 2 == 1).collect())
+    }
+
+    /// True once each of them has left its section, if only to enter another.
+    pub fn are_done(&mut self) -> bool {
+        let all = lock(&MAPPED);
+        self.0.retain(|&(pages, n)| all.contains(&pages) && reading(pages) == n);
+        self.0.is_empty()
+    }
+}
+
+/// Returns the count of pages that are in the list, whose lock is held.
+fn reading(pages: usize) -> u32 {
+    // SAFETY: mapped for as long as they are in the list.
+    unsafe { (*ptr::with_exposed_provenance::<Pages>(pages)).reading.load(Ordering::Acquire) }
+}
+
+pub fn lock_all() -> Guard {
+    lock(&MAPPED)
+}
+
+/// In a forked child: only the calling thread is left.
+pub fn forget(all: &mut Guard) {
+    let own = current().pages.get().addr();
+    all.retain(|&pages| pages == own);
+}
+
+unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
+    let thread = current();
+    let pages = thread.pages.replace(UNMAPPED);
+    if pages.addr() > UNMAPPED.addr() {
+        lock(&MAPPED).retain(|&other| other != pages.addr());
+        // SAFETY: this thread's own pages, which nobody finds any more.
+        unsafe { libc::munmap(pages.cast(), size_of::<Pages>()) };
+    }
+    thread.with_cursor(recording::release);
+}
+
+// Initial-exec TLS: a preloaded library is part of the static block, so the address is one load and one add,
+// and the first use on a thread allocates nothing (the dynamic model may call malloc there).
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .tbss.leaktrace,\"awT\",@nobits",
+    ".globl leaktrace_thread_block",
+    ".hidden leaktrace_thread_block",
+    ".type leaktrace_thread_block,@object",
+    ".size leaktrace_thread_block,64",
+    ".p2align 6",
+    "leaktrace_thread_block:",
+    ".zero 64",
+    ".popsection",
+);
+
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(size_of::<ThreadState>() <= 64);
+
+/// Returns the calling thread's block.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn current() -> &'static ThreadState {
+    let block: *const ThreadState;
+    // SAFETY: the psABI's initial-exec sequence: the GOT holds the block's offset from the thread pointer at
+    // fs:0. Both are the same for as long as the thread lives. The block is zeroed, which is a value of every
+    // field, and is never freed before its thread is gone; since it is not `Sync`, the reference does not
+    // leave the thread.
+    unsafe {
+        std::arch::asm!(
+            "mov {0}, qword ptr [rip + leaktrace_thread_block@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) block,
+            options(pure, nomem, nostack),
+        );
+        &*block
+    }
+}
+
+/// Returns `pthread_self()`. glibc's is the thread pointer itself.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[inline(always)]
+pub fn own_id() -> u64 {
+    let pointer: u64;
+    // SAFETY: the psABI: the thread pointer stands at fs:0.
+    unsafe { std::arch::asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
+    pointer
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+#[inline(always)]
+pub fn own_id() -> u64 {
+    // SAFETY: asks for the calling thread's id.
+    unsafe { libc::pthread_self() as u64 }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn current() -> &'static ThreadState {
+    thread_local! {
+        // SAFETY: zero is a value of every field.
+        static BLOCK: ThreadState = const { unsafe { std::mem::zeroed() } };
+    }
+    // SAFETY: it has no destructor, so it lasts as long as its thread; not being `Sync`, the reference stays
+    // there.
+    BLOCK.with(|block| unsafe { &*ptr::from_ref(block) })
+}
