@@ -1,6 +1,7 @@
--- A fleet of recordings judged in DuckDB. Written before by:  leaktrace export *.ltrace --to parquet -o fleet
+-- Questions to a fleet of recordings, for DuckDB:
+--   leaktrace export *.ltrace --to parquet -o fleet && duckdb < scripts/findings.sql
 
--- 1. What leaks, over all ranks: one row a cause, on how many of the run's ranks it is, and its spread.
+-- 1. What leaks, over all ranks: one row per cause, the number of the run's ranks that have it, and its spread.
 SELECT f.run, f.kind, f.file, f.line, f.function, count(DISTINCT f.rank) AS ranks,
        (SELECT count(*) FROM 'fleet/*/*/recordings.parquet' r WHERE r.run = f.run) AS of_ranks,
        min(f.growth_bytes_per_step) AS least_per_step, max(f.growth_bytes_per_step) AS most_per_step,
@@ -9,7 +10,7 @@ FROM 'fleet/*/*/findings.parquet' f
 WHERE f.kind IN ('leak', 'growing')
 GROUP BY ALL ORDER BY most_per_step DESC;
 
--- 2. The same from the bare books: lines of which blocks of most steps are alive, long after those steps ended.
+-- 2. Leaks without a verdict: lines whose blocks of most steps are still alive, long after those steps ended.
 WITH runs AS (SELECT run, rank, max(step) AS steps FROM 'fleet/*/*/steps.parquet' GROUP BY ALL),
 kept AS (
     SELECT run, rank, site, count(*) AS cohorts, any_value(steps) AS steps, min(alloc_step) AS oldest_step,
@@ -23,7 +24,7 @@ FROM kept JOIN 'fleet/*/*/sites.parquet' USING (run, rank, site)
 WHERE kept.cohorts >= 0.5 * (steps - 5 - greatest(5, floor(0.1 * steps)))
 ORDER BY kept.live_bytes DESC;
 
--- 3. Where each run grew, line by line, against the first one of the same program: what a change brought in.
+-- 3. What a change brought in: how much each line grew, against the first run of the same program.
 WITH lines AS (
     SELECT split_part(run, '-', 1) AS program, run, file, line, function, sum(growth_bytes) AS growth
     FROM 'fleet/*/*/sites.parquet' GROUP BY ALL

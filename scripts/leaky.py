@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 class History:
-    """Losses of the epoch, averaged when somebody asks."""
+    """The losses of an epoch, to be averaged at its end."""
 
     def __init__(self, keep_tensors):
         self.keep_tensors = keep_tensors

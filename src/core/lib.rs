@@ -13,8 +13,8 @@
 //!
 //! # Code map
 //!
-//! * [`entry_points`]: the one table of the functions that are hooked, and of those that have no hook, with
-//!   the reason.
+//! * [`mod@entry_points`]: the one table of the functions that are hooked, and of those that have no hook,
+//!   with the reason.
 //! * [`mod@format`]: what a recording consists of, drawn bit by bit, and its reader.
 //! * [`ledger`]: the pure replay, and under `ledger::verdict` the rules, one per file, that say what is a
 //!   leak.
