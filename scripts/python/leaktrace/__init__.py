@@ -1,4 +1,4 @@
-"""What a program may tell leaktrace while it is recorded.
+"""Optional annotations for a program that leaktrace records: steps, marks and reports on request.
 
 Every function here does nothing in a program that is not traced, so the calls can stay where they are:
 
@@ -8,7 +8,7 @@ Every function here does nothing in a program that is not traced, so the calls c
         train(batch)
         leaktrace.step()
 
-Nothing need be imported for leaktrace to work: it is started by ``leaktrace run -- python train.py``.
+Nothing needs to be imported for leaktrace to work: it is started by ``leaktrace run -- python train.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __version__ = "@VERSION@"
 
 
 def _function(name: str, *arguments: Any) -> Any:
-    """A function of the library that is preloaded into this process; ``None`` without one."""
+    """Returns a function of the library that is preloaded into this process; ``None`` without one."""
     try:
         function = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError):
@@ -34,7 +34,7 @@ def _function(name: str, *arguments: Any) -> Any:
 _step = _function("leaktrace_step", ctypes.c_char_p)
 _mark = _function("leaktrace_mark", ctypes.c_char_p)
 _dump = _function("leaktrace_dump")
-# Calls of `step`, for those who ask the recording about one of them.
+# Calls of `step` so far: the pytest plugin compares them with the steps in the recording.
 _steps = 0
 
 
@@ -49,7 +49,7 @@ def active() -> bool:
 
 
 def step(label: Optional[str] = None) -> None:
-    """Ends a step. From the first call on, steps are what lies between calls; optimizer steps no longer count."""
+    """Ends a step. From the first call on, calls end the steps, and optimizer steps no longer do."""
     global _steps
     if _step is not None:
         _steps += 1
@@ -57,7 +57,7 @@ def step(label: Optional[str] = None) -> None:
 
 
 def mark(name: str) -> None:
-    """Notes that something happened, under a name that the report shows."""
+    """Marks this moment by a name that the report and its timeline show."""
     if _mark is not None:
         _mark(_text(name))
 

@@ -1,4 +1,4 @@
-"""``python -m leaktrace``: the same as the command, and ``run train.py`` takes this interpreter."""
+"""``python -m leaktrace`` does what the command does; ``run train.py`` uses this interpreter."""
 
 from leaktrace._program import main
 

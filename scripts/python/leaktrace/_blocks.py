@@ -1,4 +1,4 @@
-"""Whose the blocks on the device are, and whether what a test left is a leak. Knows the recording, not pytest."""
+"""Decides whether the blocks that a test left on the device are a leak. Knows the recording, not pytest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import leaktrace
 from leaktrace import _program
 
 
-class Place(NamedTuple):
-    """A line that allocated."""
+class Line(NamedTuple):
+    """A line of the program that allocates."""
 
     file: str
     line: int
@@ -22,57 +22,58 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         if not self.file:
-            return "a place that is not known"
+            return "an unknown line"
         below = os.path.relpath(self.file)
         file = self.file if below.startswith("..") else below
         return f"{file}:{self.line} {self.function}"
 
 
 class Row(NamedTuple):
-    """What one line has alive of what it made in one step."""
+    """The live blocks that one line allocated in one step."""
 
-    birth: int
+    step: int
     bytes: int
     blocks: int
-    place: Place
+    line: Line
 
 
 @dataclasses.dataclass
 class Run:
-    """One run of a test: the steps that are its own, and what was left of them when it ended."""
+    """One run of a test: its own steps, and the blocks allocated in them that were alive when it ended."""
 
     steps: Set[int] = dataclasses.field(default_factory=set)
     left: List[Row] = dataclasses.field(default_factory=list)
 
 
 class Recorder:
-    """Draws the boundaries of the tests in the recording of this process, and looks at it."""
+    """Ends steps around each test in the recording of this process, and reads what is alive in it."""
 
     def __init__(self, recording: str) -> None:
         self.recording = recording
         self.steps = 0
-        # Of the current run: between which calls of `step` it makes things of its own, and since when.
+        # The ranges of calls of `step` that are the current run's own, and where the open one began.
         self.own: List[Tuple[int, int]] = []
         self.since = 0
+        # How many fixtures of a wider scope are being set up inside each other.
         self.outside = 0
-        self.inside = False
-        # Steps of tests that leak or did not pass: what they left is nobody's state.
-        self.blamed: Set[int] = set()
+        self.in_test = False
+        # Steps of tests that leak or did not pass: what they left is not the state of a later test.
+        self.leaking_steps: Set[int] = set()
 
     def begin(self) -> None:
         leaktrace.step()
-        self.own, self.since, self.outside, self.inside = [], leaktrace._steps, 0, True
+        self.own, self.since, self.outside, self.in_test = [], leaktrace._steps, 0, True
 
-    def leave_test(self) -> None:
-        """What comes is made for more than this test."""
-        if self.inside:
+    def pause(self) -> None:
+        """Takes what is allocated from here on as made for more than this test."""
+        if self.in_test:
             if self.outside == 0:
                 leaktrace.step()
                 self.own.append((self.since, leaktrace._steps))
             self.outside += 1
 
-    def enter_test(self) -> None:
-        if self.inside:
+    def resume(self) -> None:
+        if self.in_test:
             self.outside -= 1
             if self.outside == 0:
                 leaktrace.step()
@@ -81,49 +82,52 @@ class Recorder:
     def end(self, label: str) -> Run:
         leaktrace.step(label)
         self.own.append((self.since, leaktrace._steps))
-        self.inside = False
+        self.in_test = False
         run = Run()
-        rows = self.look()
+        rows = self.live_rows()
         if rows is None:
             return run
-        # The recording counts from where the program first used the GPU.
+        # The recording counts steps from the first use of the GPU.
         shift = self.steps - leaktrace._steps
         run.steps = {step + shift for begin, end in self.own for step in range(begin + 1, end + 1)}
-        if any(row.birth in run.steps for row in rows):
-            # Garbage in cycles waits for the collector; it is not kept by anything.
+        if any(row.step in run.steps for row in rows):
+            # Garbage in reference cycles is held by nothing: it waits for the collector.
             gc.collect()
-            rows = self.look() or []
-        run.left = [row for row in rows if row.birth in run.steps]
+            rows = self.live_rows() or []
+        run.left = [row for row in rows if row.step in run.steps]
         return run
 
-    def look(self) -> Optional[List[Row]]:
-        """All that is alive on devices; ``None`` while the GPU was not used."""
+    def live_rows(self) -> Optional[List[Row]]:
+        """Returns what is alive on all devices; ``None`` before the first use of the GPU."""
         if not os.path.exists(self.recording):
             return None
-        answer = alive(self.recording)
+        answer = live_set(self.recording)
         self.steps = int(answer["steps"])
         return [_row(row) for row in answer["rows"]]
 
 
-def alive(recording: str) -> Dict[str, Any]:
+def live_set(recording: str) -> Dict[str, Any]:
+    """Returns what ``leaktrace live-set`` prints of a recording."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    told = subprocess.run(
+    done = subprocess.run(
         [str(_program.path()), "live-set", recording], stdout=subprocess.PIPE, env=environment, check=True
     )
-    answer: Dict[str, Any] = json.loads(told.stdout)
+    answer: Dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
 def _row(row: Dict[str, Any]) -> Row:
     at = row["allocated_at"] or {}
-    place = Place(at.get("file") or "", at.get("line") or 0, at.get("function") or "")
-    return Row(row["step"], row["bytes"], row["blocks"], place)
+    line = Line(at.get("file") or "", at.get("line") or 0, at.get("function") or "")
+    return Row(row["step"], row["bytes"], row["blocks"], line)
 
 
 @dataclasses.dataclass
 class Verdict:
-    """``clean``; ``cache``: only the first run left something; ``leak``: the runs gather it; ``residue``: each run
-    leaves something that the next one replaces; ``state``: the same, but there is something it may belong to."""
+    """What the runs of a test show. ``clean``: nothing was left. ``cache``: only the first run left
+    something. ``leak``: it accumulates from run to run. ``residue``: each run leaves something that the
+    next one replaces. ``state``: so does this one, but an older object is alive that it may belong to.
+    ``once``: there was one run only. ``unknown``: a repetition did not pass."""
 
     kind: str
     runs: int = 1
@@ -138,40 +142,40 @@ class Verdict:
         total = amount(size / self.runs, blocks / self.runs)
         if self.kind == "cache":
             return f"{name} left {total} behind at first use, and nothing when it was run again: no leak"
-        if self.kind == "untold":
+        if self.kind == "unknown":
             return (
                 f"{name} left {total} behind; it did not pass when it was run again, so whether it leaks is not known"
             )
         if self.kind == "once":
             return f"{name} left {total} behind; it was not run again, so whether it leaks is not known"
-        said = {
+        summary = {
             "leak": f"leaks GPU memory: {total} more with every run, never freed",
             "residue": f"leaves GPU memory behind: {total} of each run, until the next one replaces it",
             "state": f"{name} leaves {total} of each run, until the next one replaces it: no leak",
         }[self.kind]
-        lines = [f"  {place}: {amount(size, blocks)} per run" for place, size, blocks in by_place(self.rows, self.runs)]
-        return "\n".join([said, *lines])
+        lines = [f"  {line}: {amount(size, blocks)} per run" for line, size, blocks in by_line(self.rows, self.runs)]
+        return "\n".join([summary, *lines])
 
 
 class Judge:
-    """Collects the runs of a test."""
+    """Collects the runs of a test and decides on them."""
 
     def __init__(self, recorder: Recorder, first: Run) -> None:
         self.recorder = recorder
         self.runs = [first]
-        self.broken = False
+        self.repetition_failed = False
 
     def add(self, run: Run) -> None:
         self.runs.append(run)
 
     def left_something(self) -> bool:
-        """Whether another run can tell more: this far, each one left something."""
+        """Whether another run can show more: the last one left something."""
         return bool(self.runs[-1].left)
 
     def verdict(self) -> Verdict:
         verdict = self._verdict()
         if verdict.fails:
-            self.recorder.blamed.update(*(run.steps for run in self.runs))
+            self.recorder.leaking_steps.update(*(run.steps for run in self.runs))
         return verdict
 
     def _verdict(self) -> Verdict:
@@ -179,53 +183,55 @@ class Judge:
         if not any(run.left for run in self.runs):
             return Verdict("clean")
         if not later:
-            return Verdict("untold" if self.broken else "once", 1, first.left)
-        rows = self.recorder.look() or []
+            return Verdict("unknown" if self.repetition_failed else "once", 1, first.left)
+        rows = self.recorder.live_rows() or []
         left = [sizes(run.left) for run in later]
-        kept = [sizes(row for row in rows if row.birth in run.steps) for run in later]
-        early = sizes(row for row in rows if row.birth in first.steps)
-        leaks: Set[Place] = set()
-        replaced: Set[Place] = set()
-        for place in set().union(*left):
-            leaving = [i for i, run in enumerate(left) if place in run]
-            # What the earliest of them left is there to this day: nothing took its place. A bounded cache lets go of it.
-            stays = 2 * kept[leaving[0]].get(place, 0) > left[leaving[0]][place]
-            gathers = sum(place in run for run in kept) + (place in early if len(later) == 1 else 0)
-            if stays and gathers > 1:
-                leaks.add(place)
+        kept = [sizes(row for row in rows if row.step in run.steps) for run in later]
+        early = sizes(row for row in rows if row.step in first.steps)
+        leaks: Set[Line] = set()
+        replaced: Set[Line] = set()
+        for line in set().union(*left):
+            leaving = [i for i, run in enumerate(left) if line in run]
+            # Blocks of the earliest run that left any are still alive: nothing replaced them. A bounded cache
+            # would have freed them.
+            stays = 2 * kept[leaving[0]].get(line, 0) > left[leaving[0]][line]
+            runs_alive = sum(line in run for run in kept) + (line in early if len(later) == 1 else 0)
+            if stays and runs_alive > 1:
+                leaks.add(line)
             elif not stays and len(leaving) == len(later) > 1:
-                replaced.add(place)
-        for kind, places in (("leak", leaks), ("residue", replaced)):
-            if places:
-                of = [row for run in later for row in run.left if row.place in places]
-                runs = sum(any(row.place in places for row in run.left) for run in later)
-                if kind == "residue" and self._may_belong(rows, places):
+                replaced.add(line)
+        for kind, lines in (("leak", leaks), ("residue", replaced)):
+            if lines:
+                of = [row for run in later for row in run.left if row.line in lines]
+                runs = sum(any(row.line in lines for row in run.left) for run in later)
+                if kind == "residue" and self._may_be_state(rows, lines):
                     kind = "state"
                 return Verdict(kind, runs, of)
-        return Verdict("untold" if self.broken else "cache", 1, first.left or next(r.left for r in later if r.left))
+        return Verdict("unknown" if self.repetition_failed else "cache", 1, first.left or next(r.left for r in later if r.left))
 
-    def _may_belong(self, rows: List[Row], replaced: Set[Place]) -> bool:
-        """Whether something older is alive that what each run replaces may belong to: a module with its gradients."""
+    def _may_be_state(self, rows: List[Row], replaced: Set[Line]) -> bool:
+        """Whether an older object is alive that the replaced blocks may belong to, as gradients do to a
+        module."""
         begins = min((min(run.steps) for run in self.runs[1:] if run.steps), default=0)
-        blamed = self.recorder.blamed
-        return any(r.birth < begins and r.place not in replaced and r.birth not in blamed for r in rows)
+        leaking = self.recorder.leaking_steps
+        return any(r.step < begins and r.line not in replaced and r.step not in leaking for r in rows)
 
 
-def sizes(rows: Iterable[Row]) -> Dict[Place, int]:
-    sums: Dict[Place, int] = {}
+def sizes(rows: Iterable[Row]) -> Dict[Line, int]:
+    sums: Dict[Line, int] = {}
     for row in rows:
-        sums[row.place] = sums.get(row.place, 0) + row.bytes
+        sums[row.line] = sums.get(row.line, 0) + row.bytes
     return sums
 
 
-def by_place(rows: List[Row], runs: int) -> List[Tuple[Place, float, float]]:
-    sums: Dict[Place, List[int]] = {}
+def by_line(rows: List[Row], runs: int) -> List[Tuple[Line, float, float]]:
+    sums: Dict[Line, List[int]] = {}
     for row in rows:
-        of = sums.setdefault(row.place, [0, 0])
+        of = sums.setdefault(row.line, [0, 0])
         of[0] += row.bytes
         of[1] += row.blocks
     ranked = sorted(sums.items(), key=lambda item: -item[1][0])
-    return [(place, size / runs, blocks / runs) for place, (size, blocks) in ranked[:10]]
+    return [(line, size / runs, blocks / runs) for line, (size, blocks) in ranked[:10]]
 
 
 def amount(size: float, blocks: float) -> str:

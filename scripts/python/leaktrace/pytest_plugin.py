@@ -1,10 +1,11 @@
-"""``pytest --leaktrace``: a test that leaves GPU memory behind fails, by the identity of blocks and never by a total.
+"""``pytest --leaktrace``: a test that leaves GPU memory behind fails, by the identity of blocks and never
+by a total.
 
-pytest is started again, once, with the library preloaded, on the simulated GPU where there is no real one. Around each
-test stand boundaries, so that the recording knows of every block which test made it. A test that leaves blocks of its
-own behind is repeated: what only its first run left is a cache that filled (a handle's work space, parameters made on
-first use) and no leak; what every run leaves is one. What fixtures of a wider scope make is never the test's.
-"""
+pytest is started again, once, with the library preloaded, on the simulated GPU where there is no real one.
+A step ends before and after each test, so that the recording shows which test allocated a block. A test
+that leaves blocks of its own behind is repeated: what only its first run left is a cache that filled (a
+handle's workspace, parameters made on first use) and no leak; what every run leaves is one. What fixtures
+of a wider scope allocate is never the test's."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         help=f"Runs of a test that leaves GPU memory behind, its first one included (default: {REPEAT}). "
-        "1: never repeated, and not judged by what only repetitions can tell.",
+        "1: never repeated, and not judged by what only repetitions can show.",
     )
     group.addoption(
         "--leaktrace-simulate",
@@ -42,13 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Use the simulated GPU: where there is no other (auto, the default), always or never.",
     )
     group.addoption("--leaktrace-keep", metavar="DIR", help="Keep the recordings there.")
-    parser.addini("leaktrace_repeat", "The same as --leaktrace-repeat.", default="")
+    parser.addini("leaktrace_repeat", "Default of --leaktrace-repeat.", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "leaktrace(repeat=N): with --leaktrace, run this test N times and fail it if the runs gather GPU memory; "
+        "leaktrace(repeat=N): with --leaktrace, run this test N times and fail it if GPU memory accumulates over the runs; "
         "0: do not judge it.",
     )
     folder = os.environ.get(FOLDER)
@@ -58,21 +59,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before anything of the tests is imported."""
+    """Starts pytest again before any module of the tests is imported."""
     if not getattr(early_config.known_args_namespace, "leaktrace", False):
         return
     if os.environ.get(FOLDER):
         if not active():
-            raise pytest.UsageError("--leaktrace: something took libleaktrace.so out of LD_PRELOAD")
+            raise pytest.UsageError("--leaktrace: libleaktrace.so was removed from LD_PRELOAD")
         return
     if list(early_config.invocation_params.args) != sys.argv[1:]:
         raise pytest.UsageError(
             "--leaktrace starts pytest again, which it cannot where a program calls pytest.main(): call pytest instead"
         )
-    _start_again(early_config)
+    _restart_pytest(early_config)
 
 
-def _start_again(config: pytest.Config) -> NoReturn:
+def _restart_pytest(config: pytest.Config) -> NoReturn:
     options = config.known_args_namespace
     program = _program.path()
     if program is None:
@@ -81,13 +82,13 @@ def _start_again(config: pytest.Config) -> NoReturn:
     if keep:
         os.makedirs(keep, exist_ok=True)
     folder = os.path.abspath(keep) if keep else tempfile.mkdtemp(prefix="leaktrace-")
-    words = [program, "run", "--out", folder.replace("%", "%%") + "/%p.ltrace", "--step", "api"]
+    command = [program, "run", "--out", folder.replace("%", "%%") + "/%p.ltrace", "--step", "api"]
     simulate = options.leaktrace_simulate
     if simulate == "always" or (simulate == "auto" and not _has_gpu()):
-        words.append("--simulate")
-    words += ["--", sys.executable, *_own_words()]
+        command.append("--simulate")
+    command += ["--", sys.executable, *_pytest_arguments()]
     environment = {
-        # Reports are asked for by test, not by step.
+        # The live set is read after each test; reports at steps would only take time.
         "LEAKTRACE_DUMP_EVERY": "1000000000",
         "LEAKTRACE_HOLDERS": "off",
         "LEAKTRACE_QUIET": "1",
@@ -96,17 +97,17 @@ def _start_again(config: pytest.Config) -> NoReturn:
     }
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:
-        # Else what comes would be written to a file that nobody reads.
+        # Otherwise the new process would write to the file that captures this one's output.
         capture.stop_global_capturing()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(program, words, environment)
+    os.execve(program, command, environment)
 
 
-def _own_words() -> List[str]:
-    """What followed the interpreter on the command line."""
-    words = getattr(sys, "orig_argv", None)
-    return list(words[1:]) if words else ["-m", "pytest", *sys.argv[1:]]
+def _pytest_arguments() -> List[str]:
+    """Returns what followed the interpreter on the command line."""
+    arguments = getattr(sys, "orig_argv", None)
+    return list(arguments[1:]) if arguments else ["-m", "pytest", *sys.argv[1:]]
 
 
 def _has_gpu() -> bool:
@@ -116,7 +117,7 @@ def _has_gpu() -> bool:
 
 
 class Plugin:
-    """The tests' boundaries and verdicts, in the process that runs them."""
+    """Ends steps around the tests and judges them, in the process that runs them."""
 
     def __init__(self, config: pytest.Config, folder: str) -> None:
         self.folder = folder
@@ -139,10 +140,10 @@ class Plugin:
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
         wider = fixturedef.scope != "function"
         if wider:
-            self.recorder.leave_test()
+            self.recorder.pause()
         yield
         if wider:
-            self.recorder.enter_test()
+            self.recorder.resume()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: Optional[pytest.Item]) -> Optional[bool]:
@@ -162,7 +163,8 @@ class Plugin:
         return True
 
     def reports(self, item: pytest.Item, nextitem: Optional[pytest.Item], repeat: int, asked: bool) -> List[Any]:
-        """All runs of a test; the reports are the first one's, or of a run that was asked for and failed."""
+        """Runs a test as often as needed; returns the reports of its first run, or of a requested
+        repetition that failed."""
         reports, run = self.run(item)
         verdict = None
         if all(r.passed and not hasattr(r, "wasxfail") for r in reports):
@@ -173,12 +175,12 @@ class Plugin:
                     if asked:
                         reports = again
                     else:
-                        judge.broken = True
+                        judge.repetition_failed = True
                     break
                 judge.add(run)
             verdict = judge.verdict()
         else:
-            self.recorder.blamed |= run.steps
+            self.recorder.leaking_steps |= run.steps
         self.finish(item, nextitem, reports)
         passed = next((i for i, r in enumerate(reports) if r.when == "call" and r.passed), None)
         if verdict is not None and passed is not None:
@@ -191,7 +193,7 @@ class Plugin:
         return reports
 
     def run(self, item: Any) -> Tuple[List[Any], Run]:
-        """One run of a test, its own fixtures included; those of a wider scope stay."""
+        """Runs a test once, with its own fixtures; those of a wider scope stay."""
         from _pytest.runner import call_and_report
 
         self.recorder.begin()
@@ -209,12 +211,12 @@ class Plugin:
 
     @staticmethod
     def finish(item: pytest.Item, nextitem: Optional[pytest.Item], reports: List[Any]) -> None:
-        """Takes down the fixtures of a wider scope whose time has come."""
+        """Tears down the fixtures of a wider scope that no later test uses."""
 
-        def take_down() -> None:
+        def tear_down() -> None:
             item.session._setupstate.teardown_exact(nextitem)
 
-        call = pytest.CallInfo.from_call(take_down, when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
+        call = pytest.CallInfo.from_call(tear_down, when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
         if call.excinfo is not None and reports[-1].passed:
             reports[-1] = item.ihook.pytest_runtest_makereport(item=item, call=call)
 
@@ -229,17 +231,17 @@ class Plugin:
         report.duration, report.start, report.stop = passed.duration, passed.start, passed.stop
         return report
 
-    # From here on in the process that the user sees; with pytest-xdist, not where the tests run.
+    # The hooks below run in the process that the user sees, which with pytest-xdist does not run the tests.
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        told = getattr(report, "leaktrace", None)
-        if told is None or report.when != "call":
+        verdict = getattr(report, "leaktrace", None)
+        if verdict is None or report.when != "call":
             return
         self.judged += 1
-        if told == "leak":
+        if verdict == "leak":
             self.leaks += 1
-        elif told != "clean":
-            self.notes[report.nodeid] = told
+        elif verdict != "clean":
+            self.notes[report.nodeid] = verdict
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not self.controls:
@@ -249,12 +251,12 @@ class Plugin:
         for note in self.notes.values():
             if terminalreporter.verbosity > 0 or note.endswith("not known"):
                 terminalreporter.line(note)
-        said = {0: "none leaks", 1: "1 leaks"}.get(self.leaks, f"{self.leaks} leak")
-        terminalreporter.line(f"{self.judged} passing tests judged on {on}: {said}")
+        leaks = {0: "none leaks", 1: "1 leaks"}.get(self.leaks, f"{self.leaks} leak")
+        terminalreporter.line(f"{self.judged} passing tests judged on {on}: {leaks}")
         if self.keep or self.leaks:
             terminalreporter.line(f"recordings: {self.folder} (leaktrace report FILE)")
 
     def pytest_unconfigure(self) -> None:
         if self.controls and not self.keep and not self.leaks:
-            # This process has its recording open still; the name is all that goes.
+            # This process still writes its recording: removing its name does not disturb that.
             shutil.rmtree(self.folder, ignore_errors=True)
