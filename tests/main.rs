@@ -1,6 +1,7 @@
-//! The black-box tests: each runs real processes with the preload, and holds what the report says against what is true.
+//! The black-box tests: each runs real processes with the preload, and compares what the report says with what is
+//! true.
 //!
-//! Never `use leaktrace` here: that is the preload, and would carry its own `dlsym` into the tests.
+//! They must not link `leaktrace_preload`, which would bring that crate's own `dlsym` into the tests.
 
 mod backward;
 mod cases;

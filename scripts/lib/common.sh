@@ -1,8 +1,9 @@
 # What the shell scripts share: where things are, --help, and environments of downloaded packages, each made
 # once.
 #
-# Sets `repo` and `target` (the build directory: LEAKTRACE_TARGET, or target/ of the checkout). shellcheck
-# shell=bash
+# Sets `repo` and `target` (the build directory: LEAKTRACE_TARGET, or target/ of the checkout).
+
+# shellcheck shell=bash
 unset LD_PRELOAD
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 target=${LEAKTRACE_TARGET:-$repo/target}

@@ -10,7 +10,7 @@ LOSING = {"leak", "growing", "pending-gc", "residue"}
 
 
 class Different(Exception):
-    """Says what came, and what was expected."""
+    """Raised where a report differs from what is true."""
 
 
 def same(what, got, wanted):
@@ -51,6 +51,6 @@ def check_complete(report):
         raise Different(f"live bytes differ from the allocator's own total: {report['warnings']}")
 
 
-def location(place):
+def location(frame):
     """Returns a frame's `file:line` without the folders."""
-    return f"{place['file'].rsplit('/', 1)[-1]}:{place['line']}"
+    return f"{frame['file'].rsplit('/', 1)[-1]}:{frame['line']}"
