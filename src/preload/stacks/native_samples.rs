@@ -66,16 +66,16 @@ pub fn wanted(stack: u32) -> Wanted {
     if seen || !stack_interner::has_much_room() { Wanted::No } else { Wanted::Once }
 }
 
-/// Writes a sample: `whole` is a stack of the same Python frames with the native ones.
-pub fn write(stack: u32, whole: u32) {
+/// Writes a sample: `mixed` is a stack of the same Python frames with the native ones.
+pub fn write(stack: u32, mixed: u32) {
     let mut samples = lock(&SAMPLES);
     if let Some(written) = samples.watched.get_mut(&stack) {
-        if written.contains(&whole) || written.len() >= MOST {
+        if written.contains(&mixed) || written.len() >= MOST {
             return;
         }
-        written.push(whole);
+        written.push(mixed);
     }
-    append_entry(&TableEntry::NativeSample { stack, mixed: whole });
+    append_entry(&TableEntry::NativeSample { stack, mixed });
 }
 
 /// Puts stacks under suspicion, for good. Returns true if any was not before.
