@@ -1,5 +1,5 @@
-//! Hash maps whose keys are integers (addresses, packed ids, content hashes): fast, because keys that come from our own
-//! events need no defence against collisions made on purpose.
+//! Hash maps whose keys are integers (addresses, packed ids, content hashes): fast, because keys that come
+//! from our own events need no defence against collisions made on purpose.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -13,7 +13,8 @@ pub const fn int_map<K, V>() -> IntMap<K, V> {
     IntMap::with_hasher(BuildHasherDefault::new())
 }
 
-/// A hasher of one multiplication, whose halves are folded together: every key bit reaches both the bucket and the tag.
+/// A hasher of one multiplication, whose halves are folded together: every key bit reaches both the bucket
+/// and the tag.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IntHasher(u64);
 
@@ -55,8 +56,9 @@ pub const fn pair(high: u32, low: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
 
-/// Serde functions that write a map as a list and read it back into a table of the right size. Filling a growing table in
-/// the order of another table of the same hash is slow: everything lands in the same few buckets.
+/// Serde functions that write a map as a list and read it back into a table of the right size. Filling a
+/// growing table in the order of another table of the same hash is slow: everything lands in the same few
+/// buckets.
 pub mod as_list {
     use super::*;
 

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::event::MemoryClass;
 
-/// A driver allocation that is alive: a segment of a caching allocator, or one that no caching allocator cuts up.
+/// A driver allocation that is alive: a segment of a caching allocator, or one that no caching allocator cuts
+/// up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
     pub bytes: u64,

@@ -1,5 +1,5 @@
-//! Annotations: named moments of a run (the program's own marks and ranges, garbage collections that freed memory, emptied
-//! caches). The latest are kept one by one, and all are counted by name.
+//! Annotations: named moments of a run (the program's own marks and ranges, garbage collections that freed
+//! memory, emptied caches). The latest are kept one by one, and all are counted by name.
 
 use std::collections::{BTreeMap, VecDeque};
 

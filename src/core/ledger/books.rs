@@ -1,8 +1,8 @@
-//! The bottom of the ledger: what every layer above books its allocations in. Per site and per device the totals, and how
-//! far the run has come.
+//! The bottom of the ledger: what every layer above books its allocations in. Per site and per device the
+//! totals, and how far the run has come.
 //!
-//! It must not know what an event is, nor where blocks and driver allocations are kept: the layers above tell it that
-//! something was born or removed.
+//! It must not know what an event is, nor where blocks and driver allocations are kept: the layers above tell
+//! it that something was born or removed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,8 @@ use super::sites::{Layer, Site, Sites};
 
 /// Addresses kept to be moved to the step before if the next boundary supersedes the last one.
 const MAX_NEWBORN: usize = 65_536;
-/// Counters of unknown frees: 0 for blocks, else the memory class's code; whatever is beyond counts as the last.
+/// Counters of unknown frees: 0 for blocks, else the memory class's code; whatever is beyond counts as the
+/// last.
 pub const CLASSES: usize = 16;
 /// The birth step of what is allocated after the exit; it is never judged.
 pub const AFTER_EXIT: u32 = u32::MAX;
@@ -60,8 +61,8 @@ pub struct Books {
     pub exit: Option<Vec<DeviceAt>>,
     /// What was born since the last boundary.
     pub newborn: Vec<(Space, u64)>,
-    /// Freed since the last boundary though alive then. Until the next boundary shows that the program went on, this may
-    /// be the end of the loop: what is freed there was held through every step of it.
+    /// Freed since the last boundary though alive then. Until the next boundary shows that the program went
+    /// on, this may be the end of the loop: what is freed there was held through every step of it.
     pub releases_since_boundary: Vec<Departed>,
     /// Events of a kind or class that this version does not know.
     pub unknown_events: u64,
@@ -78,8 +79,8 @@ impl Books {
         if self.exit.is_some() { AFTER_EXIT } else { self.completed.saturating_add(1) }
     }
 
-    /// Returns the last birth step that counts at the judged moment: what was born after the last boundary belongs to a
-    /// step that never ended.
+    /// Returns the last birth step that counts at the judged moment: what was born after the last boundary
+    /// belongs to a step that never ended.
     pub fn last_judged_birth(&self) -> u32 {
         if self.completed == 0 { AFTER_EXIT - 1 } else { self.completed }
     }

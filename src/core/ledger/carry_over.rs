@@ -1,7 +1,8 @@
 //! Carry-over: what each step leaves alive and the next one frees, and what the peak would be without it.
 //!
-//! The blocks of step n that die inside n + 1 are known only as they die. So a step is cut into spans at these frees: the
-//! most bytes live in each span are kept, and at the step's end each cause's share is taken off the spans it was alive in.
+//! The blocks of step n that die inside n + 1 are known only as they die. So a step is cut into spans at
+//! these frees: the most bytes live in each span are kept, and at the step's end each cause's share is taken
+//! off the spans it was alive in.
 
 use serde::{Deserialize, Serialize};
 
@@ -93,8 +94,8 @@ impl CarryOver {
         &self.causes
     }
 
-    /// Takes in what the step that ended freed of the one before. Where this boundary supersedes the last one, the step they
-    /// lie in is not over: what died was not carried over into another.
+    /// Takes in what the step that ended freed of the one before. Where this boundary supersedes the last
+    /// one, the step they lie in is not over: what died was not carried over into another.
     pub fn settle(&mut self, books: &mut Books, supersedes: bool) {
         let step = books.completed;
         for d in &mut books.devices {
@@ -105,8 +106,8 @@ impl CarryOver {
         }
     }
 
-    /// Takes in the step that ended on one device: what it freed, the peak of its last span, and the peak of all steps
-    /// before.
+    /// Takes in the step that ended on one device: what it freed, the peak of its last span, and the peak of
+    /// all steps before.
     fn end_step(&mut self, device: u8, step: u32, frees: &[CarriedFree], last: u64, before: u64) {
         let peak = frees.iter().map(|f| f.peak).max().unwrap_or(0).max(last);
         let mut known: Vec<bool> = self.causes.iter().map(|c| c.device != device).collect();

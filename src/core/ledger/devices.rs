@@ -1,4 +1,5 @@
-//! Per device: its bytes by layer, the peak, and the comparison with what the allocator and the driver report of it.
+//! Per device: its bytes by layer, the peak, and the comparison with what the allocator and the driver report
+//! of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -119,8 +120,9 @@ impl Device {
         *figure = figure.wrapping_add(bytes);
     }
 
-    /// Takes bytes off. The peak is updated only here and at boundaries: a maximum stands right before something leaves.
-    /// So a segment, which counts as a driver allocation until its first block shows what it is, never makes a peak.
+    /// Takes bytes off. The peak is updated only here and at boundaries: a maximum stands right before
+    /// something leaves. So a segment, which counts as a driver allocation until its first block shows what
+    /// it is, never makes a peak.
     #[inline]
     pub(super) fn take(&mut self, layer: Layer, bytes: u64) {
         self.span_peak = self.span_peak.max(self.live_bytes());
@@ -169,8 +171,8 @@ impl Device {
         self.last_block_seq = self.last_block_seq.max(seq);
     }
 
-    /// Compares the caching allocator's own total with the blocks here; `then` is the low half of the latest sequence
-    /// number when it was read.
+    /// Compares the caching allocator's own total with the blocks here; `then` is the low half of the latest
+    /// sequence number when it was read.
     pub(super) fn compare_allocator(&mut self, seq: u64, allocated: u64, then: u32) {
         let events_ago = (seq as u32).wrapping_sub(then);
         // Only a total that no later block event of ours has overtaken can be compared.

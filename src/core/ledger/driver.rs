@@ -1,8 +1,8 @@
-//! What the driver gave: pointers and handles, mappings and address ranges; and which of it is a segment. It must not know
-//! of blocks beyond the address of one.
+//! What the driver gave: pointers and handles, mappings and address ranges; and which of it is a segment. It
+//! must not know of blocks beyond the address of one.
 //!
-//! A driver allocation is a segment once a block report falls inside it. For memory that is mapped, the unit that turns
-//! into segments is the address range it is mapped into.
+//! A driver allocation is a segment once a block report falls inside it. For memory that is mapped, the unit
+//! that turns into segments is the address range it is mapped into.
 
 use std::collections::BTreeMap;
 
@@ -52,12 +52,13 @@ pub struct Driver {
     /// Each `Map` whose `MapHandle` must have the next sequence number: its own, start, end.
     half_maps: Vec<(u64, u64, u64)>,
     frees: FreeHistory,
-    /// Counts handles that live on in mappings only while their number was given out anew: they get numbers of ours.
+    /// Counts handles that live on in mappings only while their number was given out anew: they get numbers
+    /// of ours.
     orphaned_handles: u64,
     /// Allocations whose address was given out anew, by their context: that may be ending just now.
     displaced: Vec<(u8, u64)>,
-    /// Segments returned since the last boundary that were there at it: after a run that exited cleanly nothing else
-    /// would be left to see.
+    /// Segments returned since the last boundary that were there at it: after a run that exited cleanly
+    /// nothing else would be left to see.
     returned_segments: Vec<Extent>,
     /// True if a segment was freed since the last boundary.
     trimmed: bool,
@@ -106,7 +107,8 @@ impl Driver {
         }
         books.missed_free();
         self.unbook(books, &old, Removal::Displaced);
-        // Its context may be ending just now: another thread can be given the address before that end is recorded.
+        // Its context may be ending just now: another thread can be given the address before that end is
+        // recorded.
         if old.context != 0 && old.context != e.context && old.ends_with_context() {
             match self.displaced.iter_mut().find(|(context, _)| *context == old.context) {
                 Some((_, count)) => *count = count.saturating_add(1),
@@ -115,7 +117,8 @@ impl Driver {
         }
     }
 
-    /// Keeps a handle that was released, but is still mapped, under a number of ours: its own was given out anew.
+    /// Keeps a handle that was released, but is still mapped, under a number of ours: its own was given out
+    /// anew.
     fn orphan(&mut self, handle: u64, allocation: Allocation) {
         self.orphaned_handles = self.orphaned_handles.wrapping_add(1);
         let number = self.orphaned_handles.wrapping_neg();
@@ -240,8 +243,8 @@ impl Driver {
         }
     }
 
-    /// Ends everything that was allocated in a context. A context whose number could not be determined (0) could be any:
-    /// nothing is guessed.
+    /// Ends everything that was allocated in a context. A context whose number could not be determined (0)
+    /// could be any: nothing is guessed.
     pub fn context_end(&mut self, books: &mut Books, e: &Event) {
         if let Some(at) = self.displaced.iter().position(|(context, _)| *context == e.context) {
             let (_, ended) = self.displaced.swap_remove(at);
@@ -267,7 +270,8 @@ impl Driver {
         !self.candidates.is_empty()
     }
 
-    /// Takes in that a block was reported at `address`: what it lies in is a segment, or the whole range of addresses is.
+    /// Takes in that a block was reported at `address`: what it lies in is a segment, or the whole range of
+    /// addresses is.
     #[cold]
     pub fn block_reported(&mut self, books: &mut Books, address: u64) {
         let Some((&start, range)) = self.candidates.range(..=address).next_back() else { return };

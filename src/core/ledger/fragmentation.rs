@@ -1,5 +1,6 @@
-//! Fragmentation: which blocks keep segments that are mostly empty from going back to the driver. Looked at now and then
-//! while much more is reserved than was ever live: after the teardown nothing of it would be left to see.
+//! Fragmentation: which blocks keep segments that are mostly empty from going back to the driver. Looked at
+//! now and then while much more is reserved than was ever live: after the teardown nothing of it would be
+//! left to see.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The latest frees of driver allocations, kept because a free is recorded before the real call: where that fails, a
-//! `FreeFailed` follows and the free is undone.
+//! The latest frees of driver allocations, kept because a free is recorded before the real call: where that
+//! fails, a `FreeFailed` follows and the free is undone.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::allocation::Allocation;
 
-/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between, but
-/// with more threads than cores that may be all of them for many turns (64 on 2 cores: thousands of events).
+/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in
+/// between, but with more threads than cores that may be all of them for many turns (64 on 2 cores: thousands
+/// of events).
 const MAX_KNOWN: usize = 16_384;
-/// Frees of unknown addresses that can still be undone. They are rare, so the turns in between may be any number.
+/// Frees of unknown addresses that can still be undone. They are rare, so the turns in between may be any
+/// number.
 const MAX_UNKNOWN: usize = 4096;
 
 /// What a free did.

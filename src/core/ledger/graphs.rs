@@ -1,4 +1,5 @@
-//! Graphs with memory in them: an allocation node has its address from the beginning, but its memory only from a launch on.
+//! Graphs with memory in them: an allocation node has its address from the beginning, but its memory only
+//! from a launch on.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use super::driver::Driver;
 use crate::format::event::{Event, EventKind, MemoryClass};
 use crate::int_map::IntMap;
 
-/// Allocation nodes kept. Of a program that makes more without launching them, launches are booked on the line that
-/// launched.
+/// Allocation nodes kept. Of a program that makes more without launching them, launches are booked on the
+/// line that launched.
 const MAX_ALLOC_NODES: usize = 65_536;
 
 /// Where an allocation node was made.
@@ -69,8 +70,8 @@ impl Graphs {
         self.execs.remove(&e.address);
     }
 
-    /// Allocates and frees what a launch does. What is allocated and freed in the same launch was never there, as far as a
-    /// boundary can see.
+    /// Allocates and frees what a launch does. What is allocated and freed in the same launch was never
+    /// there, as far as a boundary can see.
     pub fn launch(&self, driver: &mut Driver, books: &mut Books, e: &Event) {
         let Some(nodes) = self.execs.get(&e.address) else { return };
         let addresses = |frees: bool| -> BTreeSet<u64> {

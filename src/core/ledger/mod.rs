@@ -1,9 +1,9 @@
-//! The ledger: events in, truth out. What is alive, which site allocated it, in which step it was born, what each step
-//! retained.
+//! The ledger: events in, truth out. What is alive, which site allocated it, in which step it was born, what
+//! each step retained.
 //!
-//! A pure replay, which must not know files, CUDA or Python. The traced process runs it at each boundary, the program
-//! again over what came after the last checkpoint; being the same code, the two cannot disagree. No event can make it
-//! panic: sums wrap, look-ups may fail, ranges saturate.
+//! A pure replay, which must not know files, CUDA or Python. The traced process runs it at each boundary, the
+//! program again over what came after the last checkpoint; being the same code, the two cannot disagree. No
+//! event can make it panic: sums wrap, look-ups may fail, ranges saturate.
 //!
 //! Every layer sees only what lies below it:
 //!

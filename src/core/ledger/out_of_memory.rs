@@ -1,4 +1,5 @@
-//! Out of memory: what was alive when an allocation failed, what of it was carry-over, and what was free inside segments.
+//! Out of memory: what was alive when an allocation failed, what of it was carry-over, and what was free
+//! inside segments.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,8 @@ pub struct OutOfMemory {
     pub sites: Vec<Retained>,
     /// Alive, born in the step before, and of sites whose blocks usually die in the next: carry-over.
     pub carry_over_bytes: u64,
-    /// What caching allocators held from the driver, how much of it no block used, and the largest free piece.
+    /// What caching allocators held from the driver, how much of it no block used, and the largest free
+    /// piece.
     pub reserved_bytes: u64,
     pub free_in_segments_bytes: u64,
     pub largest_free_block_bytes: u64,

@@ -1,5 +1,5 @@
-//! Which steps were ended by an optimizer, and which by a loop between (an evaluation, an encoder that runs first). What
-//! grows in one kind of step stands still in the other, so each kind is counted by itself.
+//! Which steps were ended by an optimizer, and which by a loop between (an evaluation, an encoder that runs
+//! first). What grows in one kind of step stands still in the other, so each kind is counted by itself.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! What a step released of all that earlier steps had retained: in which steps blocks of several birth steps died together,
-//! who freed them, and what stayed. And what the last steps of the run released.
+//! What a step released of all that earlier steps had retained: in which steps blocks of several birth steps
+//! died together, who freed them, and what stayed. And what the last steps of the run released.
 
 use std::collections::VecDeque;
 
@@ -49,7 +49,8 @@ impl Releases {
         &self.trims
     }
 
-    /// Books what was freed since the last boundary, now that the program has gone on; `trimmed` if a segment was.
+    /// Books what was freed since the last boundary, now that the program has gone on; `trimmed` if a segment
+    /// was.
     pub fn settle(&mut self, books: &mut Books, trimmed: bool) {
         let step = books.completed;
         if trimmed && self.trims.last() != Some(&step) {
@@ -119,7 +120,8 @@ impl Releases {
         early.then(|| self.late.pop_front()).flatten()
     }
 
-    /// Keeps a freed cohort that may turn out to have been held until the end; its age then counts only when it has not.
+    /// Keeps a freed cohort that may turn out to have been held until the end; its age then counts only when
+    /// it has not.
     fn keep_late(&mut self, step: u32, site: u32, c: &Cohort) -> bool {
         let age = step.saturating_sub(c.birth);
         let long = u64::from(age) * 100 >= u64::from(step) * LATE_PERCENT && age >= LATE_AGE;

@@ -1,5 +1,5 @@
-//! The ledger itself: gives each event to the layer it is about, and says what happens at a boundary. What can be asked of
-//! it is above, in `query`.
+//! The ledger itself: gives each event to the layer it is about, and says what happens at a boundary. What
+//! can be asked of it is above, in `query`.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,8 @@ use super::steps::{StepRecord, Steps};
 use super::untracked::Untracked;
 use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 
-/// The ledger of one process. `Default` is an empty one; serialising gives a checkpoint that continues exactly.
+/// The ledger of one process. `Default` is an empty one; serialising gives a checkpoint that continues
+/// exactly.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     pub(super) sequence: Sequence,
@@ -42,8 +43,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Returns the ledger that a checkpoint holds (`None`: an empty one) after the events that were committed since. Events
-    /// that the checkpoint covers are passed over. `None` if it is no checkpoint of this version.
+    /// Returns the ledger that a checkpoint holds (`None`: an empty one) after the events that were committed
+    /// since. Events that the checkpoint covers are passed over. `None` if it is no checkpoint of this
+    /// version.
     pub fn replay(checkpoint: Option<&[u8]>, events: impl IntoIterator<Item = Event>) -> Option<Ledger> {
         let mut ledger: Ledger = match checkpoint {
             Some(state) => postcard::from_bytes(state).ok()?,
@@ -53,8 +55,8 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// Takes in one event. Events come in the order of their sequence numbers; one that was taken in already is passed
-    /// over, and one that was missing in its turn may come later.
+    /// Takes in one event. Events come in the order of their sequence numbers; one that was taken in already
+    /// is passed over, and one that was missing in its turn may come later.
     #[inline]
     pub fn apply(&mut self, e: &Event) {
         if !self.sequence.admits(e.seq) {
@@ -116,7 +118,8 @@ impl Ledger {
             EventKind::ContextEnd => self.driver.context_end(books, e),
             EventKind::AllocatorTotals => {
                 let device = books.device(e.device);
-                // A block event that is missing may change the total: the two can be compared only where none is.
+                // A block event that is missing may change the total: the two can be compared only where none
+                // is.
                 if !self.sequence.awaits_before(e.seq) {
                     device.compare_allocator(e.seq, e.address, e.stack);
                 }

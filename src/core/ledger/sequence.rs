@@ -1,5 +1,5 @@
-//! Which events are taken in: each once, in the order of their sequence numbers, and those that come late too. It must not
-//! know what an event is about.
+//! Which events are taken in: each once, in the order of their sequence numbers, and those that come late
+//! too. It must not know what an event is about.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,9 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Returns whether the event of this number is to be taken in: its number is new, or it was missing until now. A
-    /// thread may have been descheduled with its event in hand, so that nothing can rest on that event yet.
+    /// Returns whether the event of this number is to be taken in: its number is new, or it was missing until
+    /// now. A thread may have been descheduled with its event in hand, so that nothing can rest on that event
+    /// yet.
     #[inline(always)]
     pub fn admits(&mut self, seq: u64) -> bool {
         if seq <= self.last {

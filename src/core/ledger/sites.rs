@@ -1,5 +1,5 @@
-//! Sites: the places that allocate, one per (stack, layer, device, entry point), numbered on first sight. It must not know
-//! which blocks a site has, only how many.
+//! Sites: the places that allocate, one per (stack, layer, device, entry point), numbered on first sight. It
+//! must not know which blocks a site has, only how many.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::int_map::IntMap;
 
-/// Sites kept at most. Allocations beyond are booked on one site without a stack per layer and device, and counted.
+/// Sites kept at most. Allocations beyond are booked on one site without a stack per layer and device, and
+/// counted.
 const MAX_SITES: usize = 200_000;
 
 /// The level an allocation lives on.
@@ -19,8 +20,8 @@ pub enum Layer {
     Driver,
     /// Pinned host memory.
     Host,
-    /// Memory that came from elsewhere: imported, opened by IPC, or the program's own that was page-locked. It counts
-    /// apart from what this process allocated.
+    /// Memory that came from elsewhere: imported, opened by IPC, or the program's own that was page-locked.
+    /// It counts apart from what this process allocated.
     External,
 }
 
@@ -117,7 +118,8 @@ pub struct Site {
     /// First and latest step in which a block that had outlived a boundary was freed; 0: never.
     pub first_release: u32,
     pub last_release: u32,
-    /// The latest steps in which blocks of several birth steps were freed together, and how many such steps there were.
+    /// The latest steps in which blocks of several birth steps were freed together, and how many such steps
+    /// there were.
     pub(super) releases: Vec<Release>,
     pub release_count: u32,
     oldest: [Age; 3],
@@ -137,8 +139,8 @@ impl Site {
         self.oldest.iter().map(|a| a.age).max().unwrap_or(0)
     }
 
-    /// Returns the third-longest life over distinct birth steps; 0 if fewer than three are known. Not the longest: one
-    /// outlier must not blind the rule.
+    /// Returns the third-longest life over distinct birth steps; 0 if fewer than three are known. Not the
+    /// longest: one outlier must not blind the rule.
     pub fn usual_life(&self) -> u32 {
         self.oldest.iter().map(|a| a.age).min().unwrap_or(0)
     }
@@ -364,7 +366,8 @@ impl Sites {
     }
 }
 
-/// Stacks are numbered from 1 without gaps; a damaged recording may name any number, and no table grows beyond this.
+/// Stacks are numbered from 1 without gaps; a damaged recording may name any number, and no table grows
+/// beyond this.
 const MAX_STACKS: usize = 1 << 20;
 const NO_SITE: u32 = u32::MAX;
 

@@ -1,5 +1,5 @@
-//! Step sources: how many boundaries came from each, also from those that did not end steps. A recording that still has all
-//! of its events can be read again with the steps of any of them.
+//! Step sources: how many boundaries came from each, also from those that did not end steps. A recording that
+//! still has all of its events can be read again with the steps of any of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,8 @@ use crate::format::event::{Event, EventKind, StepSource};
 /// Sources that are counted.
 const MAX_SOURCES: usize = 64;
 
-/// A source of boundaries: a [`StepSource`], and of loops the depth (1 is the outermost, 0 whichever was chosen).
+/// A source of boundaries: a [`StepSource`], and of loops the depth (1 is the outermost, 0 whichever was
+/// chosen).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundarySource {
     source: u8,

@@ -1,4 +1,5 @@
-//! The record of the steps: totals and net changes at each boundary, bounded by merging neighbours of the older half.
+//! The record of the steps: totals and net changes at each boundary, bounded by merging neighbours of the
+//! older half.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Synthetic programs, whole and cut.
+//! Synthetic programs: random ones against sums and checkpoints, written ones against what they must show.
 
 mod driver;
 mod histories;
@@ -12,7 +12,7 @@ use super::out_of_memory::{MAX_SITES, MAX_SNAPSHOTS};
 use super::*;
 use crate::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
-/// Writes a program's events down.
+/// A program, as the events it makes.
 #[derive(Default)]
 pub(crate) struct Program {
     pub(crate) events: Vec<Event>,
@@ -75,7 +75,7 @@ impl Random {
     }
 }
 
-/// Anything at all: plausible events with garbage among them.
+/// Makes a program of anything at all: plausible events with garbage among them.
 fn noise(seed: u64, count: usize) -> Program {
     let mut r = Random(seed);
     let mut p = Program::default();
@@ -303,7 +303,8 @@ fn running_out_of_memory_tells_what_was_carried_over_and_what_lay_empty() {
     let (small, large) = (1u64 << 40, 1u64 << 41);
     p.driver(EventKind::Alloc, MemoryClass::Linear, small, 1 << 20);
     p.driver(EventKind::Alloc, MemoryClass::Linear, large, 8 << 20);
-    // Parameters, and an activation that dies in the step after its own; it is the third quarter of its segment.
+    // Parameters, and an activation that dies in the step after its own; it is the third quarter of its
+    // segment.
     p.alloc(small, 4096, 1);
     p.alloc(large, 2 << 20, 1);
     let activation = large + (4 << 20);

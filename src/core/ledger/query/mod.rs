@@ -1,5 +1,5 @@
-//! What can be asked of the ledger: read only. Here its figures; in the files below what is alive, what was retained at a
-//! step, and the map of the segments.
+//! What can be asked of the ledger: read only. Here its figures; in the files below what is alive, what was
+//! retained at a step, and the map of the segments.
 
 pub mod live;
 pub mod retained;
@@ -35,7 +35,8 @@ impl Ledger {
         self.books.completed
     }
 
-    /// Returns what ended most of the steps; where loops end steps only in phases between others, what ended these.
+    /// Returns what ended most of the steps; where loops end steps only in phases between others, what ended
+    /// these.
     pub fn source(&self) -> Option<StepSource> {
         self.step_sources.most_frequent(self.phases.are_mixed().then_some(StepSource::Loop))
     }
@@ -65,8 +66,8 @@ impl Ledger {
         self.annotations.counts()
     }
 
-    /// Returns the records of the steps, oldest first. An old one may stand for several steps: it has the last one's
-    /// number.
+    /// Returns the records of the steps, oldest first. An old one may stand for several steps: it has the
+    /// last one's number.
     pub fn steps(&self) -> &[StepRecord] {
         self.steps.all()
     }
@@ -96,8 +97,8 @@ impl Ledger {
         &self.books.devices
     }
 
-    /// Returns the devices at the moment that is judged: the last boundary; without steps the exit, or the last event. One
-    /// seen only later held nothing then. The peaks are those of the whole run.
+    /// Returns the devices at the moment that is judged: the last boundary; without steps the exit, or the
+    /// last event. One seen only later held nothing then. The peaks are those of the whole run.
     pub fn judged_devices(&self) -> Vec<DeviceAt> {
         let at = match (self.steps.all().last(), &self.books.exit) {
             (Some(record), _) => &record.devices[..],
@@ -167,7 +168,8 @@ impl Ledger {
         self.untracked.all()
     }
 
-    /// Returns whether the caching allocators' own totals agreed with the blocks here; `None` if never compared.
+    /// Returns whether the caching allocators' own totals agreed with the blocks here; `None` if never
+    /// compared.
     pub fn matches_allocator(&self) -> Option<bool> {
         let (checks, mismatches) = self.allocator_checks();
         (checks > 0).then_some(mismatches == 0)

@@ -5,8 +5,8 @@ use crate::ledger::cohort;
 use crate::ledger::replay::Ledger;
 use crate::ledger::sites::{Retained, rank};
 
-/// Returns what each site holds at the boundary that ended `step` (`None`: at the program's exit, or now), largest first.
-/// Empty for a step of which there is no record.
+/// Returns what each site holds at the boundary that ended `step` (`None`: at the program's exit, or now),
+/// largest first. Empty for a step of which there is no record.
 pub fn retained(ledger: &Ledger, step: Option<u32>) -> Vec<Retained> {
     let mut all: Vec<Retained> = match step {
         Some(step) if ledger.step(step).is_some() => {

@@ -1,5 +1,5 @@
-//! The map of the segments at the judged moment: where each lies, and the blocks in it. What was freed since the last
-//! boundary is still on it: after a run that exited cleanly, nothing else would be left to see.
+//! The map of the segments at the judged moment: where each lies, and the blocks in it. What was freed since
+//! the last boundary is still on it: after a run that exited cleanly, nothing else would be left to see.
 
 use super::live::LiveAllocation;
 use crate::format::event::NO_DEVICE;
@@ -16,7 +16,8 @@ pub struct Segment {
 }
 
 impl Ledger {
-    /// Returns the segments at the judged moment, by address. Neighbours that were mapped one after the other are one.
+    /// Returns the segments at the judged moment, by address. Neighbours that were mapped one after the other
+    /// are one.
     pub fn segment_map(&self) -> Vec<Segment> {
         let last = self.books.last_judged_birth();
         let mut extents = self.driver.segments();

@@ -1,4 +1,5 @@
-//! Carry-over: blocks of step n that are still alive at the peak of n + 1 and die in it. No growth, but a higher peak.
+//! Carry-over: blocks of step n that are still alive at the peak of n + 1 and die in it. No growth, but a
+//! higher peak.
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::statistics::{interval, median};

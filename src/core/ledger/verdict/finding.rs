@@ -1,5 +1,5 @@
-//! What a rule finds: one cause, its sites and its figures. Data only: which rule found it and how it is worded is not
-//! known here.
+//! What a rule finds: one cause, its sites and its figures. Data only: which rule found it and how it is
+//! worded is not known here.
 
 use serde::Serialize;
 
@@ -109,7 +109,8 @@ pub struct Finding {
     pub longest_life: u32,
     /// Of carry-over: how much lower the peak of the run would be without it.
     pub peak_reduction_bytes: u64,
-    /// The step of the latest event that shows it: the unload, a release, a sudden free at the end of the run.
+    /// The step of the latest event that shows it: the unload, a release, a sudden free at the end of the
+    /// run.
     pub evidence_step: u32,
     /// What the caching allocator took from the driver while this grew; `None` where that shows nothing.
     pub reserved_growth_bytes: Option<i64>,

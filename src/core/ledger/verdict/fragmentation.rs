@@ -1,11 +1,13 @@
-//! Fragmentation: much is reserved and little of it used, because a few blocks keep mostly empty segments from going back.
+//! Fragmentation: much is reserved and little of it used, because a few blocks keep mostly empty segments
+//! from going back.
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::view::View;
 use crate::ledger::fragmentation::{Pin, Pinned};
 use crate::ledger::sites::Layer;
 
-/// It is a finding from this share of what is reserved, and so many bytes, on that are free and cannot go back.
+/// It is a finding from this share of what is reserved, and so many bytes, on that are free and cannot go
+/// back.
 const PINNED_SHARE: f64 = 0.25;
 const MIN_PINNED: u64 = 64 << 20;
 

@@ -1,5 +1,5 @@
-//! What holders show: the bound that the lives of blocks cannot show, or that there is none; and that what one holder has
-//! is one cause, however many lines filled it.
+//! What holders show: the bound that the lives of blocks cannot show, or that there is none; and that what
+//! one holder has is one cause, however many lines filled it.
 
 use super::finding::{Confidence, Finding, Kind};
 use super::view::{SiteHolder, View};
@@ -20,7 +20,8 @@ pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
     known.then(|| a.iter().any(|holder| b.contains(holder)))
 }
 
-/// Grades findings by their holders; takes out and returns those that their holder bounds, which are no findings.
+/// Grades findings by their holders; takes out and returns those that their holder bounds, which are no
+/// findings.
 pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut bounded = Vec::new();
     findings.retain_mut(|f| {

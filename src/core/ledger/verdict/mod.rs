@@ -1,5 +1,5 @@
-//! Is it a leak? One rule per file over one view of the ledger, each resting on the identity of blocks: in which step they
-//! were born, what they outlived, what was freed together. Never on a rising curve.
+//! Is it a leak? One rule per file over one view of the ledger, each resting on the identity of blocks: in
+//! which step they were born, what they outlived, what was freed together. Never on a rising curve.
 
 mod carry_over;
 mod finding;
@@ -33,7 +33,8 @@ pub struct Verdict {
     pub non_leaks: Vec<Finding>,
 }
 
-/// Judges everything alive at the last boundary, without a context: every stack is a line of its own, no holder is known.
+/// Judges everything alive at the last boundary, without a context: every stack is a line of its own, no
+/// holder is known.
 pub fn judge(ledger: &Ledger) -> Verdict {
     judge_by(ledger, Context { location: &|stack| u64::from(stack), holders: &|_| Vec::new() })
 }

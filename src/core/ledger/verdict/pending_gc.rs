@@ -1,4 +1,5 @@
-//! Pending garbage: blocks that nothing frees but the cyclic garbage collector, those of several steps at a time.
+//! Pending garbage: blocks that nothing frees but the cyclic garbage collector, those of several steps at a
+//! time.
 
 use std::cmp::Reverse;
 
@@ -14,8 +15,8 @@ const MIN_COLLECTED_COHORTS: u32 = 5;
 const COLLECTOR_SHARE: f64 = 0.5;
 /// Sites whose collections overlap this much hang on the same cycles.
 const SAME_COLLECTIONS: f64 = 0.5;
-/// … unless one is born more than so many times as often as the other: what comes now and then only (in an evaluation)
-/// is a cause of its own, and its bytes are no part of what each step adds.
+/// … unless one is born more than so many times as often as the other: what comes now and then only (in an
+/// evaluation) is a cause of its own, and its bytes are no part of what each step adds.
 const SAME_RHYTHM: f64 = 2.0;
 
 struct Garbage<'a, 'b> {

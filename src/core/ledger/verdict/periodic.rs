@@ -52,7 +52,8 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     // What is freed in training is not over because an evaluation has its turn.
     let own = PhaseClock::of(view, &steps).unwrap_or(PhaseClock::all(view));
     let over = f64::from(own.at(view.steps).saturating_sub(own.at(last))) > OVER * period;
-    // The blocks of nearly a whole period are there when it ends: a list, and not a few blocks that die in pairs.
+    // The blocks of nearly a whole period are there when it ends: a list, and not a few blocks that die in
+    // pairs.
     let gathers = releases.iter().all(|r| u64::from(r.newest.saturating_sub(r.oldest)) * 2 >= period as u64);
     (period >= MIN_PERIOD && same && !collected && !over && gathers).then_some(Tooth {
         number,

@@ -1,5 +1,5 @@
-//! By which steps a site is judged. In a program whose loops have phases (training, evaluation), what grows in one kind of
-//! them is neither over nor saturating because another kind has its turn.
+//! By which steps a site is judged. In a program whose loops have phases (training, evaluation), what grows
+//! in one kind of them is neither over nor saturating because another kind has its turn.
 
 use super::view::View;
 use crate::ledger::phases::Phases;
@@ -8,7 +8,8 @@ use crate::ledger::phases::Phases;
 const SHARE: f64 = 0.9;
 /// A kind of phase is over when none has come for this many times the steps from one to the next.
 const OVER: f64 = 1.5;
-/// What grows only in the phase under way may be freed at its end, unless that phase is so many times all there was before.
+/// What grows only in the phase under way may be freed at its end, unless that phase is so many times all
+/// there was before.
 const MAIN: u32 = 2;
 
 /// Counts the steps of one kind, or all of them.
@@ -34,8 +35,8 @@ impl<'a> PhaseClock<'a> {
         PhaseClock { looped: (phases.are_mixed() && most).then_some(false), ..PhaseClock::all(view) }
     }
 
-    /// Returns the clock of what happened in these steps, in ascending order; `None` if they all lie in a phase that came
-    /// for the first time and is not over.
+    /// Returns the clock of what happened in these steps, in ascending order; `None` if they all lie in a
+    /// phase that came for the first time and is not over.
     pub fn of(view: &View<'a>, steps: &[u32]) -> Option<PhaseClock<'a>> {
         let all = PhaseClock::all(view);
         let phases = all.phases;

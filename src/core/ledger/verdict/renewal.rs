@@ -1,5 +1,6 @@
-//! Rule B: a site can reallocate its blocks every few steps, each time more of them: no block is old, but the floor rises.
-//! So this rule looks at all that a site holds at the boundaries, over the last two thirds of the run.
+//! Rule B: a site can reallocate its blocks every few steps, each time more of them: no block is old, but the
+//! floor rises. So this rule looks at all that a site holds at the boundaries, over the last two thirds of
+//! the run.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
 use crate::ledger::sites::{Layer, Site};
 
-/// The judged part of the run is cut into so many windows; the least held in each must lie above the one before.
+/// The judged part of the run is cut into so many windows; the least held in each must lie above the one
+/// before.
 const WINDOWS: usize = 8;
 /// The share of the run before the judged part.
 const SKIPPED: f64 = 1.0 / 3.0;

@@ -1,5 +1,5 @@
-//! Rule C: two sources. While blocks grow, does the caching allocator take more from the driver, or is the growth served
-//! from memory that it had already?
+//! Rule C: two sources. While blocks grow, does the caching allocator take more from the driver, or is the
+//! growth served from memory that it had already?
 
 use super::finding::{Finding, Kind};
 use super::view::View;

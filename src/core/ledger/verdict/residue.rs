@@ -1,8 +1,9 @@
 //! Residue: set up together, and still there after the rest was freed. Two ways to see it:
 //!
 //! * of the blocks that one line allocated in one step, most were freed in one later step, and some were not;
-//! * the program turned to something else for good (none of the sites that were busy before has allocated since), returned
-//!   cached memory, set up new things, and what it had set up for the part that is over was not freed.
+//! * the program turned to something else for good (none of the sites that were busy before has allocated
+//!   since), returned cached memory, set up new things, and what it had set up for the part that is over was
+//!   not freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

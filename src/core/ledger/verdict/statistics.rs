@@ -1,6 +1,7 @@
 //! The statistics that the rules share. They must not know what they are about.
 
-/// Causes listed at most, the first in the order they are given: each further one is compared with all of them.
+/// Causes listed at most, the first in the order they are given: each further one is compared with all of
+/// them.
 const MAX_GROUPS: usize = 200;
 
 /// Returns the median; 0 of none.
@@ -14,8 +15,9 @@ pub fn median(values: impl Iterator<Item = u64>) -> f64 {
     }
 }
 
-/// Returns the 95 % confidence interval of the median: two of the values, chosen by their ranks alone, whatever the
-/// distribution (the sign test inverted). Of fewer than six values it is their whole range, which covers less.
+/// Returns the 95 % confidence interval of the median: two of the values, chosen by their ranks alone,
+/// whatever the distribution (the sign test inverted). Of fewer than six values it is their whole range,
+/// which covers less.
 pub fn interval(values: impl Iterator<Item = u64>) -> Option<[f64; 2]> {
     /// Of the normal distribution, two-sided 95 %.
     const Z: f64 = 1.96;

@@ -1,6 +1,6 @@
-//! Rule A: survivors older than anything the site usually frees, of many birth steps, and more of them all the time.
-//! Rule D grades it: a site that never freed anything and does not grow steadily may yet have a bound. Rule E is in the
-//! view: what was freed only at the very end counts as alive.
+//! Rule A: survivors older than anything the site usually frees, of many birth steps, and more of them all
+//! the time. Rule D grades it: a site that never freed anything and does not grow steadily may yet have a
+//! bound. Rule E is in the view: what was freed only at the very end counts as alive.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,20 +12,23 @@ use super::statistics::{gaps, grouped, interval, is_regular, median, overlap};
 use super::view::{AGE_FACTOR, CERTAIN_COHORTS, MIN_AGE, MIN_COHORTS, SiteView, View};
 use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
 
-/// A site still grows if its newest survivor came within this many mean gaps, and so many steps, of the latest it could.
+/// A site still grows if its newest survivor came within this many mean gaps, and so many steps, of the
+/// latest it could.
 const GROWS_GAPS: f64 = 4.0;
 const GROWS_SLACK: f64 = 2.0;
 /// A site that grows in bursts still grows within this many times their spacing.
 const BURST_WAIT: f64 = 1.5;
-/// The share of surviving birth steps that must lie in the later half of the run: growth that stopped is no leak.
+/// The share of surviving birth steps that must lie in the later half of the run: growth that stopped is no
+/// leak.
 const LATER_SHARE: f64 = 0.25;
 /// Sites whose surviving birth steps overlap this much (Jaccard) live and die together: one cause.
 const SAME_STEPS: f64 = 0.9;
-/// Ever rarer births are a cache that fills up: their mean lies this many standard deviations before the middle of the run
-/// (by chance, that of one in twenty steady sites does) …
+/// Ever rarer births are a cache that fills up: their mean lies this many standard deviations before the
+/// middle of the run (by chance, that of one in twenty steady sites does) …
 const SATURATING_DEVIATIONS: f64 = -1.64;
-/// … and at least this share of the run before it: half way from steady births to those of a cache that fills up with a
-/// third of the run as time constant, whose mean lies at 0.29. With many births this bound decides, with few the other.
+/// … and at least this share of the run before it: half way from steady births to those of a cache that fills
+/// up with a third of the run as time constant, whose mean lies at 0.29. With many births this bound decides,
+/// with few the other.
 const SATURATING_SHARE: f64 = 0.105;
 /// Births are steady in this share of the steps, from so many on.
 const STEADY_SHARE: f64 = 0.9;
@@ -149,8 +152,8 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         return Outcome::Nothing;
     }
     let latest = steps.saturating_sub(age.saturating_add(1));
-    // The warm-up counts here: a cache takes in most of what it will ever hold then. Only the first step does not: it sets
-    // up other things.
+    // The warm-up counts here: a cache takes in most of what it will ever hold then. Only the first step does
+    // not: it sets up other things.
     let all = site.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
     let all = all.map(|birth| own.at(birth));
     let latest = own.at(latest);
@@ -164,8 +167,8 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let enough =
         proof.len() >= CERTAIN_COHORTS && (!rhythm.in_bursts || rhythm.events.len() >= CERTAIN_BURSTS);
     let is_certain = site.late == 0 && enough && !own.under_way && (site.site.frees > 0 || steady);
-    // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all in between:
-    // that has warm-up in it, or something that may yet be freed.
+    // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
+    // in between: that has warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
     let proven = |c: &&Cohort| c.birth > view.burn_in && (old(c) || site.site.frees == 0);
     let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
@@ -175,7 +178,8 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain })
 }
 
-/// Returns whether births come ever more rarely. The mean of evenly spread ones lies in the middle of the run.
+/// Returns whether births come ever more rarely. The mean of evenly spread ones lies in the middle of the
+/// run.
 fn is_saturating(births: &[u32], latest: u32) -> bool {
     let share = |&birth: &u32| (f64::from(birth) - 1.5) / f64::from(latest.max(2) - 1);
     let n = births.len() as f64;
@@ -183,8 +187,8 @@ fn is_saturating(births: &[u32], latest: u32) -> bool {
     (mean - 0.5) * (12.0 * n).sqrt() < SATURATING_DEVIATIONS && 0.5 - mean > SATURATING_SHARE
 }
 
-/// Returns whether two sites are one cause: one holder has both, or, where holders are not known, their blocks live and
-/// die together.
+/// Returns whether two sites are one cause: one holder has both, or, where holders are not known, their
+/// blocks live and die together.
 fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
     let (x, y) = (a.site.site, b.site.site);
     if x.device != y.device || x.layer != y.layer {

@@ -1,5 +1,6 @@
-//! Unattributed memory, in use but part of no allocation that was seen: does it grow with the steps? There are no blocks
-//! here whose identity could tell, only the driver's own report at each boundary, so it takes a rise that goes on and on.
+//! Unattributed memory, in use but part of no allocation that was seen: does it grow with the steps? There
+//! are no blocks here whose identity could tell, only the driver's own report at each boundary, so it takes a
+//! rise that goes on and on.
 
 use super::finding::{Confidence, Finding, Kind};
 use super::statistics::median;
@@ -10,9 +11,11 @@ use crate::ledger::replay::Ledger;
 use crate::ledger::sites::{Delta, Layer};
 use crate::ledger::steps::StepRecord;
 
-/// The run after its warm-up is cut into so many windows; the lowest report of each must lie above the one before.
+/// The run after its warm-up is cut into so many windows; the lowest report of each must lie above the one
+/// before.
 const WINDOWS: usize = 8;
-/// The first steps load code, make handles and workspaces: this share of the run is warm-up, and at least so many steps.
+/// The first steps load code, make handles and workspaces: this share of the run is warm-up, and at least so
+/// many steps.
 const WARM_UP_SHARE: f64 = 0.25;
 const WARM_UP_STEPS: usize = 5;
 /// Reports in each window, at least: with several, a spike does not raise the lowest.
@@ -33,7 +36,8 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
 
 fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
     let at = |devices: &[DeviceAt]| devices.iter().find(|d| d.device == device)?.unattributed_bytes;
-    // Driver allocations take whole pages: what the rounding of more and more of them can explain is attributed.
+    // Driver allocations take whole pages: what the rounding of more and more of them can explain is
+    // attributed.
     let (mut allocations, mut most) = (0i64, 0);
     let mut report = |r: &StepRecord| {
         let of_device =

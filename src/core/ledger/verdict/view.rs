@@ -1,5 +1,5 @@
-//! What all rules look at: the sites at the judged moment, what others know of them, and the thresholds that several rules
-//! share.
+//! What all rules look at: the sites at the judged moment, what others know of them, and the thresholds that
+//! several rules share.
 
 use std::collections::BTreeMap;
 
@@ -79,8 +79,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// What was freed in the last steps of a long run, having lived long, counts as alive: whoever frees its leaks at exit
-/// leaks all the same.
+/// What was freed in the last steps of a long run, having lived long, counts as alive: whoever frees its
+/// leaks at exit leaks all the same.
 fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
     let mut all: BTreeMap<u32, (Vec<Cohort>, u32)> =
         ledger.cohorts().into_iter().map(|(site, cohorts)| (site, (cohorts, 0))).collect();
