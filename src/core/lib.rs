@@ -23,6 +23,7 @@
 //! * [`holders`]: the search for the shortest named reference path to the blocks of a finding.
 //! * [`symbols`]: frames from stacks of numbers, after the process has ended, and which of them are the
 //!   user's code.
+//! * [`int_map`]: the one map, and the one hasher, of integer keys.
 //! * [`report`]: the model of a report, and the sentences about it. The formats are the program's.
 //!
 //! # Invariants
@@ -50,6 +51,7 @@
 pub mod entry_points;
 pub mod format;
 pub mod holders;
+pub mod int_map;
 pub mod ledger;
 pub mod report;
 pub mod steps;

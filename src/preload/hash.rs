@@ -7,7 +7,7 @@ const C: u64 = 0x8ebc_6af0_9c88_c6e3;
 
 /// Multiplies to 128 bits and folds them to 64.
 #[inline(always)]
-pub const fn fold(a: u64, b: u64) -> u64 {
+const fn fold(a: u64, b: u64) -> u64 {
     let wide = (a as u128) * (b as u128);
     wide as u64 ^ (wide >> 64) as u64
 }

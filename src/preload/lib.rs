@@ -79,7 +79,6 @@ mod coverage_gaps;
 mod frameworks;
 mod hash;
 mod hooks;
-mod int_map;
 mod interpose;
 mod lifecycle;
 mod numbering;

@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::int_map::{IntMap, int_map};
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::int_map::{IntMap, int_map};
 
 /// Bytes that all descriptions of a recording may take together.
 const MAX_BYTES: usize = 128 << 20;

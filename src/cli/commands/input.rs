@@ -213,7 +213,7 @@ fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result
         let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
         return Err(format!("--steps-by {by}: not recorded; steps can be read by {known}"));
     }
-    let anew = Ledger::replay(None, recording.events().map(|e| by.read(e)));
+    let anew = Ledger::replay(None, recording.events().map(|e| by.reinterpret(e)));
     anew.filter(|anew| anew.lost_events() <= ledger.lost_events()).ok_or_else(|| {
         format!(
             "--steps-by {by}: the events of the beginning made room for later ones; record with LEAKTRACE_EVENTS=all to keep them"

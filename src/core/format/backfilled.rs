@@ -1,19 +1,19 @@
-//! Boundaries that were found out about later: each lies before an event that was noted long before it. They stand in the
-//! tables, 16 bytes each, and whoever replays the events puts them in between, so that the ledger takes everything in in
-//! the order it happened.
+//! Backfilled boundaries: found out about later, each lies before an event that was recorded long before.
+//! They are kept in the tables, 16 bytes each, and the reader merges them into the events, so that the ledger
+//! gets everything in order.
 //!
 //! ```text
 //!        63      57 56 55                     0
-//! word 0 │ depth   │ m │ sequence number      │   m: it ends a step
+//! word 0 │ depth   │ e │ sequence number      │   e: it ends a step
 //! word 1 │ nanoseconds since the beginning    │
 //! ```
 
 use super::event::{Event, EventKind, MAX_SIZE, StepSource};
 
-/// Bytes of one.
+/// Bytes of one boundary.
 pub const BYTES: usize = 16;
-/// The most that one entry holds.
-pub const MOST: usize = 4096;
+/// Boundaries in one entry, at most.
+pub const MAX_PER_ENTRY: usize = 4096;
 
 /// The end of an iteration of a loop of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct BackfilledBoundary {
     pub ns: u64,
     /// The depth of the loop, from 1.
     pub depth: u8,
-    /// It ends a step; else one of another depth.
+    /// True if it ends a step; else it is an alternative boundary.
     pub ends_step: bool,
 }
 
@@ -48,7 +48,8 @@ impl BackfilledBoundary {
         })
     }
 
-    /// The event that it is where it lies: it has no number of its own, and `size` is that of the event behind it.
+    /// Returns the event that it stands for: it has no sequence number of its own, and `size` is that of the
+    /// event behind.
     pub fn event(&self) -> Event {
         let kind = if self.ends_step { EventKind::StepEnd } else { EventKind::AltBoundary };
         Event {
@@ -61,15 +62,15 @@ impl BackfilledBoundary {
     }
 }
 
-/// As they stand in an entry.
+/// Packs boundaries into the bytes of an entry.
 pub fn pack(all: &[BackfilledBoundary]) -> Vec<u8> {
     all.iter().flat_map(BackfilledBoundary::pack).collect()
 }
 
-/// Those of the tables: of the last round that was written to its end.
+/// The boundaries of the tables: those of the last round that was written to its end.
 #[derive(Clone, Debug, Default)]
 pub struct BackfillRounds {
-    whole: (u32, Vec<BackfilledBoundary>),
+    complete: (u32, Vec<BackfilledBoundary>),
     begun: (u32, Vec<BackfilledBoundary>),
 }
 
@@ -82,17 +83,17 @@ impl BackfillRounds {
         }
         self.begun.1.extend(ends.chunks_exact(BYTES).filter_map(BackfilledBoundary::unpack));
         if last {
-            if self.whole.0 != round {
-                self.whole = (round, Vec::new());
+            if self.complete.0 != round {
+                self.complete = (round, Vec::new());
             }
-            self.whole.1.append(&mut self.begun.1);
-            self.whole.1.sort_by_key(|p| p.seq);
+            self.complete.1.append(&mut self.begun.1);
+            self.complete.1.sort_by_key(|p| p.seq);
         }
     }
 
-    /// In the order of their places.
+    /// Returns the boundaries of the last complete round, by sequence number.
     pub fn all(&self) -> &[BackfilledBoundary] {
-        &self.whole.1
+        &self.complete.1
     }
 }
 
@@ -102,8 +103,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let placed = |seq, ends_step| BackfilledBoundary { seq, ns: seq * 7, depth: 3, ends_step };
-        let all = [placed(5, true), placed(MAX_SIZE, false)];
+        let boundary = |seq, ends_step| BackfilledBoundary { seq, ns: seq * 7, depth: 3, ends_step };
+        let all = [boundary(5, true), boundary(MAX_SIZE, false)];
         let mut rounds = BackfillRounds::default();
         rounds.add(1, false, &pack(&all[1..]));
         rounds.add(1, true, &pack(&all[..1]));
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_counts_once_it_is_whole() {
+    fn a_round_counts_once_it_is_complete() {
         let one = |seq| pack(&[BackfilledBoundary { seq, ns: 0, depth: 1, ends_step: true }]);
         let seqs = |rounds: &BackfillRounds| rounds.all().iter().map(|p| p.seq).collect::<Vec<_>>();
         let mut rounds = BackfillRounds::default();

@@ -1,5 +1,5 @@
-//! Table entries: what is written once, on first sight, and referred to by number ever after (stacks, code objects,
-//! modules, names). Encoded with postcard; borrowed, so that writing allocates nothing.
+//! Table entries: what is written once, on first sight, and referred to by number ever after (stacks, code
+//! objects, modules, names). Encoded with postcard; borrowed, so that writing allocates nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,8 @@ pub enum LineTable {
     Locations,
 }
 
-/// One entry of the tables. Ids start at 1 and are dense per kind; an entry is written before anything refers to it.
+/// One entry of the tables. Ids start at 1 and are dense per kind; an entry is written before anything refers
+/// to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TableEntry<'a> {
     /// A fact about the process: `argv` (NUL-separated), `exe`, `cwd`, `host`, `rank`, `python`, a setting…
@@ -25,20 +26,20 @@ pub enum TableEntry<'a> {
     Code { id: u32, file: &'a str, name: &'a str, first_line: i32, encoding: LineTable, lines: &'a [u8] },
     /// An object file mapped at `start..end`; `pc - bias` is the address inside the file's own symbol tables.
     Module { id: u32, start: u64, end: u64, bias: u64, build_id: &'a [u8], path: &'a str },
-    /// A call stack: `python` Python frames, then native ones, each list innermost first; packed [`Frame`]s, 8 bytes
-    /// little-endian each.
+    /// A call stack: `python` Python frames, then native ones, each list innermost first; packed [`Frame`]s,
+    /// 8 bytes little-endian each.
     Stack { id: u32, python: u32, frames: &'a [u8] },
     /// A label given to `leaktrace_step` or `leaktrace_mark`.
     Label { id: u32, text: &'a str },
-    /// Something the reader must be told: a coverage hole, a part switched off. Shown as it is.
+    /// A line for the reader, shown as it is: a coverage gap, a part switched off.
     Note { text: &'a str },
     /// A device's name and total memory in bytes.
     Device { index: u8, name: &'a str, total_bytes: u64 },
-    /// A node of an autograd graph, by the mangled name of its type, and the stack of the forward operation that made it
-    /// (0: not known).
+    /// A node of an autograd graph: the mangled name of its type, and the stack of the forward operation that
+    /// made it (0: not known).
     Backward { id: u32, node: &'a str, forward: u32 },
-    /// Who held blocks of a site when step `step` had ended. Of the same site those of the highest `search` count.
-    /// `name_len`: the bytes of `path` that name the owner alone.
+    /// A holder of blocks of a site after step `step`. Of one site only the entries of the highest `search`
+    /// count. `name_len`: the bytes of `path` that name the holder alone.
     Holder {
         site: Site,
         search: u32,
@@ -49,28 +50,29 @@ pub enum TableEntry<'a> {
         retention: Retention,
         path: &'a str,
     },
-    /// A stack known by its Python frames alone, and one of the same with the native frames that were seen.
+    /// A stack of Python frames alone, and a mixed stack of the same Python frames with the native ones that
+    /// were seen.
     NativeSample { stack: u32, mixed: u32 },
-    /// Boundaries that were found out about later ([`super::backfilled`]). Those of a later `round` take the place of all before
-    /// once its `last` entry stands; further ones of that round add to them.
+    /// Boundaries found out about later ([`super::backfilled`]). Those of a later `round` replace all before
+    /// once its `last` entry is written; further entries of that round add to them.
     Backfilled { round: u32, last: bool, ends: &'a [u8] },
 }
 
-/// What a holder does with what it has.
+/// How a holder retains what it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Retention {
-    /// That is not known.
+    /// Not known.
     #[default]
     Unknown,
-    /// It can take in more for ever.
+    /// It can grow without bound.
     Unbounded,
-    /// It has so many entries now, and never more than so many.
+    /// It has `entries` now, and never more than `max_entries`.
     Bounded { entries: u64, max_entries: u64 },
-    /// It is garbage that waits for the collector.
+    /// It is unreachable: garbage that waits for the collector.
     Unreachable,
 }
 
-/// What a site is known by in every reading of a recording.
+/// What identifies a site in every reading of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Site {
     /// Its stack's id.

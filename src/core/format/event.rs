@@ -26,7 +26,7 @@ macro_rules! codes {
         pub enum $name { $($(#[$v])* $variant = $code,)+ }
 
         impl $name {
-            /// The variant of a code; `None` for a code this version does not know.
+            /// Returns the variant of a code; `None` for a code this version does not know.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
             }
@@ -39,19 +39,20 @@ codes! {
     EventKind {
         /// The caching allocator handed out a block: `address`, `size`, `device`, `stack`.
         BlockAlloc = 1,
-        /// The caching allocator took a block back: `address`, `size`, `device`; `context` byte = 1 where the program's
-        /// garbage collector was running.
+        /// The caching allocator took a block back: `address`, `size`, `device`; `context` byte = 1 where the
+        /// program's garbage collector was running.
         BlockFree = 2,
-        /// The driver (or a runtime without a driver in sight) gave memory: `address` (pointer or handle), `size`,
-        /// `device`, `stack`, `class`, `entry point`, `context`.
+        /// The driver (or a runtime without a driver in sight) gave memory: `address` (pointer or handle),
+        /// `size`, `device`, `stack`, `class`, `entry point`, `context`.
         Alloc = 3,
-        /// It is being given back: `address`, `class` (the address space: see [`MemoryClass::is_handle`]), `entry point`.
+        /// Driver memory is about to be freed: `address`, `class` (the address space: see
+        /// [`MemoryClass::is_handle`]), `entry point`.
         Free = 4,
-        /// The free of that address failed: the allocation lives on. Follows its `Free`.
+        /// The free of `address` failed: the allocation lives on. Follows its `Free`.
         FreeFailed = 5,
-        /// Virtual address range reserved: `address`, `size`. Costs no memory.
+        /// A virtual address range was reserved: `address`, `size`. Costs no memory.
         Reserve = 6,
-        /// Virtual address range given back: `address`, `size`.
+        /// A virtual address range was freed: `address`, `size`.
         Unreserve = 7,
         /// A handle was mapped at `address` for `size` bytes. The next sequence number is its `MapHandle`.
         Map = 8,
@@ -63,46 +64,53 @@ codes! {
         Retain = 11,
         /// All memory of `context` on `device` ended (context destroyed, primary context reset).
         ContextEnd = 12,
-        /// What the caching allocator of `device` said of itself at its latest block event: `address` = allocated bytes,
-        /// `size` = reserved bytes, `stack` = the low half of the latest sequence number then.
+        /// The totals that the caching allocator of `device` reported at its latest block event: `address` =
+        /// allocated bytes, `size` = reserved bytes, `stack` = the low half of the latest sequence number
+        /// then.
         AllocatorTotals = 13,
-        /// All stream-ordered and graph pools of `device`: `size` = bytes reserved from the system, `address` = bytes used.
+        /// The totals of all stream-ordered and graph pools of `device`: `size` = reserved bytes, `address` =
+        /// used bytes.
         PoolTotals = 14,
-        /// The driver's own account of `device`: `address` = free bytes, `size` = total bytes.
+        /// The driver's own report of `device`: `address` = free bytes, `size` = total bytes.
         MemInfo = 15,
         /// A step ended: `address` = nanoseconds since the recording began, `class` byte = [`StepSource`],
-        /// `context` byte = 1 if this boundary replaces the previous one (several optimizers in one iteration), `device` = the
-        /// depth of the loop, if it is one. The sequence number is 0 for one that was [`super::backfilled`]; then `size` is that
-        /// of the event behind it.
+        /// `context` byte = 1 if this boundary supersedes the previous one (several optimizers in one
+        /// iteration), `device` = the depth of the loop, of a loop's. A boundary that was
+        /// [`super::backfilled`] has the sequence number 0, and `size` = the sequence number of the event
+        /// behind it.
         StepEnd = 16,
-        /// An allocation failed for want of memory: `size` = requested bytes, `address` = allocated bytes, `device`, `stack`.
+        /// An allocation failed for want of memory: `size` = requested bytes, `address` = allocated bytes,
+        /// `device`, `stack`.
         OutOfMemory = 17,
-        /// The program is ending in good order; what is freed from here on is teardown. `address` as for `Boundary`.
+        /// The program is exiting cleanly; what is freed from here on is teardown. `address` as for
+        /// `StepEnd`.
         Exit = 18,
-        /// Something that goes by a name: `class` byte = [`AnnotationKind`], `stack` = label id (see `TableEntry::Label`; 0: none),
-        /// `address` as for `Boundary`.
+        /// A named moment: `class` byte = [`AnnotationKind`], `stack` = label id (see `TableEntry::Label`; 0:
+        /// none), `address` as for `StepEnd`.
         Annotation = 19,
-        /// A call that takes memory without saying how much, or that moves it out of sight: `entry point`, `device`; `size`
-        /// where one is told.
+        /// A call took memory without saying how much, or moved memory out of sight: `entry point`, `device`;
+        /// `size` where the call names one.
         UntrackedCall = 20,
-        /// A graph's allocation node was made: `address`, `size`, `stack`, `device`, `entry point`. Costs no memory yet.
+        /// A graph's allocation node was made: `address`, `size`, `stack`, `device`, `entry point`. Costs no
+        /// memory yet.
         GraphAllocNode = 21,
-        /// An executable graph has a node at `address`: `context` byte = 0 an allocation of `size` on `device`, 1 a free.
-        /// The next sequence number is its `GraphExec`.
+        /// An executable graph has a node at `address`: `context` byte = 0 an allocation of `size` on
+        /// `device`, 1 a free. The next sequence number is its `GraphExec`.
         GraphNode = 22,
         /// `address` = the executable graph of the preceding `GraphNode`.
         GraphExec = 23,
         /// The executable graph `address` was launched: its nodes happen. `stack`, `context`, `entry point`.
         GraphLaunch = 24,
-        /// The executable graph `address` is no more; what it allocated lives on.
+        /// The executable graph `address` was destroyed; what it allocated lives on.
         GraphEnd = 25,
-        /// What would end a step by another source or on another level: its fields are those of a `Boundary`.
+        /// A boundary of another step source, or of a loop at another depth, that ended no step. Fields as
+        /// for `StepEnd`.
         AltBoundary = 26,
     }
 }
 
 codes! {
-    /// What kind of memory a driver-level event is about.
+    /// The kind of memory that a driver-level event is about.
     MemoryClass {
         /// `cuMemAlloc` and the like.
         Linear = 1,
@@ -118,9 +126,9 @@ codes! {
         Physical = 6,
         /// Arrays and mipmapped arrays, by handle.
         Array = 7,
-        /// A handle to memory of somebody else's (imported, multicast). One that is had already gains a reference.
+        /// A handle to external memory (imported, multicast). One that is known already gains a reference.
         ExternalHandle = 8,
-        /// A pointer to memory of somebody else's (another process's, another interface's), counted like the handle.
+        /// A pointer to external memory (another process's, another interface's), counted like the handle.
         External = 9,
         /// The program's own memory, page-locked.
         Registered = 10,
@@ -130,61 +138,61 @@ codes! {
 }
 
 impl MemoryClass {
-    /// True where the address is a handle, false where it is a pointer. The two are separate address spaces.
+    /// Returns whether the address is a handle, not a pointer. The two are separate address spaces.
     pub const fn is_handle(self) -> bool {
         matches!(self, MemoryClass::Physical | MemoryClass::Array | MemoryClass::ExternalHandle)
     }
 
-    /// True for memory that somebody else gave and will take back: it counts apart.
+    /// Returns whether this process did not allocate the memory: it counts apart.
     pub const fn is_external(self) -> bool {
         matches!(self, MemoryClass::ExternalHandle | MemoryClass::External | MemoryClass::Registered)
     }
 
-    /// True for memory on the host.
+    /// Returns whether the memory is on the host.
     pub const fn is_host(self) -> bool {
         matches!(self, MemoryClass::Host | MemoryClass::Registered)
     }
 
-    /// True for memory out of a pool of the driver's, which is charged to the device whole.
+    /// Returns whether the memory is out of a pool of the driver's, all of which is charged to the device.
     pub const fn is_pooled(self) -> bool {
         matches!(self, MemoryClass::Async | MemoryClass::Graph)
     }
 }
 
 codes! {
-    /// What told us that a step ended.
+    /// What showed that a step ended.
     StepSource {
         /// An optimizer's `step`.
         Optimizer = 1,
-        /// A loop of the program.
+        /// An iteration of a loop of the program.
         Loop = 2,
         /// A backward pass.
         Backward = 3,
-        /// An NVTX range.
+        /// A named range.
         Range = 4,
         /// `leaktrace_step`.
         Api = 5,
-        /// The clock.
+        /// An interval of time.
         Time = 6,
     }
 }
 
 codes! {
-    /// What a mark is of.
+    /// What an annotation is of.
     AnnotationKind {
-        /// The program set it.
+        /// A mark that the program set.
         User = 0,
-        /// A range that the program named is over.
+        /// The end of a range that the program named.
         Range = 1,
-        /// The program's garbage collector freed memory. Told by the frees, no event.
+        /// A garbage collection that freed memory. Never an event: it is known from the frees.
         Gc = 2,
-        /// PyTorch was told to give back what it kept.
+        /// PyTorch's cache was emptied.
         EmptyCache = 3,
     }
 }
 
 impl AnnotationKind {
-    /// The name reports use.
+    /// Returns the name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
             AnnotationKind::User => "user",
@@ -196,7 +204,7 @@ impl AnnotationKind {
 }
 
 impl StepSource {
-    /// The name reports and settings use.
+    /// Returns the name that reports and settings use.
     pub const fn name(self) -> &'static str {
         match self {
             StepSource::Optimizer => "optimizer",
@@ -209,7 +217,8 @@ impl StepSource {
     }
 }
 
-/// One event, unpacked. `kind`, `class` stay raw codes so that a record of a newer version can be passed over.
+/// One event, unpacked. `kind`, `class` stay raw codes so that a record of a newer version can be passed
+/// over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     pub seq: u64,
@@ -225,7 +234,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of `kind`; every other field zero, no device.
+    /// Returns an event of `kind`; every other field is zero, and it has no device.
     pub const fn new(kind: EventKind) -> Event {
         Event {
             seq: 0,
@@ -240,7 +249,7 @@ impl Event {
         }
     }
 
-    /// The words of the record; word 0 is the sequence number.
+    /// Returns the words of the record; word 0 is the sequence number.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; 4] {
         let size = if self.size > MAX_SIZE { MAX_SIZE } else { self.size };

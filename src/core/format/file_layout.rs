@@ -1,4 +1,4 @@
-//! Where things stand in the file: the header's words and a segment's words. Little-endian, 8-byte aligned.
+//! The layout of the file: the words of the header and of a segment. Little-endian, 8-byte aligned.
 //!
 //! ```text
 //! header (segment 0)                          every other segment

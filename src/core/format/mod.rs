@@ -1,9 +1,9 @@
-//! The paper: what a recording is made of, shared by the traced process (writer) and the `leaktrace` program (reader).
+//! The recording format: what the traced process writes and the program reads.
 //!
-//! It knows bytes, not meaning: nothing here knows CUDA, Python, or what a leak is.
+//! It knows bytes, not meaning: it must not know CUDA, Python, or what a leak is.
 //!
-//! A recording (`*.ltrace`) is a file of equal segments. Segment 0 is the header; every other one is free, or holds
-//! events, table entries, or a part of a checkpoint:
+//! A recording (`*.ltrace`) is a file of equal segments. Segment 0 is the header; every other one is free, or
+//! holds events, table entries, or a part of a checkpoint:
 //!
 //! ```text
 //! ┌────────┬────────┬────────┬────────────┬────────┬───
@@ -11,8 +11,8 @@
 //! └────────┴────────┴────────┴────────────┴────────┴───
 //! ```
 //!
-//! Events of all threads carry one dense sequence number; the truth at any moment is the newest whole checkpoint plus
-//! the committed events from its sequence number on.
+//! Events of all threads carry one dense sequence number; the truth at any moment is the newest whole
+//! checkpoint plus the committed events from its sequence number on.
 
 pub mod backfilled;
 pub mod entry;

@@ -1,4 +1,5 @@
-//! The reading side: takes what is whole out of a recording, says what is torn. Never trusts a length it reads.
+//! The reader: takes what is intact out of a recording and lists what is damaged. It must not trust a length
+//! it reads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,12 +14,12 @@ use super::event::{Event, RECORD};
 use super::file_layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
 use super::tables::Tables;
 
-/// How the recorded process ended, as far as the file tells.
+/// How the recorded process ended, as far as the file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It said goodbye, this many nanoseconds after the recording began.
+    /// It exited cleanly, this many nanoseconds after the recording began.
     Clean(u64),
-    /// It did not: killed, crashed, or still running.
+    /// It was killed, crashed, or is still running.
     Open,
 }
 
@@ -30,17 +31,17 @@ pub struct Recording {
     pub ended: Ended,
     /// Events that found no room in the file.
     pub dropped_events: u64,
-    /// The newest whole checkpoint: the state of a ledger. `None`: start from an empty one.
+    /// The newest complete checkpoint: the state of a ledger. `None`: start from an empty one.
     pub checkpoint: Option<Vec<u8>>,
     pub tables: Tables,
-    /// Damage met on the way, one clear line each.
+    /// The damage found, one line each.
     pub problems: Vec<String>,
     bytes: Vec<u8>,
-    /// Events of one thread after each other, by the first one's number.
+    /// Runs of events of one thread, by the first sequence number.
     runs: Vec<Run>,
 }
 
-/// Where records stand in the file, their numbers rising.
+/// A range of the file with records of rising sequence numbers.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
@@ -90,7 +91,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// Reads a recording; also one that its process is still writing.
 pub fn read(path: &Path) -> Result<Recording, ReadError> {
-    // A checkpoint that is replaced while we read may tear what we see; then the next look sees the new one.
+    // A checkpoint that is replaced while it is read looks damaged; the next reading sees the new one.
     let mut last = read_once(path);
     for _ in 0..4 {
         match &last {
@@ -108,7 +109,8 @@ fn read_once(path: &Path) -> Result<Recording, ReadError> {
         return Err(ReadError::Directory);
     }
     let mut bytes = Vec::with_capacity(SEGMENT);
-    // The head alone decides whether the rest is worth reading: a huge file of something else is refused at once.
+    // The head alone decides whether the rest is worth reading: a huge file of something else is refused at
+    // once.
     file.by_ref().take(SEGMENT as u64).read_to_end(&mut bytes).map_err(ReadError::Io)?;
     let segments = check_head(&bytes, meta.len())?;
     let rest = (segments * SEGMENT as u64).saturating_sub(bytes.len() as u64);
@@ -117,7 +119,7 @@ fn read_once(path: &Path) -> Result<Recording, ReadError> {
     parse(bytes)
 }
 
-/// Number of segments in use, header included.
+/// Checks the header; returns the number of segments in use, the header's included.
 fn check_head(head: &[u8], length: u64) -> Result<u64, ReadError> {
     if head.is_empty() {
         return Err(ReadError::Empty);
@@ -197,7 +199,8 @@ impl Recording {
     fn take_events(&mut self, index: usize, segment: &[u8]) {
         let payload = &segment[PAYLOAD..];
         let used = u64_at(segment, segment::USED) as usize;
-        // Sealed: the sum vouches for all of it. Open: each record's own sequence number does.
+        // Sealed: the checksum covers all of it. Open: each record's own sequence number shows that it was
+        // committed.
         if used != 0
             && (used > ROOM || u64::from(crc32fast::hash(&payload[..used])) != u64_at(segment, segment::CRC))
         {
@@ -216,8 +219,8 @@ impl Recording {
         }
     }
 
-    /// Every committed event still in the file, in sequence order, and the placed ones in between. Some may be older than
-    /// the checkpoint.
+    /// Returns every committed event still in the file, in sequence order, and the backfilled boundaries in
+    /// between. Some may be older than the checkpoint.
     pub fn events(&self) -> Events<'_> {
         Events {
             bytes: &self.bytes,
@@ -239,16 +242,17 @@ impl Recording {
     }
 }
 
-/// The events of all threads as one stream. They are merged where they stand: a long recording fills the memory once.
+/// The events of all threads as one stream, merged without a copy: a long recording fills the memory once.
 pub struct Events<'a> {
     bytes: &'a [u8],
-    /// Runs of which all is still to come.
+    /// Runs that have not begun.
     waiting: &'a [Run],
-    /// The others, by their next number.
+    /// Runs that have begun, by their next number: that, and where they go on and end.
     begun: BinaryHeap<Reverse<(u64, usize, usize)>>,
-    /// The run at hand, and the number up to which nothing of another run comes between.
+    /// The run being read: where it goes on and ends, and the number up to which no other run comes in
+    /// between.
     now: Option<(usize, usize, u64)>,
-    /// What lies before an event that is still to come.
+    /// Boundaries that lie before an event still to come.
     backfilled: &'a [BackfilledBoundary],
 }
 
@@ -368,7 +372,7 @@ mod tests {
             assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == EventKind::BlockFree as u8));
         }
         assert_eq!(recording(&[vec![], vec![5]]).events().count(), 1);
-        // What was placed lies before its event, or the first that is left behind it, or the end.
+        // A backfilled boundary lies before its event, or the first that is left behind it, or the end.
         let mut backfilled = recording(&[vec![2, 3, 7], vec![4, 5, 8]]);
         let places =
             [1, 2, 4, 4, 6, 9].map(|seq| BackfilledBoundary { seq, ns: 0, depth: 1, ends_step: true });

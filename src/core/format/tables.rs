@@ -1,15 +1,15 @@
-//! The tables as the reading side holds them: every entry by its number.
+//! The tables as the reader holds them: every entry by its id.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::backfilled::BackfillRounds;
 use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
 
-/// Frames of a stack that are read; the writer keeps fewer.
+/// Frames of a stack that are read; the writer writes fewer.
 const MAX_FRAMES: usize = 2048;
-/// Bytes of a file's or a function's name that are read; the writer keeps no more.
+/// Bytes of a file's or a function's name that are read; the writer writes no more.
 const MAX_NAME: usize = 4096;
-/// Examples of one stack.
+/// Mixed stacks kept of one Python stack.
 pub const MAX_NATIVE_SAMPLES: usize = 4;
 
 /// A Python code object.
@@ -55,11 +55,11 @@ pub struct Device {
     pub total_bytes: u64,
 }
 
-/// Who held blocks of a site.
+/// A holder of blocks of a site.
 #[derive(Clone, Debug)]
 pub struct Holder {
     pub path: String,
-    /// The bytes of `path` that name the owner alone.
+    /// The bytes of `path` that name the holder alone.
     pub name_len: usize,
     pub retention: Retention,
     pub step: u32,
@@ -80,9 +80,9 @@ pub struct Tables {
     noted: HashSet<String>,
     pub devices: BTreeMap<u8, Device>,
     pub backward: HashMap<u32, Backward>,
-    /// What the last search for the holders of a site's blocks found, and its number.
+    /// The holders of a site's blocks by the latest search, and the number of that search.
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
-    /// For stacks that are known by their Python frames alone, the stacks with the native frames that were seen.
+    /// Of stacks of Python frames alone, the mixed stacks that were seen.
     pub native_samples: HashMap<u32, Vec<u32>>,
     pub backfilled: BackfillRounds,
 }
@@ -159,7 +159,8 @@ impl Tables {
     }
 }
 
-/// A name as long as one can be: a few bytes of a damaged recording must not fill the memory, frame after frame.
+/// Cuts a name to the longest that is read: a few bytes of a damaged recording must not fill the memory,
+/// frame after frame.
 fn short(name: &str) -> &str {
     let end = (0..=name.len().min(MAX_NAME)).rev().find(|&at| name.is_char_boundary(at));
     end.map_or("", |end| &name[..end])

@@ -4,7 +4,7 @@
 
 use super::search::Search;
 use super::{Node, Origin, Owner, Retention, Root, UNSEEN, Wanted, World, group};
-use crate::ledger::Map;
+use crate::int_map::IntMap;
 
 /// More strays than that are not looked at.
 const MOST: usize = 400_000;
@@ -14,7 +14,7 @@ const MEMBERS: usize = 6;
 /// The references among the strays, by number.
 struct Strays {
     nodes: Vec<Node>,
-    numbers: Map<u32>,
+    numbers: IntMap<u64, u32>,
     edges: Vec<Vec<u32>>,
     counts: Vec<i64>,
 }
@@ -70,7 +70,7 @@ impl Strays {
         if all.len() > MOST || world.is_late() {
             return None;
         }
-        let numbers: Map<u32> = all.iter().zip(0..).map(|(&(node, _), i)| (node, i)).collect();
+        let numbers: IntMap<u64, u32> = all.iter().zip(0..).map(|(&(node, _), i)| (node, i)).collect();
         let mut counts: Vec<i64> = all.iter().map(|&(_, count)| count).collect();
         let mut edges = Vec::with_capacity(all.len());
         let mut found = Vec::new();
@@ -136,7 +136,7 @@ impl Strays {
     /// The names along the shortest cycle through a node.
     fn cycle(&self, world: &mut impl World, node: Node) -> Vec<String> {
         let Some(&start) = self.numbers.get(&node) else { return Vec::new() };
-        let mut from: Map<u32> = Map::default();
+        let mut from: IntMap<u64, u32> = IntMap::default();
         let mut front = vec![start];
         'search: while !front.is_empty() {
             let mut next = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Node, Origin, Owner, Retention, Root, Step, Wanted, World, words};
-use crate::ledger::Map;
+use crate::int_map::IntMap;
 
 /// Ways of a group that are spelled out to see what they have in common.
 const EXAMPLES: usize = 12;
@@ -46,7 +46,7 @@ impl Group {
 }
 
 /// Which node each node of a cause's ways leads to; `None`: to several.
-type Onward = Map<Option<Node>>;
+type Onward = IntMap<u64, Option<Node>>;
 
 /// Puts the ways of each cause into groups, in the order of what was wanted.
 pub(super) fn groups(world: &mut impl World, wanted: &[Wanted], paths: Vec<Path>) -> Vec<Group> {

@@ -18,7 +18,7 @@ mod words;
 use std::cmp::Reverse;
 
 use crate::format::entry::Retention;
-use crate::ledger::Map;
+use crate::int_map::IntMap;
 use group::{Group, Path};
 use search::Search;
 
@@ -26,7 +26,7 @@ use search::Search;
 pub type Node = u64;
 
 /// A set of nodes.
-pub type Nodes = Map<()>;
+pub type Nodes = IntMap<u64, ()>;
 
 /// What a program can name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! missing: they are the long way round.
 
 use super::{Node, Nodes, Path, Root, Wanted, World};
-use crate::ledger::Map;
+use crate::int_map::IntMap;
 
 /// Objects that are asked at once: the clock is looked at in between.
 const BATCH: usize = 2048;
@@ -10,7 +10,7 @@ const BATCH: usize = 2048;
 const ROOT: u32 = 1 << 31;
 
 pub(super) struct Search {
-    numbers: Map<u32>,
+    numbers: IntMap<u64, u32>,
     nodes: Vec<Node>,
     /// What each was reached from.
     from: Vec<u32>,
@@ -26,7 +26,7 @@ impl Search {
     /// For `wanted`, never by way of what is `blocked`, nor from the roots `without`.
     pub fn new(wanted: impl Iterator<Item = Node>, blocked: Nodes, without: Vec<Root>) -> Search {
         Search {
-            numbers: Map::default(),
+            numbers: IntMap::default(),
             nodes: Vec::new(),
             from: Vec::new(),
             roots: Vec::new(),

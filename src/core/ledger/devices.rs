@@ -1,12 +1,23 @@
-//! Per device: how many bytes stand where, the peak, and the checks against what others say of the same device.
+//! Per device: its bytes by layer, the peak, and the comparison with what the allocator and the driver report
+//! of it.
 
 use serde::{Deserialize, Serialize};
 
-use super::carried::Gone;
 use super::sites::Layer;
 
-/// Deaths of carried-over blocks looked at in one step.
+/// Frees of carried-over blocks kept in one step.
 const MAX_CARRIED: usize = 16_384;
+
+/// The free of a block or driver allocation that the step before left alive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CarriedFree {
+    pub site: u32,
+    pub bytes: u64,
+    /// Most live bytes since the carried free before.
+    pub peak: u64,
+    /// True if anything was born since the carried free before: the two did not die together.
+    pub apart: bool,
+}
 
 /// The totals of one device, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,7 +27,7 @@ pub struct Device {
     pub driver_allocation_bytes: u64,
     pub segment_bytes: u64,
     pub host_bytes: u64,
-    /// Had on loan: no part of any other figure.
+    /// Memory of [`Layer::External`]: no part of any other figure.
     pub external_bytes: u64,
     /// The part of `driver_allocation_bytes` that came out of a pool of the driver's.
     pub(super) pooled_bytes: u64,
@@ -24,20 +35,20 @@ pub struct Device {
     pool_used: u64,
     peak_bytes: u64,
     step_peak: u64,
-    /// Most live since the latest entry of `carried`.
+    /// Most live bytes since the latest entry of `carried_frees`.
     span_peak: u64,
-    /// Births, to tell whether any came between two deaths.
+    /// Births so far, and how many there were at the latest entry of `carried_frees`.
     births: u64,
     births_then: u64,
-    /// What the step before left behind and this one let go, in order, and the peaks in between.
-    pub(super) carried: Vec<Gone>,
+    /// What the step before left alive and this one freed, in order.
+    pub(super) carried_frees: Vec<CarriedFree>,
     last_block_seq: u64,
     /// Comparisons with the caching allocator's own total, and how many did not agree.
     pub(super) checks: u64,
     pub(super) mismatches: u64,
-    /// Total memory as the driver said last; 0: it never did.
+    /// Total memory by the driver's latest report; 0: there was none.
     pub total_bytes: u64,
-    /// In use by the driver's account, but given to nobody we saw. As of the driver's latest account.
+    /// In use by the driver's latest report, but part of no allocation that was seen.
     pub unattributed_bytes: Option<u64>,
 }
 
@@ -48,19 +59,19 @@ pub struct DeviceAt {
     pub block_bytes: u64,
     pub driver_allocation_bytes: u64,
     pub reserved_bytes: u64,
-    /// All that the driver gave and has not got back: segments and objects.
+    /// Everything the driver gave and has not got back: segments and driver allocations.
     pub driver_bytes: u64,
     pub host_bytes: u64,
     pub external_bytes: u64,
-    /// In use of the device's pools as the driver counts it, its own rounding included.
+    /// In use of the device's memory pools as the driver counts it, its own rounding included.
     pub pool_used_bytes: u64,
-    /// Most blocks and objects since the boundary before (in a moment outside the steps: since the beginning).
+    /// Most live bytes since the boundary before; of a moment outside the steps, since the beginning.
     pub peak_bytes: u64,
     pub unattributed_bytes: Option<u64>,
 }
 
 impl DeviceAt {
-    /// Blocks and objects.
+    /// Returns the bytes of blocks and driver allocations.
     pub fn live_bytes(&self) -> u64 {
         self.block_bytes.wrapping_add(self.driver_allocation_bytes)
     }
@@ -71,29 +82,29 @@ impl Device {
         Device { device, ..Device::default() }
     }
 
-    /// Blocks and objects.
+    /// Returns the bytes of blocks and driver allocations.
     #[inline]
     pub fn live_bytes(&self) -> u64 {
         self.block_bytes.wrapping_add(self.driver_allocation_bytes)
     }
 
-    /// What caching allocators and pools hold from the driver, used or not.
+    /// Returns what caching allocators and pools hold from the driver, used or not.
     pub fn reserved_bytes(&self) -> u64 {
         self.segment_bytes.wrapping_add(self.pool_reserved)
     }
 
-    /// All that the driver gave and has not got back.
+    /// Returns everything the driver gave and has not got back.
     pub fn driver_bytes(&self) -> u64 {
         self.segment_bytes.wrapping_add(self.driver_allocation_bytes)
     }
 
-    /// The most that was ever live.
+    /// Returns the most bytes that were ever live.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.max(self.step_peak).max(self.last_span())
     }
 
     #[inline]
-    fn of(&mut self, layer: Layer) -> &mut u64 {
+    fn figure(&mut self, layer: Layer) -> &mut u64 {
         match layer {
             Layer::Block => &mut self.block_bytes,
             Layer::Driver => &mut self.driver_allocation_bytes,
@@ -105,61 +116,64 @@ impl Device {
     #[inline]
     pub(super) fn add(&mut self, layer: Layer, bytes: u64) {
         self.births = self.births.wrapping_add(1);
-        let figure = self.of(layer);
+        let figure = self.figure(layer);
         *figure = figure.wrapping_add(bytes);
     }
 
-    /// The peak is looked at only here and at boundaries: a maximum stands right before something leaves. A segment,
-    /// which counts as an object until its first block shows what it is, so never makes a peak.
+    /// Takes bytes off. The peak is updated only here and at boundaries: a maximum stands right before
+    /// something leaves. So a segment, which counts as a driver allocation until its first block shows what
+    /// it is, never makes a peak.
     #[inline]
     pub(super) fn take(&mut self, layer: Layer, bytes: u64) {
         self.span_peak = self.span_peak.max(self.live_bytes());
-        let figure = self.of(layer);
+        let figure = self.figure(layer);
         *figure = figure.wrapping_sub(bytes);
     }
 
-    /// What the step before left behind is about to be taken off.
+    /// Keeps the free of what the step before left alive; called before its bytes are taken off.
     #[inline]
     pub(super) fn carried_over(&mut self, site: u32, bytes: u64) {
-        if self.carried.len() >= MAX_CARRIED {
+        if self.carried_frees.len() >= MAX_CARRIED {
             return;
         }
         let peak = self.span_peak.max(self.live_bytes());
         let apart = self.births != self.births_then;
-        self.carried.push(Gone { site, bytes, peak, apart });
+        self.carried_frees.push(CarriedFree { site, bytes, peak, apart });
         self.births_then = self.births;
         self.step_peak = self.step_peak.max(peak);
         self.span_peak = 0;
     }
 
-    /// The peak of the steps that ended.
+    /// Returns the peak of the steps that ended.
     pub(super) fn peak_of_steps(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// The most that was live in this step so far.
+    /// Returns the most bytes live in this step so far.
     pub(super) fn step_so_far(&self) -> u64 {
         self.step_peak.max(self.last_span())
     }
 
-    /// The most that was live since the latest entry of `carried`.
+    /// Returns the most bytes live since the latest entry of `carried_frees`.
     pub(super) fn last_span(&self) -> u64 {
         self.span_peak.max(self.live_bytes())
     }
 
-    /// An object showed itself to be a segment.
-    pub(super) fn claim(&mut self, bytes: u64) {
+    /// Moves bytes from the driver allocations to the segments.
+    pub(super) fn mark_as_segment(&mut self, bytes: u64) {
         self.driver_allocation_bytes = self.driver_allocation_bytes.wrapping_sub(bytes);
         self.segment_bytes = self.segment_bytes.wrapping_add(bytes);
     }
 
+    /// Remembers the latest block event, see [`Device::compare_allocator`].
     #[inline]
     pub(super) fn block_event(&mut self, seq: u64) {
         self.last_block_seq = self.last_block_seq.max(seq);
     }
 
-    /// `then`: the low half of the latest sequence number when it did.
-    pub(super) fn allocator_said(&mut self, seq: u64, allocated: u64, then: u32) {
+    /// Compares the caching allocator's own total with the blocks here; `then` is the low half of the latest
+    /// sequence number when it was read.
+    pub(super) fn compare_allocator(&mut self, seq: u64, allocated: u64, then: u32) {
         let events_ago = (seq as u32).wrapping_sub(then);
         // Only a total that no later block event of ours has overtaken can be compared.
         if self.last_block_seq <= seq.saturating_sub(u64::from(events_ago)) {
@@ -168,12 +182,13 @@ impl Device {
         }
     }
 
-    pub(super) fn pools_said(&mut self, reserved: u64, used: u64) {
+    pub(super) fn set_pool_totals(&mut self, reserved: u64, used: u64) {
         (self.pool_reserved, self.pool_used) = (reserved, used);
     }
 
-    pub(super) fn driver_said(&mut self, free: u64, total: u64) {
-        // A pool's memory is charged to the device whole, used or not.
+    /// Takes in the driver's own report of free and total memory.
+    pub(super) fn set_memory_info(&mut self, free: u64, total: u64) {
+        // All of a pool's memory is charged to the device, used or not.
         let outside_pools = self.driver_bytes().wrapping_sub(self.pooled_bytes);
         let tracked = outside_pools.wrapping_add(self.pool_reserved.max(self.pooled_bytes));
         self.total_bytes = total;
@@ -195,12 +210,12 @@ impl Device {
         }
     }
 
-    /// The device now; its peak is that of the whole run.
+    /// Returns the device now, with the peak of the run so far.
     pub(super) fn now(&self) -> DeviceAt {
         self.at(self.peak_bytes())
     }
 
-    /// The device at the end of a step; the next step's peak starts from here.
+    /// Returns the device at the end of a step, and starts the next step's peak.
     pub(super) fn end_step(&mut self) -> DeviceAt {
         let peak = self.step_peak.max(self.last_span());
         self.peak_bytes = self.peak_bytes.max(peak);

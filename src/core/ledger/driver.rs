@@ -1,50 +1,26 @@
-//! What the driver gave: pointers and handles, mappings and address ranges; and which of it is a segment.
+//! What the driver gave: pointers and handles, mappings and address ranges; and which of it is a segment. It
+//! must not know of blocks beyond the address of one.
 //!
-//! A driver allocation is a segment once a block report falls inside it, else an object of its own. For memory that is
-//! mapped, the unit of that claim is the address range it is mapped into.
+//! A driver allocation is a segment once a block report falls inside it. For memory that is mapped, the unit
+//! that turns into segments is the address range it is mapped into.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Ledger;
-use super::keys::Map;
-use super::segments::Extent;
-use super::sites::Layer;
+use super::allocation::{Allocation, Extent};
+use super::books::{AFTER_EXIT, Books, CLASSES, Departed, MAX_HALVES, Removal, Space};
+use super::free_history::{FreeHistory, FreeOutcome};
+use super::sites::{Layer, Sites};
 use crate::format::event::{Event, MemoryClass, NO_DEVICE};
+use crate::int_map::IntMap;
 
-/// Frees that can still be undone. The undo follows its free on the same thread; only other threads come in between, but
-/// with more threads than cores that may be all of them for many turns (64 on 2 cores: thousands of events).
-const RECENT: usize = 16_384;
-/// The same for frees of what is not known, which are rare: here the turns may be as many as they like.
-const STRANGERS: usize = 4096;
+/// Segments kept that were returned since the last boundary.
+const MAX_RETURNED: usize = 65_536;
 
-/// One allocation.
+/// A range of addresses in which a block report would show a segment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Given {
-    pub bytes: u64,
-    pub site: u32,
-    pub birth: u32,
-    context: u8,
-    class: u8,
-    pub segment: bool,
-    /// Of a handle: references and mappings. It ends when both are gone.
-    refs: u32,
-    maps: u32,
-}
-
-impl Given {
-    fn at(&self, start: u64, end: u64, mapped: bool) -> Extent {
-        Extent { start, end, site: self.site, birth: self.birth, mapped }
-    }
-
-    fn is_pooled(&self) -> bool {
-        MemoryClass::from_code(self.class).is_some_and(MemoryClass::is_pooled)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Unclaimed {
+struct Candidate {
     end: u64,
     reservation: bool,
 }
@@ -52,7 +28,8 @@ struct Unclaimed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Reservation {
     end: u64,
-    claimed: bool,
+    /// True once a block was reported in it: whatever is mapped there is a segment.
+    segments: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,419 +38,399 @@ struct Mapping {
     handle: u64,
 }
 
-/// A free that may be undone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Freed {
-    seq: u64,
-    handle: bool,
-    address: u64,
-    what: What,
-}
-
-/// What a free did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum What {
-    /// Ended the allocation.
-    Ended(Given),
-    /// Gave back one of several references.
-    Reference,
-    /// Nothing that was known; counted under this class.
-    Unknown(u8),
-}
-
 /// Everything alive at the driver's level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Driver {
-    #[serde(with = "super::keys::listed")]
-    pointers: Map<Given>,
-    #[serde(with = "super::keys::listed")]
-    handles: Map<Given>,
-    /// Ranges that a block report would claim, by start.
-    unclaimed: BTreeMap<u64, Unclaimed>,
+    #[serde(with = "crate::int_map::as_list")]
+    pointers: IntMap<u64, Allocation>,
+    #[serde(with = "crate::int_map::as_list")]
+    handles: IntMap<u64, Allocation>,
+    /// By start.
+    candidates: BTreeMap<u64, Candidate>,
     reservations: BTreeMap<u64, Reservation>,
     mappings: BTreeMap<u64, Mapping>,
     /// Each `Map` whose `MapHandle` must have the next sequence number: its own, start, end.
     half_maps: Vec<(u64, u64, u64)>,
-    recent: VecDeque<Freed>,
-    strangers: VecDeque<Freed>,
-    /// Handles that live on in mappings only while their number was given out anew.
-    ghosts: u64,
+    frees: FreeHistory,
+    /// Counts handles that live on in mappings only while their number was given out anew: they get numbers
+    /// of ours.
+    orphaned_handles: u64,
+    /// Allocations whose address was given out anew, by their context: that may be ending just now.
+    displaced: Vec<(u8, u64)>,
+    /// Segments returned since the last boundary that were there at it: after a run that exited cleanly
+    /// nothing else would be left to see.
+    returned_segments: Vec<Extent>,
+    /// True if a segment was freed since the last boundary.
+    trimmed: bool,
 }
 
 impl Driver {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Given> {
-        self.pointers.values().chain(self.handles.values())
-    }
-
-    /// Where the segments lie, in order.
-    pub(super) fn segments(&self) -> Vec<Extent> {
-        let own = self.pointers.iter().filter(|(_, g)| g.segment);
-        let own = own.map(|(&start, g)| g.at(start, start.saturating_add(g.bytes), false));
-        let mapped = self.mappings.iter().filter_map(|(&start, m)| {
-            let g = self.handles.get(&m.handle).filter(|g| g.segment)?;
-            Some(g.at(start, m.end, true))
-        });
-        let mut all: Vec<Extent> = own.chain(mapped).collect();
-        all.sort_unstable_by_key(|e| (e.start, e.end));
-        all
-    }
-
-    /// What is known by its address.
-    pub(super) fn pointers(&self) -> impl Iterator<Item = (u64, &Given)> {
-        self.pointers.iter().map(|(&address, given)| (address, given))
-    }
-
-    /// True if a pointer is alive.
-    pub(super) fn is_alive(&self, address: u64) -> bool {
-        self.pointers.contains_key(&address)
-    }
-
-    fn has(&self, handle: bool, address: u64) -> bool {
-        if handle { self.handles.contains_key(&address) } else { self.pointers.contains_key(&address) }
-    }
-
-    fn space(&mut self, handle: bool) -> &mut Map<Given> {
-        if handle { &mut self.handles } else { &mut self.pointers }
-    }
-
-    /// Gives allocations born since the last boundary to the step before.
-    pub(super) fn relabel(&mut self, handle: bool, address: u64, from: u32, to: u32) {
-        if let Some(g) = self.space(handle).get_mut(&address)
-            && g.birth == from
-        {
-            g.birth = to;
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn may_claim(&self) -> bool {
-        !self.unclaimed.is_empty()
-    }
-
-    fn reservation(&self, address: u64) -> Option<&Reservation> {
-        self.reservations.range(..=address).next_back().map(|(_, r)| r).filter(|r| address < r.end)
-    }
-}
-
-impl Ledger {
-    pub(super) fn alloc(&mut self, e: &Event) {
-        let Some(class) = MemoryClass::from_code(e.class) else { return self.unknown() };
+    pub fn alloc(&mut self, books: &mut Books, e: &Event) {
+        let Some(class) = MemoryClass::from_code(e.class) else { return books.unknown_event() };
         let handle = class.is_handle();
         if e.address == 0 && !handle {
             return;
         }
-        let host = class == MemoryClass::Host || e.device == NO_DEVICE;
         let layer = match class {
             _ if class.is_external() => Layer::External,
-            _ if host => Layer::Host,
+            MemoryClass::Host => Layer::Host,
+            _ if e.device == NO_DEVICE => Layer::Host,
             _ => Layer::Driver,
         };
-        let known = || class != MemoryClass::Registered && self.driver.has(handle, e.address);
-        if class.is_external() && known() {
-            // Opened or imported once more: the same memory, one more reference.
-            if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
-                g.refs = g.refs.saturating_add(1);
-            }
+        // Opened or imported once more: the same memory, one more reference.
+        if class.is_external()
+            && class != MemoryClass::Registered
+            && let Some(a) = self.space(handle).get_mut(&e.address)
+        {
+            a.refs = a.refs.saturating_add(1);
             return;
         }
-        let site = self.site_of(e.stack, layer, e.device, e.entry_point);
-        let given = Given {
+        let allocation = Allocation {
             bytes: e.size,
-            site,
-            birth: self.birth(),
+            site: books.site_of(e.stack, layer, e.device, e.entry_point),
+            birth: books.birth(),
             context: e.context,
             class: e.class,
             segment: false,
             refs: 1,
             maps: 0,
         };
-        self.given(&given);
-        self.note_birth(if handle { super::HANDLE } else { super::POINTER }, e.address);
+        book(books, &allocation);
+        books.note_birth(if handle { Space::Handle } else { Space::Pointer }, e.address);
         if !handle && layer == Layer::Driver {
-            let end = e.address.saturating_add(e.size);
-            self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
+            self.add_candidate(e.address, e.size, false);
         }
-        let Some(old) = self.driver.space(handle).insert(e.address, given) else { return };
+        let Some(old) = self.space(handle).insert(e.address, allocation) else { return };
         if handle && old.refs == 0 {
-            // Released, but mapped still: its bytes live on under a number of ours.
-            self.driver.ghosts = self.driver.ghosts.wrapping_add(1);
-            let ghost = self.driver.ghosts.wrapping_neg();
-            self.driver
-                .mappings
-                .values_mut()
-                .filter(|m| m.handle == e.address)
-                .for_each(|m| m.handle = ghost);
-            self.driver.handles.insert(ghost, old);
-        } else {
-            self.missed_frees = self.missed_frees.wrapping_add(1);
-            self.gone(&old, false);
-            // Its context may be ending just now: another thread can be given the address before that is noted.
-            if old.context != 0 && old.context != e.context && is_of_context(&old) {
-                match self.displaced.iter_mut().find(|(context, _)| *context == old.context) {
-                    Some((_, count)) => *count = count.saturating_add(1),
-                    None => self.displaced.push((old.context, 1)),
-                }
+            self.orphan(e.address, old);
+            return;
+        }
+        books.missed_free();
+        self.unbook(books, &old, Removal::Displaced);
+        // Its context may be ending just now: another thread can be given the address before that end is
+        // recorded.
+        if old.context != 0 && old.context != e.context && old.ends_with_context() {
+            match self.displaced.iter_mut().find(|(context, _)| *context == old.context) {
+                Some((_, count)) => *count = count.saturating_add(1),
+                None => self.displaced.push((old.context, 1)),
             }
         }
     }
 
-    pub(super) fn free(&mut self, e: &Event) {
-        let Some(class) = MemoryClass::from_code(e.class) else { return self.unknown() };
+    /// Keeps a handle that was released, but is still mapped, under a number of ours: its own was given out
+    /// anew.
+    fn orphan(&mut self, handle: u64, allocation: Allocation) {
+        self.orphaned_handles = self.orphaned_handles.wrapping_add(1);
+        let number = self.orphaned_handles.wrapping_neg();
+        self.mappings.values_mut().filter(|m| m.handle == handle).for_each(|m| m.handle = number);
+        self.handles.insert(number, allocation);
+    }
+
+    pub fn free(&mut self, books: &mut Books, e: &Event) {
+        let Some(class) = MemoryClass::from_code(e.class) else { return books.unknown_event() };
         let handle = class.is_handle();
         if e.address == 0 && !handle {
             return;
         }
-        let what = match self.driver.space(handle).get_mut(&e.address).filter(|g| g.refs > 0) {
-            Some(g) => {
-                g.refs -= 1;
-                let last = g.refs == 0 && g.maps == 0;
-                let ended = if last { self.end(handle, e.address) } else { None };
-                ended.map_or(What::Reference, What::Ended)
+        let outcome = match self.space(handle).get_mut(&e.address).filter(|a| a.refs > 0) {
+            Some(a) => {
+                a.refs -= 1;
+                let last = a.refs == 0 && a.maps == 0;
+                let ended = if last { self.end(books, handle, e.address) } else { None };
+                ended.map_or(FreeOutcome::Dereferenced, FreeOutcome::Ended)
             }
             None => {
-                let class = e.class.min(super::CLASSES as u8 - 1);
-                let count = &mut self.unknown_frees[usize::from(class)];
-                *count = count.wrapping_add(1);
-                What::Unknown(class)
+                let class = e.class.min(CLASSES as u8 - 1);
+                books.unknown_free(usize::from(class));
+                FreeOutcome::Unknown(class)
             }
         };
-        let (list, most) = match what {
-            What::Unknown(_) => (&mut self.driver.strangers, STRANGERS),
-            _ => (&mut self.driver.recent, RECENT),
-        };
-        if list.len() >= most {
-            list.pop_front();
-        }
-        list.push_back(Freed { seq: e.seq, handle, address: e.address, what });
+        self.frees.push(e.seq, handle, e.address, outcome);
     }
 
-    pub(super) fn free_undo(&mut self, e: &Event) {
+    /// Undoes the latest free of that address: the real call failed.
+    pub fn undo_free(&mut self, books: &mut Books, e: &Event) {
         let handle = MemoryClass::from_code(e.class).is_some_and(MemoryClass::is_handle);
-        let same = |f: &Freed| f.handle == handle && f.address == e.address;
-        let seq = |list: &VecDeque<Freed>, at: Option<usize>| at.and_then(|at| list.get(at)).map(|f| f.seq);
-        let (recent, strangers) = (&mut self.driver.recent, &mut self.driver.strangers);
-        let (known, strange) = (recent.iter().rposition(same), strangers.iter().rposition(same));
-        let later = seq(strangers, strange) > seq(recent, known);
-        let freed = if later {
-            strange.and_then(|at| strangers.remove(at))
-        } else {
-            known.and_then(|at| recent.remove(at))
-        };
-        let Some(freed) = freed else { return };
-        match freed.what {
-            What::Unknown(class) => {
-                if let Some(count) = self.unknown_frees.get_mut(usize::from(class)) {
+        match self.frees.take(handle, e.address) {
+            Some(FreeOutcome::Unknown(class)) => {
+                if let Some(count) = books.unknown_frees.get_mut(usize::from(class)) {
                     *count = count.saturating_sub(1);
                 }
             }
-            What::Reference => {
-                if let Some(g) = self.driver.space(handle).get_mut(&e.address) {
-                    g.refs = g.refs.saturating_add(1);
+            Some(FreeOutcome::Dereferenced) => {
+                if let Some(a) = self.space(handle).get_mut(&e.address) {
+                    a.refs = a.refs.saturating_add(1);
                 }
             }
-            What::Ended(mut g) if !self.driver.space(handle).contains_key(&e.address) => {
-                g.refs = 1;
-                self.given(&g);
-                if let Some(s) = self.sites.get_mut(g.site).filter(|_| !g.segment) {
+            Some(FreeOutcome::Ended(mut a)) if !self.space(handle).contains_key(&e.address) => {
+                a.refs = 1;
+                book(books, &a);
+                if let Some(s) = books.sites.get_mut(a.site).filter(|_| !a.segment) {
                     // It was neither born again nor ever freed.
                     s.allocs = s.allocs.wrapping_sub(1);
-                    let same = |d: &super::Departed| (d.site, d.birth, d.bytes) == (g.site, g.birth, g.bytes);
-                    match self.departed.iter().rposition(same) {
-                        Some(at) => drop(self.departed.remove(at)),
+                    let same = |d: &Departed| (d.site, d.birth, d.bytes) == (a.site, a.birth, a.bytes);
+                    match books.releases_since_boundary.iter().rposition(same) {
+                        Some(at) => drop(books.releases_since_boundary.remove(at)),
                         None => s.frees = s.frees.saturating_sub(1),
                     }
                 }
-                if g.segment && !handle {
-                    self.departed_segments.retain(|s| s.start != e.address);
+                if a.segment && !handle {
+                    self.returned_segments.retain(|s| s.start != e.address);
                 }
-                if !handle && !g.segment && self.is_of_device(g.site) {
-                    let end = e.address.saturating_add(g.bytes);
-                    self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: false });
+                if !handle && !a.segment && is_device_memory(books, a.site) {
+                    self.add_candidate(e.address, a.bytes, false);
                 }
-                self.driver.space(handle).insert(e.address, g);
+                self.space(handle).insert(e.address, a);
             }
-            What::Ended(_) => {}
+            Some(FreeOutcome::Ended(_)) | None => {}
         }
     }
 
-    pub(super) fn reserve(&mut self, e: &Event) {
+    pub fn reserve(&mut self, e: &Event) {
         let end = e.address.saturating_add(e.size);
-        self.driver.reservations.insert(e.address, Reservation { end, claimed: false });
-        self.driver.unclaimed.insert(e.address, Unclaimed { end, reservation: true });
+        self.reservations.insert(e.address, Reservation { end, segments: false });
+        self.add_candidate(e.address, e.size, true);
     }
 
-    pub(super) fn unreserve(&mut self, e: &Event) {
-        self.driver.reservations.remove(&e.address);
-        if self.driver.unclaimed.get(&e.address).is_some_and(|u| u.reservation) {
-            self.driver.unclaimed.remove(&e.address);
+    pub fn unreserve(&mut self, e: &Event) {
+        self.reservations.remove(&e.address);
+        self.remove_candidate(e.address, true);
+    }
+
+    /// Keeps the first half of a mapping until its handle comes.
+    pub fn map(&mut self, e: &Event) {
+        if self.half_maps.len() >= MAX_HALVES {
+            self.half_maps.remove(0);
+        }
+        self.half_maps.push((e.seq, e.address, e.address.saturating_add(e.size)));
+    }
+
+    pub fn map_handle(&mut self, books: &mut Books, e: &Event) {
+        let Some(at) = self.half_maps.iter().position(|half| half.0.wrapping_add(1) == e.seq) else { return };
+        let (_, start, end) = self.half_maps.remove(at);
+        self.mappings.insert(start, Mapping { end, handle: e.address });
+        if let Some(a) = self.handles.get_mut(&e.address) {
+            a.maps = a.maps.saturating_add(1);
+        }
+        let reservation = self.reservations.range(..=start).next_back().map(|(_, r)| r);
+        if reservation.is_some_and(|r| start < r.end && r.segments) {
+            self.mark_as_segment(books, true, e.address);
         }
     }
 
-    pub(super) fn map(&mut self, e: &Event) {
-        if self.driver.half_maps.len() >= super::MAX_HALVES {
-            self.driver.half_maps.remove(0);
-        }
-        self.driver.half_maps.push((e.seq, e.address, e.address.saturating_add(e.size)));
-    }
-
-    pub(super) fn map_handle(&mut self, e: &Event) {
-        let first = |half: &(u64, u64, u64)| half.0.wrapping_add(1) == e.seq;
-        let Some(at) = self.driver.half_maps.iter().position(first) else { return };
-        let (_, start, end) = self.driver.half_maps.remove(at);
-        self.driver.mappings.insert(start, Mapping { end, handle: e.address });
-        if let Some(g) = self.driver.handles.get_mut(&e.address) {
-            g.maps = g.maps.saturating_add(1);
-        }
-        if self.driver.reservation(start).is_some_and(|r| r.claimed) {
-            self.claim_given(true, e.address);
-        }
-    }
-
-    pub(super) fn unmap(&mut self, e: &Event) {
+    pub fn unmap(&mut self, books: &mut Books, e: &Event) {
         let end = e.address.saturating_add(e.size);
-        let inside: Vec<(u64, u64)> = self
-            .driver
-            .mappings
-            .range(e.address..=end)
-            .filter(|(_, m)| m.end <= end)
-            .map(|(start, m)| (*start, m.handle))
-            .collect();
+        let inside = self.mappings.range(e.address..=end).filter(|(_, m)| m.end <= end);
+        let inside: Vec<(u64, u64)> = inside.map(|(start, m)| (*start, m.handle)).collect();
         for (start, handle) in inside {
-            let Some(gone) = self.driver.mappings.remove(&start) else { continue };
-            let Some(g) = self.driver.handles.get_mut(&handle) else { continue };
-            g.maps = g.maps.saturating_sub(1);
-            if g.segment {
-                let extent = g.at(start, gone.end, true);
-                self.segment_departs(extent);
+            let Some(mapping) = self.mappings.remove(&start) else { continue };
+            let Some(a) = self.handles.get_mut(&handle) else { continue };
+            a.maps = a.maps.saturating_sub(1);
+            let ended = a.maps == 0 && a.refs == 0;
+            if a.segment {
+                let extent = a.extent(start, mapping.end, true);
+                self.segment_returned(books, extent);
             }
-            let Some(g) = self.driver.handles.get(&handle) else { continue };
-            if g.maps == 0 && g.refs == 0 {
-                self.end(true, handle);
+            if ended {
+                self.end(books, true, handle);
             }
         }
     }
 
-    pub(super) fn retain(&mut self, e: &Event) {
-        if let Some(g) = self.driver.handles.get_mut(&e.address) {
-            g.refs = g.refs.saturating_add(1);
+    pub fn retain(&mut self, e: &Event) {
+        if let Some(a) = self.handles.get_mut(&e.address) {
+            a.refs = a.refs.saturating_add(1);
         }
     }
 
-    pub(super) fn context_end(&mut self, e: &Event) {
-        let of_it = |g: &Given| e.context != 0 && g.context == e.context && is_of_context(g);
+    /// Ends everything that was allocated in a context. A context whose number could not be determined (0)
+    /// could be any: nothing is guessed.
+    pub fn context_end(&mut self, books: &mut Books, e: &Event) {
         if let Some(at) = self.displaced.iter().position(|(context, _)| *context == e.context) {
             let (_, ended) = self.displaced.swap_remove(at);
-            self.missed_frees = self.missed_frees.saturating_sub(ended);
-            self.freed_with_context = self.freed_with_context.wrapping_add(ended);
+            books.missed_frees = books.missed_frees.saturating_sub(ended);
+            books.freed_with_context = books.freed_with_context.wrapping_add(ended);
         }
+        let ends = |a: &Allocation| e.context != 0 && a.context == e.context && a.ends_with_context();
         for handle in [false, true] {
-            let of_it = self.driver.space(handle).iter().filter(|(_, g)| of_it(g));
-            let mut ended: Vec<u64> = of_it.map(|(&address, _)| address).collect();
+            let all = self.space(handle).iter().filter(|(_, a)| ends(a));
+            let mut ended: Vec<u64> = all.map(|(&address, _)| address).collect();
             // Not in the order of a hash table: a replay must end in the same state.
             ended.sort_unstable();
-            self.freed_with_context = self.freed_with_context.wrapping_add(ended.len() as u64);
+            books.freed_with_context = books.freed_with_context.wrapping_add(ended.len() as u64);
             for address in ended {
-                self.end(handle, address);
+                self.end(books, handle, address);
             }
         }
     }
 
-    /// A block report came for `address`: what it lies in is a segment.
+    /// Returns whether a block report could show a segment.
+    #[inline(always)]
+    pub fn has_candidates(&self) -> bool {
+        !self.candidates.is_empty()
+    }
+
+    /// Takes in that a block was reported at `address`: what it lies in is a segment, or the whole range of
+    /// addresses is.
     #[cold]
-    pub(super) fn claim(&mut self, address: u64) {
-        let Some((&start, range)) = self.driver.unclaimed.range(..=address).next_back() else { return };
+    pub fn block_reported(&mut self, books: &mut Books, address: u64) {
+        let Some((&start, range)) = self.candidates.range(..=address).next_back() else { return };
         let (end, reservation) = (range.end, range.reservation);
         if address >= end {
             return;
         }
-        self.driver.unclaimed.remove(&start);
+        self.candidates.remove(&start);
         if !reservation {
-            return self.claim_given(false, start);
+            return self.mark_as_segment(books, false, start);
         }
-        if let Some(r) = self.driver.reservations.get_mut(&start) {
-            r.claimed = true;
+        if let Some(r) = self.reservations.get_mut(&start) {
+            r.segments = true;
         }
-        let mapped: Vec<u64> = self.driver.mappings.range(start..end).map(|(_, m)| m.handle).collect();
-        mapped.into_iter().for_each(|handle| self.claim_given(true, handle));
+        let mapped: Vec<u64> = self.mappings.range(start..end).map(|(_, m)| m.handle).collect();
+        mapped.into_iter().for_each(|handle| self.mark_as_segment(books, true, handle));
     }
 
-    fn claim_given(&mut self, handle: bool, address: u64) {
-        let Some(g) = self.driver.space(handle).get_mut(&address).filter(|g| !g.segment) else { return };
-        let (site, bytes, pooled) = (g.site, g.bytes, g.is_pooled());
-        if !self.is_of_device(site) {
+    fn mark_as_segment(&mut self, books: &mut Books, handle: bool, address: u64) {
+        let Some(a) = self.space(handle).get_mut(&address).filter(|a| !a.segment) else { return };
+        if !is_device_memory(books, a.site) {
             return;
         }
-        if let Some(g) = self.driver.space(handle).get_mut(&address) {
-            g.segment = true;
-        }
-        let Some(s) = self.sites.touch(site) else { return };
+        a.segment = true;
+        let (site, bytes, pooled) = (a.site, a.bytes, a.is_pooled());
+        let Some(s) = books.sites.touch(site) else { return };
         s.unborn(bytes);
-        if let Some(d) = self.devices.get_mut(usize::from(s.slot)) {
-            d.claim(bytes);
+        let device = usize::from(s.device_index);
+        if let Some(d) = books.devices.get_mut(device) {
+            d.mark_as_segment(bytes);
             if pooled {
                 d.pooled_bytes = d.pooled_bytes.wrapping_sub(bytes);
             }
         }
     }
 
-    fn is_of_device(&self, site: u32) -> bool {
-        self.sites.get(site).is_some_and(|s| s.layer == Layer::Driver)
+    /// Removes an allocation and takes it off the books.
+    fn end(&mut self, books: &mut Books, handle: bool, address: u64) -> Option<Allocation> {
+        let allocation = self.space(handle).remove(&address)?;
+        if !handle {
+            self.remove_candidate(address, false);
+        }
+        self.unbook(books, &allocation, Removal::Freed { collected: false, address: 0 });
+        if allocation.segment && !handle {
+            let end = address.saturating_add(allocation.bytes);
+            self.segment_returned(books, allocation.extent(address, end, false));
+        }
+        Some(allocation)
     }
 
-    /// Books a living allocation.
-    fn given(&mut self, g: &Given) {
-        if g.segment {
-            if let Some(d) = self.device_of(g.site) {
-                d.segment_bytes = d.segment_bytes.wrapping_add(g.bytes);
+    fn unbook(&mut self, books: &mut Books, a: &Allocation, how: Removal) {
+        if a.segment {
+            if let Some(d) = books.device_of(a.site) {
+                d.segment_bytes = d.segment_bytes.wrapping_sub(a.bytes);
             }
+            self.trimmed |= matches!(how, Removal::Freed { .. });
             return;
         }
-        self.born(g.site, g.bytes);
-        if g.is_pooled()
-            && let Some(d) = self.device_of(g.site)
+        books.removed(a.site, a.birth, a.bytes, how);
+        if a.is_pooled()
+            && let Some(d) = books.device_of(a.site)
         {
-            d.pooled_bytes = d.pooled_bytes.wrapping_add(g.bytes);
+            d.pooled_bytes = d.pooled_bytes.wrapping_sub(a.bytes);
         }
     }
 
-    /// Takes an allocation out and off the books.
-    fn end(&mut self, handle: bool, address: u64) -> Option<Given> {
-        let given = self.driver.space(handle).remove(&address)?;
-        if !handle && self.driver.unclaimed.get(&address).is_some_and(|u| !u.reservation) {
-            self.driver.unclaimed.remove(&address);
-        }
-        self.gone(&given, true);
-        if given.segment && !handle {
-            self.segment_departs(given.at(address, address.saturating_add(given.bytes), false));
-        }
-        Some(given)
-    }
-
-    /// Takes an allocation off the books; `freed`: by the program, so that its age counts.
-    fn gone(&mut self, g: &Given, freed: bool) {
-        if g.segment {
-            if let Some(d) = self.device_of(g.site) {
-                d.segment_bytes = d.segment_bytes.wrapping_sub(g.bytes);
-            }
-            self.past.trimmed |= freed;
-            return;
-        }
-        self.died(g.site, g.birth, g.bytes, freed.then_some((false, 0)));
-        if g.is_pooled()
-            && let Some(d) = self.device_of(g.site)
-        {
-            d.pooled_bytes = d.pooled_bytes.wrapping_sub(g.bytes);
+    /// Keeps a segment that was there at the judged moment until the next boundary.
+    #[cold]
+    fn segment_returned(&mut self, books: &Books, extent: Extent) {
+        let judged =
+            if books.completed == 0 { books.exit.is_some() } else { extent.birth <= books.completed };
+        if judged && extent.birth != AFTER_EXIT && self.returned_segments.len() < MAX_RETURNED {
+            self.returned_segments.push(extent);
         }
     }
 
-    fn device_of(&mut self, site: u32) -> Option<&mut super::devices::Device> {
-        let slot = self.sites.get(site)?.slot;
-        self.devices.get_mut(usize::from(slot))
+    /// Starts a new step; returns whether a segment was freed in the last one.
+    pub fn end_step(&mut self) -> bool {
+        self.returned_segments.clear();
+        std::mem::take(&mut self.trimmed)
+    }
+
+    /// Moves an allocation born in step `from` to step `to`.
+    pub fn move_birth(&mut self, space: Space, address: u64, from: u32, to: u32) {
+        if let Some(a) = self.space(space == Space::Handle).get_mut(&address).filter(|a| a.birth == from) {
+            a.birth = to;
+        }
+    }
+
+    fn space(&mut self, handle: bool) -> &mut IntMap<u64, Allocation> {
+        if handle { &mut self.handles } else { &mut self.pointers }
+    }
+
+    fn add_candidate(&mut self, start: u64, bytes: u64, reservation: bool) {
+        self.candidates.insert(start, Candidate { end: start.saturating_add(bytes), reservation });
+    }
+
+    fn remove_candidate(&mut self, start: u64, reservation: bool) {
+        if self.candidates.get(&start).is_some_and(|c| c.reservation == reservation) {
+            self.candidates.remove(&start);
+        }
+    }
+
+    /// Returns whether an allocation with this address is alive.
+    pub fn is_alive(&self, address: u64) -> bool {
+        self.pointers.contains_key(&address)
+    }
+
+    /// Returns every allocation, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Allocation> {
+        self.pointers.values().chain(self.handles.values())
+    }
+
+    /// Returns what is known by its address, in no order.
+    pub fn pointers(&self) -> impl Iterator<Item = (u64, &Allocation)> {
+        self.pointers.iter().map(|(&address, a)| (address, a))
+    }
+
+    /// Returns where the segments lie, by address.
+    pub fn segments(&self) -> Vec<Extent> {
+        let own = self.pointers.iter().filter(|(_, a)| a.segment);
+        let own = own.map(|(&start, a)| a.extent(start, start.saturating_add(a.bytes), false));
+        let mapped = self.mappings.iter().filter_map(|(&start, m)| {
+            let a = self.handles.get(&m.handle).filter(|a| a.segment)?;
+            Some(a.extent(start, m.end, true))
+        });
+        let mut all: Vec<Extent> = own.chain(mapped).collect();
+        all.sort_unstable_by_key(|e| (e.start, e.end));
+        all
+    }
+
+    /// Returns the segments that were returned since the last boundary.
+    pub fn returned_segments(&self) -> &[Extent] {
+        &self.returned_segments
+    }
+
+    /// Returns the start, end and device of each segment, by address.
+    pub fn segments_with_device(&self, sites: &Sites) -> Vec<(u64, u64, u8)> {
+        let device = |site| sites.get(site).map_or(NO_DEVICE, |s| s.device);
+        self.segments().into_iter().map(|e| (e.start, e.end, device(e.site))).collect()
     }
 }
 
-/// Physical memory, one's own or another's, belongs to no context. One whose number was not to be had could be any: nothing
-/// is guessed.
-fn is_of_context(g: &Given) -> bool {
-    !matches!(MemoryClass::from_code(g.class), Some(MemoryClass::Physical | MemoryClass::ExternalHandle))
+fn is_device_memory(books: &Books, site: u32) -> bool {
+    books.site(site).is_some_and(|s| s.layer == Layer::Driver)
+}
+
+/// Books an allocation that is alive.
+fn book(books: &mut Books, a: &Allocation) {
+    if a.segment {
+        if let Some(d) = books.device_of(a.site) {
+            d.segment_bytes = d.segment_bytes.wrapping_add(a.bytes);
+        }
+        return;
+    }
+    books.born(a.site, a.bytes);
+    if a.is_pooled()
+        && let Some(d) = books.device_of(a.site)
+    {
+        d.pooled_bytes = d.pooled_bytes.wrapping_add(a.bytes);
+    }
 }

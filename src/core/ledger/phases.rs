@@ -1,40 +1,40 @@
-//! Which steps optimizers ended, and which the loops between them: evaluations, encoders that run first. What grows in one of
-//! the two stands still in the other, so each has a clock of its own.
+//! Which steps were ended by an optimizer, and which by a loop between (an evaluation, an encoder that runs
+//! first). What grows in one kind of step stands still in the other, so each kind is counted by itself.
 
 use serde::{Deserialize, Serialize};
 
-/// Runs of steps that are told apart; beyond that the oldest are one.
-const MOST: usize = 4096;
+/// Phases kept; beyond that the oldest are merged.
+const MAX_PHASES: usize = 4096;
 
-/// Steps of one kind, one after the other.
+/// A run of steps of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     /// Its first step.
     pub first: u32,
-    /// Iterations of a loop; else steps of an optimizer, or whatever it is.
+    /// True for iterations of a loop; else an optimizer, or another step source, ended the steps.
     pub looped: bool,
-    /// Steps of either kind before it: others, looped.
+    /// Steps of either kind before it: of others, of loops.
     before: [u32; 2],
 }
 
-/// All of them, oldest first.
+/// All phases, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases(Vec<Phase>);
 
 impl Phases {
-    /// A step ended.
-    pub(super) fn ended(&mut self, step: u32, looped: bool) {
+    /// Takes in that a step ended.
+    pub fn end_step(&mut self, step: u32, looped: bool) {
         if self.0.last().is_some_and(|p| p.looped == looped) {
             return;
         }
         let before = [false, true].map(|of| self.count(of, step.saturating_sub(1)));
-        if self.0.len() >= MOST {
-            self.0.drain(1..MOST / 2);
+        if self.0.len() >= MAX_PHASES {
+            self.0.drain(1..MAX_PHASES / 2);
         }
         self.0.push(Phase { first: step, looped, before });
     }
 
-    /// True if there is more than one kind.
+    /// Returns whether there are steps of both kinds.
     pub fn are_mixed(&self) -> bool {
         self.0.len() > 1
     }
@@ -51,7 +51,7 @@ impl Phases {
         self.at(step).is_some_and(|p| p.looped)
     }
 
-    /// Steps of a kind up to and including this one.
+    /// Counts the steps of a kind up to and including this one.
     pub fn count(&self, looped: bool, step: u32) -> u32 {
         self.at(step).map_or(0, |p| {
             let more = if p.looped == looped { step.saturating_sub(p.first).saturating_add(1) } else { 0 };
@@ -65,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_clock() {
+    fn each_kind_is_counted_by_itself() {
         let mut phases = Phases::default();
         // Ten optimizer steps and five iterations of an evaluation, over and over.
-        (1..=60).for_each(|step| phases.ended(step, (step - 1) % 15 >= 10));
+        (1..=60).for_each(|step| phases.end_step(step, (step - 1) % 15 >= 10));
         assert!(phases.are_mixed() && phases.all().len() == 8);
         assert_eq!([10, 12, 15, 16, 60].map(|s| phases.count(false, s)), [10, 10, 10, 11, 40]);
         assert_eq!([10, 12, 15, 16, 60].map(|s| phases.count(true, s)), [0, 2, 5, 5, 20]);
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn many_are_bounded_and_the_counts_stay() {
         let mut phases = Phases::default();
-        (1..=100_000).for_each(|step| phases.ended(step, step % 2 == 0));
-        assert!(phases.all().len() <= MOST);
+        (1..=100_000).for_each(|step| phases.end_step(step, step % 2 == 0));
+        assert!(phases.all().len() <= MAX_PHASES);
         assert_eq!((phases.count(false, 99_999), phases.count(true, 100_000)), (50_000, 50_000));
     }
 }

@@ -1,14 +1,17 @@
-//! Sites: who allocates. One per (stack, layer, device, entry point), numbered on first sight.
+//! Sites: the places that allocate, one per (stack, layer, device, entry point), numbered on first sight. It
+//! must not know which blocks a site has, only how many.
+
+use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::Map;
-use super::releases::Release;
+use crate::int_map::IntMap;
 
-/// Sites kept at most; what comes beyond is booked on one site without a stack per layer and device, and counted.
+/// Sites kept at most. Allocations beyond are booked on one site without a stack per layer and device, and
+/// counted.
 const MAX_SITES: usize = 200_000;
 
-/// Which level an allocation lives on.
+/// The level an allocation lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Layer {
     /// A block of a caching allocator.
@@ -17,13 +20,13 @@ pub enum Layer {
     Driver,
     /// Pinned host memory.
     Host,
-    /// Memory that somebody else gave: another process's, another interface's, the program's own made to be page-locked.
-    /// It counts apart from what this process took.
+    /// Memory that came from elsewhere: imported, opened by IPC, or the program's own that was page-locked.
+    /// It counts apart from what this process allocated.
     External,
 }
 
 impl Layer {
-    /// The name reports use.
+    /// Returns the name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Layer::Block => "block",
@@ -33,6 +36,46 @@ impl Layer {
     }
 }
 
+/// What a site holds at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retained {
+    pub site: u32,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// Sorts by size, the largest first; equal ones in the order of first sight.
+pub fn rank(sites: &mut [Retained]) {
+    sites.sort_unstable_by_key(|r| (Reverse(r.bytes), r.site));
+}
+
+/// The net change of one site in one step, or in several that were merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delta {
+    pub site: u32,
+    pub blocks: i32,
+    pub bytes: i64,
+}
+
+/// The blocks of several birth steps that were freed in one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Release {
+    pub step: u32,
+    /// Birth steps among them, and the median of what one birth step held.
+    pub cohorts: u32,
+    pub cohort_bytes: u64,
+    pub cohort_blocks: u64,
+    pub blocks: u64,
+    pub bytes: u64,
+    /// Blocks freed by the garbage collector.
+    pub collected: u64,
+    pub oldest: u32,
+    pub newest: u32,
+    /// What the site still held when the step ended.
+    pub left_blocks: u64,
+    pub left_bytes: u64,
+}
+
 /// The longest life seen among the freed blocks of one birth step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Age {
@@ -40,7 +83,7 @@ struct Age {
     age: u32,
 }
 
-/// What is known of one site.
+/// One site: what it holds, and the history that the verdicts need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// Id in the stack table; 0: none was taken.
@@ -49,9 +92,10 @@ pub struct Site {
     pub entry_point: u16,
     pub device: u8,
     pub layer: Layer,
-    /// Where its device stands in the ledger's list.
-    pub(super) slot: u8,
-    pub(super) touched: bool,
+    /// Index of its device in the ledger's list.
+    pub(super) device_index: u8,
+    /// True if it is in [`Sites::touched`].
+    touched: bool,
     pub live_blocks: u64,
     pub live_bytes: u64,
     peak_bytes: u64,
@@ -62,43 +106,46 @@ pub struct Site {
     /// First and latest step in which a block was born here.
     pub first_birth: u32,
     pub last_birth: u32,
-    /// The birth step before `last_birth`, and how many there were.
+    /// The birth step before `last_birth`.
     birth_before: u32,
+    /// Distinct birth steps.
     pub births: u32,
     /// Latest step in which one was freed; 0: never.
     pub last_freed: u32,
-    /// Of the freed blocks those that had outlived a boundary, and those among them that the garbage collector freed.
+    /// Freed blocks that had outlived a boundary, and those among them that the garbage collector freed.
     pub aged: u64,
     pub collected: u64,
-    /// First and latest step in which one that had outlived a boundary was freed; 0: never.
+    /// First and latest step in which a block that had outlived a boundary was freed; 0: never.
     pub first_release: u32,
     pub last_release: u32,
-    /// The latest steps in which blocks of several birth steps were freed together, and how many such steps there were.
+    /// The latest steps in which blocks of several birth steps were freed together, and how many such steps
+    /// there were.
     pub(super) releases: Vec<Release>,
     pub release_count: u32,
     oldest: [Age; 3],
     /// Net change since the last boundary.
-    pub(super) step_blocks: i64,
-    pub(super) step_bytes: i64,
+    step_blocks: i64,
+    step_bytes: i64,
 }
 
 impl Site {
-    /// The most bytes it ever held.
+    /// Returns the most bytes it ever held.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.max(self.live_bytes)
     }
 
-    /// The longest life, in steps, of a block freed here.
+    /// Returns the longest life, in steps, of a block freed here.
     pub fn longest_life(&self) -> u32 {
         self.oldest.iter().map(|a| a.age).max().unwrap_or(0)
     }
 
-    /// The third-longest life over distinct birth steps; 0 if fewer than three are known. Not the longest: one freak
-    /// lifetime must not blind the rule.
+    /// Returns the third-longest life over distinct birth steps; 0 if fewer than three are known. Not the
+    /// longest: one outlier must not blind the rule.
     pub fn usual_life(&self) -> u32 {
         self.oldest.iter().map(|a| a.age).min().unwrap_or(0)
     }
 
+    /// Counts a block born in `step`.
     #[inline]
     pub(super) fn born(&mut self, bytes: u64, step: u32) {
         self.live_blocks = self.live_blocks.wrapping_add(1);
@@ -119,8 +166,8 @@ impl Site {
         (self.birth_before, self.last_birth) = (self.last_birth, step);
     }
 
-    /// What was taken for step `to + 1` belongs to `to`.
-    pub(super) fn relabel(&mut self, to: u32) {
+    /// Moves to step `to` what was counted in the step after it.
+    fn move_births(&mut self, to: u32) {
         if self.last_birth > to {
             if self.birth_before == to {
                 self.births = self.births.saturating_sub(1);
@@ -131,7 +178,7 @@ impl Site {
         self.last_freed = self.last_freed.min(to);
     }
 
-    /// Takes a block off, without saying why.
+    /// Takes a block off the totals.
     #[inline]
     pub(super) fn removed(&mut self, bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
@@ -141,14 +188,14 @@ impl Site {
         self.step_bytes = self.step_bytes.wrapping_sub(bytes as i64);
     }
 
-    /// Notes that `blocks` were freed in `step`.
+    /// Counts blocks freed in `step`.
     #[inline]
     pub(super) fn freed(&mut self, step: u32, blocks: u64) {
         self.frees = self.frees.wrapping_add(blocks);
         self.last_freed = step;
     }
 
-    /// Notes that a block born in `birth` lived `age` steps.
+    /// Takes in that a block born in `birth` lived `age` steps.
     #[inline]
     pub(super) fn lived(&mut self, birth: u32, age: u32) {
         if age > self.oldest[2].age {
@@ -156,7 +203,7 @@ impl Site {
         }
     }
 
-    /// Notes that blocks born before `step` were freed in it; `collected` of them by the garbage collector.
+    /// Counts blocks born before `step` that were freed in it, `collected` of them by the garbage collector.
     pub(super) fn released(&mut self, blocks: u64, collected: u64, step: u32) {
         self.aged = self.aged.wrapping_add(blocks);
         self.collected = self.collected.wrapping_add(collected);
@@ -166,21 +213,21 @@ impl Site {
         }
     }
 
-    /// The latest steps in which blocks of several birth steps were freed together.
+    /// Returns the latest steps in which blocks of several birth steps were freed together.
     pub fn releases(&self) -> &[Release] {
         &self.releases
     }
 
     /// Keeps `oldest` the three largest ages of distinct birth steps, largest first.
     fn older(&mut self, birth: u32, age: u32) {
-        let place = self.oldest.iter().position(|a| a.birth == birth).unwrap_or(2);
-        if age > self.oldest[place].age {
-            self.oldest[place] = Age { birth, age };
-            self.oldest.sort_unstable_by_key(|a| std::cmp::Reverse(a.age));
+        let i = self.oldest.iter().position(|a| a.birth == birth).unwrap_or(2);
+        if age > self.oldest[i].age {
+            self.oldest[i] = Age { birth, age };
+            self.oldest.sort_unstable_by_key(|a| Reverse(a.age));
         }
     }
 
-    /// It turned out that this was not an object of its own: as if it had never been allocated here.
+    /// Takes an allocation off as if it had never been made here: it turned out to be a segment.
     pub(super) fn unborn(&mut self, bytes: u64) {
         let peak = self.peak_bytes;
         self.removed(bytes);
@@ -193,26 +240,26 @@ impl Site {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sites {
     list: Vec<Site>,
-    #[serde(with = "super::keys::listed")]
-    index: Map<u32>,
-    /// The latest site of each stack, found without a hash.
+    #[serde(with = "crate::int_map::as_list")]
+    index: IntMap<u64, u32>,
+    /// The latest site of each stack: the look-up that needs no hash.
     #[serde(skip)]
     of_stack: ByStack,
-    /// Sites with a net change to look at, since the last boundary.
-    pub(super) touched: Vec<u32>,
-    /// Allocations whose site found no room.
-    pub(super) refused: u64,
+    /// Sites changed since the last boundary.
+    touched: Vec<u32>,
+    /// Allocations beyond the bound on sites.
+    pub refused: u64,
 }
 
 impl Sites {
     #[inline]
-    pub(super) fn get(&self, site: u32) -> Option<&Site> {
+    pub fn get(&self, site: u32) -> Option<&Site> {
         self.list.get(site as usize)
     }
 
-    /// The site to change; it is then looked at by the next boundary.
+    /// Returns a site to change, whose net change the next boundary takes.
     #[inline]
-    pub(super) fn touch(&mut self, site: u32) -> Option<&mut Site> {
+    pub fn touch(&mut self, site: u32) -> Option<&mut Site> {
         let s = self.list.get_mut(site as usize)?;
         if !s.touched {
             s.touched = true;
@@ -222,17 +269,17 @@ impl Sites {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, site: u32) -> Option<&mut Site> {
+    pub fn get_mut(&mut self, site: u32) -> Option<&mut Site> {
         self.list.get_mut(site as usize)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Site)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Site)> {
         self.list.iter().enumerate().map(|(i, s)| (i as u32, s))
     }
 
-    /// The number of a site, if it has one already.
+    /// Returns the number of a site that has one.
     #[inline]
-    pub(super) fn find(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> Option<u32> {
+    pub fn find(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> Option<u32> {
         let likely = self.of_stack.get(stack);
         if let Some(s) = self.list.get(likely as usize)
             && (s.stack, s.layer, s.device, s.entry_point) == (stack, layer, device, entry_point)
@@ -249,9 +296,9 @@ impl Sites {
         Some(site)
     }
 
-    /// Numbers a new site.
+    /// Adds a site and returns its number.
     #[cold]
-    pub(super) fn add(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16, slot: u8) -> u32 {
+    pub fn add(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16, device_index: u8) -> u32 {
         let (stack, entry_point) = if self.list.len() < MAX_SITES {
             (stack, entry_point)
         } else {
@@ -266,7 +313,7 @@ impl Sites {
                 entry_point,
                 device,
                 layer,
-                slot,
+                device_index,
                 touched: false,
                 live_blocks: 0,
                 live_bytes: 0,
@@ -291,13 +338,40 @@ impl Sites {
         }
         site
     }
+
+    /// Moves to step `to` what the sites counted in the step after it.
+    pub fn move_births(&mut self, to: u32) {
+        for &site in &self.touched {
+            if let Some(s) = self.list.get_mut(site as usize) {
+                s.move_births(to);
+            }
+        }
+    }
+
+    /// Takes the net changes since the last boundary, by site.
+    pub fn take_deltas(&mut self) -> Vec<Delta> {
+        self.touched.sort_unstable();
+        let mut deltas = Vec::new();
+        for &site in &self.touched {
+            let Some(s) = self.list.get_mut(site as usize) else { continue };
+            s.touched = false;
+            let (blocks, bytes) = (std::mem::take(&mut s.step_blocks), std::mem::take(&mut s.step_bytes));
+            if blocks != 0 || bytes != 0 {
+                let blocks = blocks.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                deltas.push(Delta { site, blocks, bytes });
+            }
+        }
+        self.touched.clear();
+        deltas
+    }
 }
 
-/// Stacks are numbered from 1 without gaps; of what a damaged recording may say of them, so many.
+/// Stacks are numbered from 1 without gaps; a damaged recording may name any number, and no table grows
+/// beyond this.
 const MAX_STACKS: usize = 1 << 20;
 const NO_SITE: u32 = u32::MAX;
 
-/// What was found last for each stack. No part of the state: it is found again.
+/// The site found last for each stack: a cache, and no part of the state.
 #[derive(Clone, Debug, Default)]
 struct ByStack(Vec<u32>);
 

@@ -1,25 +1,19 @@
-//! The record of the steps: totals and net changes at each boundary, bounded by thinning out the past.
+//! The record of the steps: totals and net changes at each boundary, bounded by merging neighbours of the
+//! older half.
 
 use serde::{Deserialize, Serialize};
 
 use super::devices::DeviceAt;
+use super::sites::Delta;
 
-/// Records kept before the older half is thinned out.
+/// Records kept before the older half is merged.
 const MAX_RECORDS: usize = 65_536;
 /// Changes kept over all records: 16 MiB of them.
 const MAX_DELTAS: usize = (16 << 20) / size_of::<Delta>();
 /// Devices kept over all records: 16 MiB of them.
 const MAX_DEVICES: usize = (16 << 20) / size_of::<DeviceAt>();
 
-/// Net change of one site in one step (or in several that were merged).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delta {
-    pub site: u32,
-    pub blocks: i32,
-    pub bytes: i64,
-}
-
-/// What a boundary saw.
+/// The totals and net changes at one boundary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Number of the step that ended, from 1.
@@ -28,7 +22,7 @@ pub struct StepRecord {
     pub at_ns: u64,
     /// Code of the boundary's source.
     pub source: u8,
-    /// Label given in this step; 0: none.
+    /// Id of the label that the program gave in this step; 0: none.
     pub label: u32,
     pub devices: Vec<DeviceAt>,
     /// Sites whose live blocks or bytes changed since the record before, by site.
@@ -39,31 +33,31 @@ pub struct StepRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
     records: Vec<StepRecord>,
-    /// Changes and devices in all of them.
+    /// Changes and devices in all records.
     deltas: usize,
     devices: usize,
 }
 
 impl Steps {
-    pub(super) fn all(&self) -> &[StepRecord] {
+    pub fn all(&self) -> &[StepRecord] {
         &self.records
     }
 
-    pub(super) fn get(&self, step: u32) -> Option<&StepRecord> {
+    pub fn get(&self, step: u32) -> Option<&StepRecord> {
         let at = self.records.binary_search_by_key(&step, |r| r.step).ok()?;
         self.records.get(at)
     }
 
-    pub(super) fn push(&mut self, record: StepRecord) {
-        // Neither comes from our own hand where a checkpoint is damaged.
+    pub fn push(&mut self, record: StepRecord) {
+        // A damaged checkpoint may hold any count.
         self.deltas = self.deltas.saturating_add(record.deltas.len());
         self.devices = self.devices.saturating_add(record.devices.len());
         self.records.push(record);
         self.bound(MAX_RECORDS, MAX_DELTAS, MAX_DEVICES);
     }
 
-    /// The last step goes on until `record`.
-    pub(super) fn extend(&mut self, record: StepRecord) {
+    /// Makes the last step go on until `record`.
+    pub fn extend(&mut self, record: StepRecord) {
         match self.records.pop() {
             Some(last) => {
                 self.deltas = self.deltas.saturating_sub(last.deltas.len());
@@ -97,7 +91,7 @@ impl Steps {
     }
 }
 
-/// Two neighbours as one: the later one's moment, both ones' changes and peaks.
+/// Merges two neighbours: the time of the later one, the changes and peaks of both.
 fn merge(first: StepRecord, mut second: StepRecord) -> StepRecord {
     for d in &first.devices {
         match second.devices.iter_mut().find(|e| e.device == d.device) {
@@ -173,6 +167,7 @@ mod tests {
                 && steps.deltas == steps.all().iter().map(|r| r.deltas.len()).sum::<usize>()
         );
     }
+
     #[test]
     fn many_devices_in_many_steps_are_bounded_too() {
         let mut steps = Steps::default();

@@ -1,4 +1,4 @@
-//! Synthetic programs, whole and cut.
+//! Synthetic programs: random ones against sums and checkpoints, written ones against what they must show.
 
 mod driver;
 mod histories;
@@ -8,10 +8,11 @@ mod shapes;
 
 use std::collections::BTreeMap;
 
+use super::out_of_memory::{MAX_SITES, MAX_SNAPSHOTS};
 use super::*;
-use crate::format::event::{MemoryClass, NO_DEVICE};
+use crate::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
-/// Writes a program's events down.
+/// A program, as the events it makes.
 #[derive(Default)]
 pub(crate) struct Program {
     pub(crate) events: Vec<Event>,
@@ -74,7 +75,7 @@ impl Random {
     }
 }
 
-/// Anything at all: plausible events with garbage among them.
+/// Makes a program of anything at all: plausible events with garbage among them.
 fn noise(seed: u64, count: usize) -> Program {
     let mut r = Random(seed);
     let mut p = Program::default();
@@ -143,13 +144,13 @@ fn totals_are_the_sum_of_what_is_alive_whatever_came() {
 }
 
 fn check_sums(ledger: &Ledger, seed: u64) {
-    let blocks = ledger.blocks.values().fold(0, |sum: u64, b| sum.wrapping_add(b.bytes));
+    let blocks = ledger.blocks.iter().fold(0, |sum: u64, (_, b)| sum.wrapping_add(b.bytes));
     let driver = ledger.driver.iter().fold(0, |sum: u64, g| sum.wrapping_add(g.bytes));
     let sum = |of: fn(&Device) -> u64| ledger.devices().iter().map(of).fold(0, u64::wrapping_add);
     assert_eq!(blocks, sum(|d| d.block_bytes), "seed {seed}");
     let others = |d: &Device| d.host_bytes.wrapping_add(d.external_bytes);
     assert_eq!(driver, sum(|d| d.driver_bytes()).wrapping_add(sum(others)), "seed {seed}");
-    let sites = ledger.sites.iter().fold(0, |sum: u64, (_, s)| sum.wrapping_add(s.live_bytes));
+    let sites = ledger.sites().fold(0, |sum: u64, (_, s)| sum.wrapping_add(s.live_bytes));
     let objects = sum(|d| d.live_bytes()).wrapping_add(sum(others));
     assert_eq!(sites, objects, "seed {seed}");
     if !ledger.exited() && ledger.step_count() == 0 {
@@ -176,7 +177,7 @@ fn retained_at_a_boundary_is_what_was_alive_there() {
             }
         }
         p.step();
-        p.events[ledger.last_seq as usize..].iter().for_each(|e| ledger.apply(e));
+        p.events[ledger.next_seq() as usize - 1..].iter().for_each(|e| ledger.apply(e));
         seen.push(retained(&ledger, None));
     }
     for (i, then) in seen.into_iter().enumerate() {
@@ -247,8 +248,8 @@ fn several_boundaries_of_one_step_are_one() {
     p.step();
     let ledger = p.replay();
     assert_eq!(ledger.step_count(), 2);
-    assert_eq!(ledger.blocks[&(2 << 20)].birth, 1);
-    assert_eq!(ledger.blocks[&(4 << 20)].birth, 2);
+    assert_eq!(ledger.blocks.get(2 << 20).map(|b| b.birth), Some(1));
+    assert_eq!(ledger.blocks.get(4 << 20).map(|b| b.birth), Some(2));
     assert_eq!(ledger.steps().len(), 2);
     assert_eq!(retained(&ledger, Some(1)).len(), 2);
     assert_eq!(ledger.step(1).map(|r| r.at_ns), Some(5000));
@@ -292,7 +293,7 @@ fn running_out_of_memory_is_remembered_with_what_was_alive() {
     let ledger = p.replay();
     assert_eq!(ledger.out_of_memory_count(), 6);
     let kept = ledger.out_of_memory();
-    assert_eq!((kept.len(), kept[3].requested_bytes, kept[3].sites.len()), (oom::KEPT, 5, oom::SITES));
+    assert_eq!((kept.len(), kept[3].requested_bytes, kept[3].sites.len()), (MAX_SNAPSHOTS, 5, MAX_SITES));
     assert_eq!(kept[0].sites[0].bytes, 512 * 200);
 }
 
@@ -302,7 +303,8 @@ fn running_out_of_memory_tells_what_was_carried_over_and_what_lay_empty() {
     let (small, large) = (1u64 << 40, 1u64 << 41);
     p.driver(EventKind::Alloc, MemoryClass::Linear, small, 1 << 20);
     p.driver(EventKind::Alloc, MemoryClass::Linear, large, 8 << 20);
-    // Parameters, and an activation that dies in the step after its own; it is the third quarter of its segment.
+    // Parameters, and an activation that dies in the step after its own; it is the third quarter of its
+    // segment.
     p.alloc(small, 4096, 1);
     p.alloc(large, 2 << 20, 1);
     let activation = large + (4 << 20);

@@ -377,10 +377,10 @@ fn write(settled: &Settled) {
 /// Writes more of the same.
 fn add(ends: &[BackfilledBoundary]) {
     let round = ROUND.load(Acquire);
-    let parts = ends.len().div_ceil(backfilled::MOST).max(1);
+    let parts = ends.len().div_ceil(backfilled::MAX_PER_ENTRY).max(1);
     for part in 0..parts {
-        let from = part * backfilled::MOST;
-        let ends = backfilled::pack(&ends[from..ends.len().min(from + backfilled::MOST)]);
+        let from = part * backfilled::MAX_PER_ENTRY;
+        let ends = backfilled::pack(&ends[from..ends.len().min(from + backfilled::MAX_PER_ENTRY)]);
         recording::append_entry(&TableEntry::Backfilled { round, last: part + 1 == parts, ends: &ends });
     }
 }

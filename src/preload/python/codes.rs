@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::hash::content;
-use crate::int_map::{IntMap, int_map};
 use crate::numbering::{Numbering, Refused, lock};
 use crate::python::memory::read;
 use crate::python::offsets::TYPE_DEALLOC;
@@ -14,6 +13,7 @@ use crate::python::strings;
 use crate::python::walk::Found;
 use crate::thread_state;
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::int_map::{IntMap, int_map};
 
 /// Larger line tables are left out: every line is then that of the `def`.
 const LONGEST_LINES: usize = 200_000;

@@ -8,12 +8,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::int_map::{IntMap, int_map};
 use crate::numbering::lock;
 use crate::stacks::stack_interner;
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::tables::MAX_NATIVE_SAMPLES as MOST;
+use leaktrace_core::int_map::{IntMap, int_map};
 
 /// Sites under suspicion at one time.
 const WATCHED: usize = 256;

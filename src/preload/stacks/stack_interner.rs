@@ -5,10 +5,10 @@ use std::array;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::hash::content;
-use crate::int_map::{IntMap, int_map};
 use crate::numbering::{self, Numbering, Refused, lock};
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::{Frame, TableEntry};
+use leaktrace_core::int_map::{IntMap, int_map};
 
 const SHARDS: usize = 16;
 /// Hashes a shard remembers; beyond, it forgets them all and they are found again by content.

@@ -1,4 +1,4 @@
-//! The driver's level: references, mappings, claims.
+//! The driver's level: references, mappings, segments.
 
 use super::*;
 

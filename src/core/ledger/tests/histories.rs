@@ -1,6 +1,9 @@
-//! Made-up allocation histories: programs that leak and programs that only look it, drawn at random, and how often the
-//! rules are right about them. `cargo test histories::table -- --ignored --nocapture` prints the table, of several draws;
-//! its seeds are not the test's. Whoever mends a rule after a look at the table moves on to seeds nobody has seen.
+//! Made-up allocation histories: programs that leak and programs that only look like it, drawn at random, and
+//! how often the rules are right about them.
+//!
+//! `LEAKTRACE_DRAW=1000000,2000000,3000000 cargo test -p leaktrace-core histories::table -- --nocapture`
+//! prints the table of three draws; its seeds are not the test's. Whoever changes a rule after a look at the
+//! table moves on to seeds nobody has seen.
 
 use super::*;
 use crate::ledger::verdict::{self, Kind as Found, judge};
@@ -82,8 +85,8 @@ impl History {
         low.max(1) + self.r.below((high - low).max(1))
     }
 
-    /// What every program does: parameters, activations, a batch and a loss that live into the next step, and now and
-    /// then a block that lives a few steps.
+    /// What every program does: parameters, activations, a batch and a loss that live into the next step, and
+    /// now and then a block that lives a few steps.
     fn ordinary(&mut self) {
         if self.at == 1 {
             for i in 0..10 {
@@ -502,14 +505,11 @@ fn hardly_any_is_accused_wrongly_and_hardly_any_leak_is_missed() {
     assert!(detections >= 97.0, "{detections} %: {each:?}");
 }
 
-/// First seeds of the draws of the table. `LEAKTRACE_DRAW`: of one other draw.
-const DRAWS: [u64; 3] = [1_000_000, 2_000_000, 3_000_000];
-
+/// Prints the table where `LEAKTRACE_DRAW` lists first seeds; it takes minutes.
 #[test]
-#[ignore = "prints a table; takes minutes"]
 fn table() {
-    let own = std::env::var("LEAKTRACE_DRAW").ok().and_then(|d| d.parse().ok());
-    for first in own.map_or(DRAWS.to_vec(), |d| vec![d]) {
+    let draws = std::env::var("LEAKTRACE_DRAW").unwrap_or_default();
+    for first in draws.split(',').filter_map(|d| d.parse::<u64>().ok()) {
         println!("{:52}{:>8}{:>8}{:>8}", format!("accused, %: seeds from {first}"), 30, 100, 300);
         for (title, shapes) in [("benign", &BENIGN[..]), ("leaking", &LEAKING[..])] {
             let columns: Vec<_> = [30, 100, 300].map(|n| rates(shapes, first..first + 200, n)).into();

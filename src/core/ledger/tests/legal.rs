@@ -1,11 +1,11 @@
-//! Random programs that do only what the driver allows, over every family, held against the [`Oracle`].
+//! Random programs that do only what the driver allows, over every family, compared with the [`Oracle`].
 
 use super::oracle::{Of, Oracle, Sums};
 use super::*;
 
 const CHUNK: u64 = 2 << 20;
 
-/// Writes a legal program, keeping the oracle's books to know what is legal.
+/// Writes a legal program; the oracle beside it knows what is legal.
 struct Legal {
     p: Program,
     oracle: Oracle,
@@ -25,14 +25,14 @@ impl Legal {
         self.oracle.apply(&self.p.events[self.p.events.len() - 1]);
     }
 
-    /// Somewhere on a device, in some context, at some line.
+    /// Returns an event of a random site, device and context.
     fn event(&mut self, address: u64, size: u64) -> Event {
         let (stack, entry_point) = (1 + self.r.below(6) as u32, self.r.below(4) as u16);
         let (device, context) = (self.r.below(2) as u8, self.r.below(4) as u8);
         Event { address, size, stack, entry_point, device, context, ..Event::new(EventKind::Annotation) }
     }
 
-    /// An address that is free, often one that was used before.
+    /// Returns a free address, often one that was used before.
     fn address(&mut self) -> u64 {
         if self.r.below(2) == 0 && !self.free_addresses.is_empty() {
             let at = self.r.below(self.free_addresses.len() as u64) as usize;
@@ -46,7 +46,7 @@ impl Legal {
         (!all.is_empty()).then(|| all[self.r.below(all.len() as u64) as usize])
     }
 
-    /// Something alive that a call can name.
+    /// Picks something alive that a call can name.
     fn living(&mut self, of: Of) -> Option<usize> {
         let things = self.oracle.things.iter().enumerate();
         let all: Vec<usize> =
@@ -81,7 +81,7 @@ impl Legal {
         }
     }
 
-    /// What changes nothing of what is alive.
+    /// Adds an event that changes nothing of what is alive.
     fn account(&mut self) {
         let kinds = [
             EventKind::AllocatorTotals,
@@ -97,7 +97,7 @@ impl Legal {
         self.say(kind, e);
     }
 
-    /// In memory of the driver's, or where none was seen.
+    /// Allocates a block, in memory of the driver's or where none was seen.
     fn block(&mut self) {
         let mut places: Vec<u64> =
             self.oracle.things.iter().filter(|t| t.alive && t.of == Of::Pointer).map(|t| t.number).collect();
@@ -141,7 +141,7 @@ impl Legal {
         }
     }
 
-    /// A free; now and then one that fails, which is known after others have had their turn.
+    /// Frees; now and then the free fails, which is recorded after other events.
     fn freed(&mut self, e: Event) {
         self.say(EventKind::Free, e);
         if self.r.below(8) == 0 {
@@ -152,7 +152,7 @@ impl Legal {
         }
     }
 
-    /// A number that no reference stands for; what is mapped only may have had it.
+    /// Returns a number without a reference; a handle that is only mapped may have had it.
     fn handle(&mut self) {
         use MemoryClass::*;
         let class = [Physical, Physical, Array, ExternalHandle][self.r.below(4) as usize];
@@ -182,7 +182,7 @@ impl Legal {
         self.freed(Event { address, class, ..Event::new(EventKind::Free) });
     }
 
-    /// By the handle, or by an address where it is mapped.
+    /// Retains a handle, named by itself or by an address where it is mapped.
     fn retain(&mut self) {
         let number = 1 + self.r.below(12);
         // What a number stood for before it was given out again has no name any more.
@@ -273,7 +273,7 @@ impl Legal {
     }
 }
 
-/// The two ledgers say the same.
+/// Asserts that the two ledgers agree.
 #[track_caller]
 fn compare(ledger: &Ledger, oracle: &Oracle, whole: bool) {
     let mut totals = BTreeMap::new();
@@ -314,7 +314,8 @@ fn compare(ledger: &Ledger, oracle: &Oracle, whole: bool) {
     }
 }
 
-/// A program of so many events; `each` is called after every step of it, with the events it made and the oracle there.
+/// Makes a program of so many events; `each` is called after every step of it, with the events it made and the
+/// oracle there.
 fn written(seed: u64, events: usize, mut each: impl FnMut(&[Event], &Oracle)) -> Legal {
     let mut legal = Legal::new(seed);
     while legal.p.events.len() < events {
@@ -346,8 +347,9 @@ fn what_was_compacted_and_what_is_replayed_say_the_same() {
     for seed in 50..80 {
         let legal = written(seed, 1500, |_, _| {});
         let straight = legal.p.replay();
-        // The process drains and writes checkpoints where it happens to; killed at any time, the reader goes on from the
-        // last one with all that still stands in the file, part of which the checkpoint covers already.
+        // The process drains and writes checkpoints where it happens to; killed at any time, the reader goes
+        // on from the last one with all that still stands in the file, part of which the checkpoint covers
+        // already.
         let mut process = Ledger::default();
         let (mut r, mut state, mut kept) = (Random(seed), None, 0);
         for (i, e) in legal.p.events.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A second ledger, as plain as can be, written from what `trace/record.rs` says of each kind. It looks everything up by
-//! going through all there is, and knows nothing of how the real one does it.
+//! A second ledger, as simple as can be, written from what `format/event.rs` says of each kind of event. It
+//! finds everything by a linear search, and knows nothing of how the real one does it.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl Oracle {
         (0..self.things.len()).filter(move |&i| self.things[i].alive && self.things[i].of == of)
     }
 
-    /// What a call that names it means: the latest of that number that has a reference.
+    /// Returns what a call with this number means: the latest thing of the number that has a reference.
     pub(super) fn named(&self, of: Of, number: u64) -> Option<usize> {
         self.alive(of).filter(|&i| self.things[i].number == number && self.things[i].refs > 0).last()
     }
@@ -151,7 +151,8 @@ impl Oracle {
         }
     }
 
-    /// A block was reported there: the memory around it is a segment, or the whole range of addresses is.
+    /// Takes in that a block was reported: the memory around it is a segment, or the whole range of addresses
+    /// is.
     fn reported(&mut self, address: u64) {
         let around = |t: &Thing| t.number <= address && address < t.number + t.bytes;
         for thing in self.alive(Of::Pointer).collect::<Vec<_>>() {
@@ -252,13 +253,14 @@ impl Oracle {
         self.retained.insert(self.completed, add_up(held.map(|t| (t.key, t.bytes))));
     }
 
-    /// What is judged: all that was alive at the latest boundary and did not turn out to be a segment since.
+    /// Returns what is judged: all that was alive at the latest boundary and did not turn out to be a segment
+    /// since.
     pub(super) fn cohorts(&self) -> Sums<(Key, u32)> {
         let judged = self.judged.iter().map(|&i| &self.things[i]).filter(|t| !t.segment);
         add_up(judged.map(|t| ((t.key, t.birth), t.bytes)))
     }
 
-    /// Bytes alive now by device and layer; segments apart.
+    /// Returns the bytes alive now by device and layer; segments apart.
     pub(super) fn totals(&self) -> BTreeMap<(u8, Layer, bool), u64> {
         let mut sums = BTreeMap::new();
         for t in self.things.iter().filter(|t| t.alive) {

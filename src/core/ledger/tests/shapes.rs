@@ -1,4 +1,4 @@
-//! Programs that leak and programs that only look it.
+//! Programs that leak and programs that only look like it.
 
 use super::*;
 use verdict::{Confidence, Verdict, judge};

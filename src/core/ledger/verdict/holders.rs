@@ -1,49 +1,42 @@
-//! What the holder says: it can be the bound that the lives of blocks cannot show, or show that there is none; and what one
-//! holder has is one cause, however many lines filled it.
+//! What holders show: the bound that the lives of blocks cannot show, or that there is none; and that what
+//! one holder has is one cause, however many lines filled it.
 
-use super::*;
+use super::finding::{Confidence, Finding, Kind};
+use super::view::{SiteHolder, View};
 use crate::format::entry::Retention;
 
-/// Of what the largest owner holds at least this share must be held so.
-const MOST: f64 = 0.5;
+/// A kind of retention decides from this share of what the largest holder has on.
+const DECISIVE_SHARE: f64 = 0.5;
 
-/// What is known of who holds a site's blocks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SiteHolder {
-    /// Who: equal for one holder.
-    pub holder: u64,
-    pub retention: Retention,
-    pub blocks: u64,
-    pub bytes: u64,
-}
-
-/// Whoever holds a site's blocks, as far as that is known.
-pub(super) fn owners(view: &View<'_>, site: u32) -> Vec<u64> {
+/// Returns the holders of a site's blocks whose retention is known.
+pub fn of_site(view: &View<'_>, site: u32) -> Vec<u64> {
     let held = (view.context.holders)(site);
     held.into_iter().filter(|h| h.retention != Retention::Unknown).map(|h| h.holder).collect()
 }
 
-/// Whether one of these owners is one of those; `None`: some are not known.
-pub(super) fn share(a: &[u64], b: &[u64]) -> Option<bool> {
+/// Returns whether two sites have a holder in common; `None` if the holders of one are not known.
+pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
     let known = !a.is_empty() && !b.is_empty();
-    known.then(|| a.iter().any(|owner| b.contains(owner)))
+    known.then(|| a.iter().any(|holder| b.contains(holder)))
 }
 
-/// Takes what the holders say into the findings; what is bounded by them is none, and is handed back.
-pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
+/// Grades findings by their holders; takes out and returns those that their holder bounds, which are no
+/// findings.
+pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut bounded = Vec::new();
     findings.retain_mut(|f| {
         if !matches!(f.kind, Kind::Leak | Kind::Growing) || f.sites.is_empty() {
             return true;
         }
         let held: Vec<SiteHolder> = f.sites.iter().flat_map(|p| (view.context.holders)(p.site)).collect();
-        // Where a block has two owners both count.
+        // Where a block has two holders both count.
         let sum = |of: &dyn Fn(&SiteHolder) -> bool| {
             held.iter().filter(|h| of(h)).fold(0u64, |sum, h| sum.saturating_add(h.bytes)) as f64
         };
         let largest = held.iter().map(|h| sum(&|other| other.holder == h.holder)).fold(0.0, f64::max);
-        let most =
-            |of: &dyn Fn(&Retention) -> bool| largest > 0.0 && sum(&|h| of(&h.retention)) >= MOST * largest;
+        let most = |of: &dyn Fn(&Retention) -> bool| {
+            largest > 0.0 && sum(&|h| of(&h.retention)) >= DECISIVE_SHARE * largest
+        };
         if most(&|h| *h == Retention::Unbounded) {
             if f.kind == Kind::Leak {
                 f.confidence = Confidence::Confirmed;
@@ -54,7 +47,7 @@ pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding
             f.kind = Kind::PendingGc;
             return true;
         }
-        // Whoever is full and gets more all the same is not what bounds it.
+        // A holder that is full while its site grows all the same is not what bounds it.
         if !most(&|h| matches!(h, Retention::Bounded { entries, max_entries } if entries < max_entries)) {
             return true;
         }
@@ -71,7 +64,7 @@ pub(super) fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding
             let others = d.live_bytes().saturating_sub(f.live_bytes) + d.unattributed_bytes.unwrap_or(0);
             d.total_bytes.saturating_sub(others) as f64
         });
-        // A bound beyond the device is none that helps.
+        // A bound beyond the size of the device does not help.
         if room.is_some_and(|room| bound > room) {
             f.kind = Kind::Growing;
             f.confidence = Confidence::Likely;

@@ -1,16 +1,20 @@
-//! Sawtooth: gathers step by step, and is let go down to the same floor, as regularly as a clock.
+//! Sawtooth: accumulates step by step, and is freed down to the same floor at regular intervals.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::clock::Clock;
-use super::*;
-use crate::ledger::releases::Release;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::phase_clock::PhaseClock;
+use super::statistics::{gaps, grouped, interval, is_regular, median, overlap, sum_intervals};
+use super::view::View;
+use crate::ledger::cohort::{blocks, bytes};
+use crate::ledger::sites::{Release, Site};
 
-/// Shorter than this it is how the program breathes.
+/// Anything shorter is the ordinary churn of a loop.
 const MIN_PERIOD: f64 = 3.0;
-/// What stays after each release may differ by so much of what is let go.
+/// What stays after each release may differ by this share of what is freed.
 const SAME_FLOOR: f64 = 0.1;
-/// After so many periods without a release it is over.
+/// After so many periods without a release the sawtooth is over.
 const OVER: f64 = 1.5;
 
 struct Tooth<'a, 'b> {
@@ -20,10 +24,10 @@ struct Tooth<'a, 'b> {
     period: f64,
 }
 
-pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
-    let sites = view.ledger.sites.iter().filter(|(number, _)| !claimed.contains(number));
+pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
+    let sites = view.ledger.sites().filter(|(number, _)| !explained.contains(number));
     let mut found: Vec<Tooth<'_, '_>> = sites.filter_map(|(n, site)| tooth(view, n, site)).collect();
-    found.sort_by_key(|t| (std::cmp::Reverse(t.site.peak_bytes()), t.number));
+    found.sort_by_key(|t| (Reverse(t.site.peak_bytes()), t.number));
     let steps = |t: &Tooth<'_, '_>| t.releases.iter().map(|r| r.step).collect::<Vec<u32>>();
     let together = |a: &Tooth<'_, '_>, b: &Tooth<'_, '_>| {
         (a.site.device, a.site.layer) == (b.site.device, b.site.layer) && overlap(&steps(a), &steps(b)) >= 0.9
@@ -36,7 +40,7 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     let last = releases.last()?.step;
     let steps: Vec<u32> = releases.iter().map(|r| r.step).collect();
     let between = gaps(&steps);
-    if !regular(&between) {
+    if !is_regular(&between) {
         return None;
     }
     let period = median(between.iter().copied());
@@ -45,10 +49,11 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     let (low, high) = (floor.clone().min()?, floor.max()?);
     let same = (high - low) as f64 <= SAME_FLOOR * freed + releases.last()?.cohort_bytes as f64;
     let collected = releases.iter().any(|r| r.collected * 2 >= r.blocks);
-    // What is let go in training is not over because an evaluation has its turn.
-    let own = Clock::of(view, &steps).unwrap_or(Clock::all(view));
+    // What is freed in training is not over because an evaluation has its turn.
+    let own = PhaseClock::of(view, &steps).unwrap_or(PhaseClock::all(view));
     let over = f64::from(own.at(view.steps).saturating_sub(own.at(last))) > OVER * period;
-    // Nearly every step of a period is still there when it ends: it is a list, and not a few blocks that die in pairs.
+    // The blocks of nearly a whole period are there when it ends: a list, and not a few blocks that die in
+    // pairs.
     let gathers = releases.iter().all(|r| u64::from(r.newest.saturating_sub(r.oldest)) * 2 >= period as u64);
     (period >= MIN_PERIOD && same && !collected && !over && gathers).then_some(Tooth {
         number,
@@ -68,11 +73,12 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
     for t in group {
         let bytes_per_step = median(t.releases.iter().map(|r| r.cohort_bytes));
         f.bytes_per_step += bytes_per_step;
-        f.bytes_interval = wider(f.bytes_interval, interval(t.releases.iter().map(|r| r.cohort_bytes)));
+        f.bytes_interval =
+            sum_intervals(f.bytes_interval, interval(t.releases.iter().map(|r| r.cohort_bytes)));
         f.blocks_per_step += median(t.releases.iter().map(|r| r.cohort_blocks));
         f.freed = f.freed.wrapping_add(t.site.frees);
         f.longest_life = f.longest_life.max(t.site.longest_life());
-        let alive = view.suspects.iter().find(|s| s.number == t.number).map_or(&[][..], |s| &s.cohorts);
+        let alive = view.site(t.number).map_or(&[][..], |s| &s.cohorts);
         let (live_bytes, live_blocks) = (bytes(alive), blocks(alive));
         f.cohorts = f.cohorts.max(alive.len() as u32);
         if let Some(oldest) = alive.first() {

@@ -1,30 +1,38 @@
-//! Rule B: a cause can renew its blocks every few steps while there are ever more of them: no block is old, the floor rises.
-//! What is looked at is a site's whole stock at the boundaries, over the last two thirds of the run.
+//! Rule B: a site can reallocate its blocks every few steps, each time more of them: no block is old, but the
+//! floor rises. So this rule looks at all that a site holds at the boundaries, over the last two thirds of
+//! the run.
 
 use std::collections::BTreeSet;
 
-use super::clock::Clock;
-use super::*;
-use crate::ledger::keys::Map;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::phase_clock::PhaseClock;
+use super::statistics::{interval, median};
+use super::view::View;
+use crate::int_map::IntMap;
+use crate::ledger::cohort::{Cohort, blocks, bytes};
+use crate::ledger::sites::{Layer, Site};
 
-/// The judged part of the run is cut into so many windows; the lowest stock of each must lie above the one before.
+/// The judged part of the run is cut into so many windows; the least held in each must lie above the one
+/// before.
 const WINDOWS: usize = 8;
+/// The share of the run before the judged part.
 const SKIPPED: f64 = 1.0 / 3.0;
 /// Each window adds at least this share of the mean one.
 const EVEN: f64 = 0.5;
-/// A run shorter than this shows no such thing.
-const SHORTEST: u32 = 40;
-/// Of the steps that change the stock next to none takes away …
+/// A run shorter than this cannot show it.
+const MIN_STEPS: u32 = 40;
+/// Of the steps that change what is held, at most this share takes away …
 const FALLING: f64 = 0.05;
-/// … and less than this share of the growth is in blocks older than a window: those are another rule's.
+/// … and less than this share of the growth is in blocks older than a window: those belong to another rule.
 const OLD: f64 = 0.5;
 
-/// One site's stock.
+/// What a site holds, followed over the run.
 #[derive(Default)]
 struct Stock {
     bytes: i64,
     blocks: i64,
     window: usize,
+    /// The least held in each window.
     lows: [i64; WINDOWS],
     block_lows: [i64; WINDOWS],
     rises: u32,
@@ -33,8 +41,8 @@ struct Stock {
 }
 
 impl Stock {
-    /// Up to the beginning of `window` nothing changed.
-    fn pass(&mut self, window: usize) {
+    /// Moves on to a window; nothing changed until its beginning.
+    fn move_to(&mut self, window: usize) {
         while self.window < window {
             self.window += 1;
             (self.lows[self.window], self.block_lows[self.window]) = (self.bytes, self.blocks);
@@ -42,27 +50,27 @@ impl Stock {
     }
 }
 
-pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
+pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     // An evaluation that is longer than a window would look like a pause.
-    let clock = Clock::trained(view);
+    let clock = PhaseClock::of_training(view);
     let steps = clock.at(view.steps);
     let from = (f64::from(steps) * SKIPPED) as u32;
     let length = steps.saturating_sub(from) as usize / WINDOWS;
-    if steps < SHORTEST || length == 0 {
+    if steps < MIN_STEPS || length == 0 {
         return Vec::new();
     }
     let from = steps - (length * WINDOWS) as u32;
-    let mut stocks: Map<Stock> = Map::default();
+    let mut stocks: IntMap<u32, Stock> = IntMap::default();
     // It takes a birth in every window.
     let recent =
         |s: &Site| s.births as usize >= WINDOWS && steps - clock.at(s.last_birth).min(steps) <= length as u32;
     let worth = |number: u32| view.ledger.site(number).is_some_and(recent);
     for record in view.ledger.steps() {
-        for d in record.deltas.iter().filter(|d| worth(d.site) && !claimed.contains(&d.site)) {
-            let stock = stocks.entry(u64::from(d.site)).or_default();
+        for d in record.deltas.iter().filter(|d| worth(d.site) && !explained.contains(&d.site)) {
+            let stock = stocks.entry(d.site).or_default();
             let judged = clock.at(record.step).checked_sub(from.saturating_add(1));
             if let Some(at) = judged {
-                stock.pass((at as usize / length).min(WINDOWS - 1));
+                stock.move_to((at as usize / length).min(WINDOWS - 1));
             }
             stock.bytes = stock.bytes.wrapping_add(d.bytes);
             stock.blocks = stock.blocks.wrapping_add(i64::from(d.blocks));
@@ -78,19 +86,19 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
             stock.block_lows[w] = stock.block_lows[w].min(stock.blocks);
         }
     }
-    let mut numbers: Vec<u32> = stocks.keys().map(|&k| k as u32).collect();
+    let mut numbers: Vec<u32> = stocks.keys().copied().collect();
     numbers.sort_unstable();
     let judged = (length * WINDOWS) as f64;
     let grows = |number: u32| -> Option<Finding> {
-        let stock = stocks.get_mut(&u64::from(number))?;
-        stock.pass(WINDOWS - 1);
+        let stock = stocks.get_mut(&number)?;
+        stock.move_to(WINDOWS - 1);
         let site = view.ledger.site(number)?;
         let rate = steady(&stock.lows)?;
         let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls);
         if !even || !matches!(site.layer, Layer::Block | Layer::Driver) {
             return None;
         }
-        let alive = view.suspects.iter().find(|s| s.number == number)?;
+        let alive = view.site(number)?;
         let age = |birth: u32| steps.saturating_sub(clock.at(birth));
         let aged = |c: &&Cohort| c.birth > view.burn_in && age(c.birth) > length as u32;
         let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
@@ -124,7 +132,7 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
     numbers.into_iter().filter_map(grows).collect()
 }
 
-/// What a window adds, if each adds about as much.
+/// Returns what a window adds, if each adds about as much.
 fn steady(lows: &[i64; WINDOWS]) -> Option<f64> {
     let growth = lows[WINDOWS - 1].checked_sub(lows[0]).filter(|&g| g > 0)?;
     let mean = growth as f64 / (WINDOWS - 1) as f64;

@@ -1,29 +1,33 @@
-//! Residue: set up together, and still there after the rest was let go. Two ways to see it:
+//! Residue: set up together, and still there after the rest was freed. Two ways to see it:
 //!
-//! * of the blocks that one line made in one step, most were freed in one later step, and some were not;
-//! * the program turned to something else for good (none of the lines that were busy before has been seen since), gave
-//!   cached memory back, set up new things, and what it had set up for the part that is over was not let go.
+//! * of the blocks that one line allocated in one step, most were freed in one later step, and some were not;
+//! * the program turned to something else for good (none of the sites that were busy before has allocated
+//!   since), returned cached memory, set up new things, and what it had set up for the part that is over was
+//!   not freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::view::{SiteView, View};
+use crate::ledger::cohort::{blocks, bytes};
+use crate::ledger::sites::{Layer, Site};
 
-/// What was freed of a group: so many blocks, and this share of them.
+/// Of a group at least so many blocks, and this share of them, were freed.
 const MIN_FREED: u64 = 4;
 const FREED_SHARE: f64 = 0.5;
-/// It has stayed for so many steps, and this share of the run.
+/// The rest has stayed for at least so many steps, and this share of the run.
 const STAYED_STEPS: u32 = 10;
 const STAYED_SHARE: f64 = 0.1;
-/// Births in so many steps make a line busy.
-const BUSY: u32 = 5;
+/// Births in so many steps make a site busy.
+const BUSY_BIRTHS: u32 = 5;
 /// What the new part set up, at least, beside what stays of the old one.
 const NEW_SHARE: f64 = 0.05;
 
-pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
-    let mut findings = in_part(view, claimed);
-    let mut claimed = claimed.clone();
-    claimed.extend(sites_of(&findings));
-    findings.extend(left_behind(view, &claimed));
+pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
+    let mut findings = in_part(view, explained);
+    let mut explained = explained.clone();
+    explained.extend(findings.iter().flat_map(|f| f.sites.iter().map(|s| s.site)));
+    findings.extend(left_behind(view, &explained));
     findings
 }
 
@@ -32,7 +36,7 @@ fn stayed(view: &View<'_>, since: u32) -> bool {
     steps >= STAYED_STEPS && f64::from(steps) >= STAYED_SHARE * f64::from(view.steps)
 }
 
-/// A site that allocated in one step only, which is to set something up and not what a loop does.
+/// A site that allocated in one step only: it set something up, and is not part of a loop.
 #[derive(Clone, Copy)]
 struct SetUp<'a> {
     number: u32,
@@ -42,9 +46,9 @@ struct SetUp<'a> {
     bytes: u64,
 }
 
-fn set_up<'a>(view: &View<'a>, claimed: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
-    let alive: BTreeMap<u32, &Suspect<'_>> = view.suspects.iter().map(|s| (s.number, s)).collect();
-    let sites = view.ledger.sites.iter().filter(|(number, _)| !claimed.contains(number));
+fn set_up<'a>(view: &View<'a>, explained: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
+    let alive: BTreeMap<u32, &SiteView<'_>> = view.sites.iter().map(|s| (s.number, s)).collect();
+    let sites = view.ledger.sites().filter(|(number, _)| !explained.contains(number));
     let once = sites.filter(|(_, s)| s.births == 1 && matches!(s.layer, Layer::Block | Layer::Driver));
     let alive = |number: u32| alive.get(&number).filter(|s| s.late == 0).map_or(&[][..], |s| &s.cohorts);
     once.map(|(number, site)| {
@@ -54,9 +58,9 @@ fn set_up<'a>(view: &View<'a>, claimed: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
     .collect()
 }
 
-fn in_part(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
+fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let mut lines: BTreeMap<(u64, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
-    for s in set_up(view, claimed) {
+    for s in set_up(view, explained) {
         let key = ((view.context.location)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
         lines.entry(key).or_default().push(s);
     }
@@ -76,13 +80,12 @@ fn in_part(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
     unloads.into_iter().filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
 }
 
-fn left_behind(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
-    // Busy lines that were done with by each step, and those that had not begun: none may be neither.
+fn left_behind(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
+    // At the step looked for, every busy site either was over or had not begun.
     let busy: Vec<(u32, u32)> = view
         .ledger
-        .sites
-        .iter()
-        .filter(|(_, s)| s.births >= BUSY)
+        .sites()
+        .filter(|(_, s)| s.births >= BUSY_BIRTHS)
         .map(|(_, s)| (s.first_birth, s.last_birth))
         .collect();
     let turned = |step: u32| {
@@ -90,11 +93,11 @@ fn left_behind(view: &View<'_>, claimed: &BTreeSet<u32>) -> Vec<Finding> {
         let after = busy.iter().filter(|(first, _)| *first >= step).count();
         before > 0 && after > 0 && before + after == busy.len()
     };
-    let Some(&step) = view.ledger.past.trims().iter().find(|&&step| turned(step) && stayed(view, step))
+    let Some(&step) = view.ledger.releases.trims().iter().find(|&&step| turned(step) && stayed(view, step))
     else {
         return Vec::new();
     };
-    let all = set_up(view, claimed);
+    let all = set_up(view, explained);
     let mut devices: BTreeMap<(u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
     for s in all.iter().filter(|s| s.site.first_birth < step && s.blocks > 0) {
         devices.entry((s.site.device, s.site.layer)).or_default().push(*s);

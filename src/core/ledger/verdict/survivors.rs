@@ -1,86 +1,93 @@
-//! Rule A: survivors older than anything the site usually frees, of many birth steps, and more of them all the time.
-//! Rule D grades it: what never freed anything and does not come steadily may yet have a bound. Rule E is in the view:
-//! what was freed only at the very end counts as alive.
+//! Rule A: survivors older than anything the site usually frees, of many birth steps, and more of them all
+//! the time. Rule D grades it: a site that never freed anything and does not grow steadily may yet have a
+//! bound. Rule E is in the view: what was freed only at the very end counts as alive.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::clock::Clock;
-use super::*;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::holders;
+use super::phase_clock::PhaseClock;
+use super::statistics::{gaps, grouped, interval, is_regular, median, overlap};
+use super::view::{AGE_FACTOR, CERTAIN_COHORTS, MIN_AGE, MIN_COHORTS, SiteView, View};
+use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
 
-/// Still recruiting: the newest survivor came within this many mean gaps (and a little) of the latest it could.
-const RECRUIT_GAPS: f64 = 4.0;
-const RECRUIT_SLACK: f64 = 2.0;
-/// Of stairs: within this many times their spacing.
-const STAIR_WAIT: f64 = 1.5;
-/// The share of surviving birth steps that must lie in the later half of the run: growth that stopped is none.
+/// A site still grows if its newest survivor came within this many mean gaps, and so many steps, of the
+/// latest it could.
+const GROWS_GAPS: f64 = 4.0;
+const GROWS_SLACK: f64 = 2.0;
+/// A site that grows in bursts still grows within this many times their spacing.
+const BURST_WAIT: f64 = 1.5;
+/// The share of surviving birth steps that must lie in the later half of the run: growth that stopped is no
+/// leak.
 const LATER_SHARE: f64 = 0.25;
 /// Sites whose surviving birth steps overlap this much (Jaccard) live and die together: one cause.
 const SAME_STEPS: f64 = 0.9;
-/// Ever rarer births are a cache that fills up: so far their mean lies before the middle, in standard deviations.
-/// (One of twenty steady ones lies there by chance.)
-const SLOWING: f64 = -1.64;
-/// And so far at least, as a share of the time: half way from steady births to those of a cache whose gaps close with a
-/// third of the run as time constant, whose mean lies at 0.29. Of many births this says it, of few the one above.
-const SLOW: f64 = 0.105;
-/// Births in this share of the steps, so many of them at least, are steady.
+/// Ever rarer births are a cache that fills up: their mean lies this many standard deviations before the
+/// middle of the run (by chance, that of one in twenty steady sites does) …
+const SATURATING_DEVIATIONS: f64 = -1.64;
+/// … and at least this share of the run before it: half way from steady births to those of a cache that fills
+/// up with a third of the run as time constant, whose mean lies at 0.29. With many births this bound decides,
+/// with few the other.
+const SATURATING_SHARE: f64 = 0.105;
+/// Births are steady in this share of the steps, from so many on.
 const STEADY_SHARE: f64 = 0.9;
 const STEADY_COHORTS: usize = 20;
-/// Stairs that must be seen: for anything to be said, and to be steady.
-const MIN_STAIRS: usize = 2;
-const SURE_STAIRS: usize = 3;
-/// Single births that come as regularly as a clock need be fewer.
+/// Bursts that must be seen for anything to be said, and for the growth to be steady.
+const MIN_BURSTS: usize = 2;
+const CERTAIN_BURSTS: usize = 3;
+/// Single births at regular intervals need be fewer, if the interval is at least so many steps.
 const MIN_REGULAR: usize = 4;
-const CLOCK: u64 = 5;
+const MIN_INTERVAL: f64 = 5.0;
 
 /// The over-age survivors of one site.
 struct Survivors<'a, 'b> {
-    suspect: &'b Suspect<'a>,
-    owners: Vec<u64>,
-    /// Those that prove it: older than `age` and born after the burn-in.
+    site: &'b SiteView<'a>,
+    holders: Vec<u64>,
+    /// The cohorts that prove it: older than `age` and born after the burn-in.
     proof: Vec<Cohort>,
-    /// All that belong to the cause.
+    /// The cohorts that belong to the cause.
     held: Vec<Cohort>,
     age: u32,
-    /// The steps from one birth, or stair, to the next, where they are regular.
+    /// The steps from one birth, or burst, to the next, where they are regular.
     period: Option<f64>,
-    sure: bool,
+    is_certain: bool,
 }
 
-/// How the births come.
+/// At which intervals births come.
 struct Rhythm {
-    /// First births after a pause, where there are pauses; else every birth.
+    /// The first birth of each burst, where births come in bursts with pauses between; else every birth.
     events: Vec<u32>,
-    stairs: bool,
+    in_bursts: bool,
     spacing: f64,
     regular: bool,
 }
 
 /// What the rule found, and the sites that fill up ever more slowly.
-pub(super) struct Grown {
+pub struct Grown {
     pub findings: Vec<Finding>,
-    pub slowing: Vec<u32>,
+    pub saturating: Vec<u32>,
 }
 
 enum Outcome<'a, 'b> {
     Grows(Survivors<'a, 'b>),
-    Slows,
+    Saturates,
     Nothing,
 }
 
-pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>) -> Grown {
-    let mut slowing = Vec::new();
+pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Grown {
+    let mut saturating = Vec::new();
     let mut found = Vec::new();
-    for suspect in view.suspects.iter().filter(|s| !claimed.contains(&s.number)) {
-        match over_age(view, suspect) {
+    for site in view.sites.iter().filter(|s| !explained.contains(&s.number)) {
+        match over_age(view, site) {
             Outcome::Grows(survivors) => found.push(survivors),
-            Outcome::Slows => slowing.push(suspect.number),
+            Outcome::Saturates => saturating.push(site.number),
             Outcome::Nothing => {}
         }
     }
-    found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.suspect.number));
+    found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.site.number));
     let findings = grouped(found, together).iter().filter_map(|g| finding(view, g)).collect();
-    Grown { findings, slowing }
+    Grown { findings, saturating }
 }
 
 fn rhythm(births: &[u32]) -> Rhythm {
@@ -90,7 +97,7 @@ fn rhythm(births: &[u32]) -> Rhythm {
     let mut events: Vec<u32> = births.first().copied().into_iter().collect();
     events.extend(births.windows(2).filter_map(starts));
     let between = gaps(&events);
-    // Stairs are of a size; all but one, which may have been cut short.
+    // Bursts are of one size; all but one, which may have been cut short.
     let sizes: Vec<usize> = (0..events.len())
         .map(|i| {
             let next = events.get(i + 1).copied().unwrap_or(u32::MAX);
@@ -99,95 +106,98 @@ fn rhythm(births: &[u32]) -> Rhythm {
         .collect();
     let largest = sizes.iter().max().copied().unwrap_or(0);
     let small = sizes.iter().filter(|&&size| size * 2 < largest).count();
-    let stairs = events.len() >= MIN_STAIRS
+    let in_bursts = events.len() >= MIN_BURSTS
         && small <= usize::from(events.len() > 2)
         && births.len() >= 2 * events.len()
         // The first one may have been cut short by the burn-in.
-        && (between.len() == 1 || regular(&between) || (between.len() > 2 && regular(&between[1..])));
-    if !stairs {
-        let (spacing, regular) = (median(all.iter().copied()), regular(&all));
-        return Rhythm { events: births.to_vec(), stairs, spacing, regular };
+        && (between.len() == 1 || is_regular(&between) || (between.len() > 2 && is_regular(&between[1..])));
+    if !in_bursts {
+        let (spacing, regular) = (median(all.iter().copied()), is_regular(&all));
+        return Rhythm { events: births.to_vec(), in_bursts, spacing, regular };
     }
-    Rhythm { events, stairs, spacing: median(between.iter().copied()), regular: true }
+    Rhythm { events, in_bursts, spacing: median(between.iter().copied()), regular: true }
 }
 
 fn period(rhythm: &Rhythm) -> Option<f64> {
     (rhythm.regular && rhythm.spacing >= 2.0).then_some(rhythm.spacing)
 }
 
-fn over_age<'a, 'b>(view: &View<'_>, suspect: &'b Suspect<'a>) -> Outcome<'a, 'b> {
+fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> {
     let steps = view.steps;
-    if suspect.cohorts.len() < MIN_REGULAR {
+    if site.cohorts.len() < MIN_REGULAR {
         return Outcome::Nothing;
     }
-    let age = MIN_AGE.max(suspect.site.usual_life().saturating_mul(AGE_FACTOR));
+    let age = MIN_AGE.max(site.site.usual_life().saturating_mul(AGE_FACTOR));
     let old = |c: &&Cohort| steps.saturating_sub(c.birth) > age;
     let proof: Vec<Cohort> =
-        suspect.cohorts.iter().filter(old).filter(|c| c.birth > view.burn_in).copied().collect();
+        site.cohorts.iter().filter(old).filter(|c| c.birth > view.burn_in).copied().collect();
     let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
-    let Some(own) = Clock::of(view, &among_all) else { return Outcome::Nothing };
+    let Some(own) = PhaseClock::of(view, &among_all) else { return Outcome::Nothing };
     let mut births: Vec<u32> = among_all.iter().map(|&birth| own.at(birth)).collect();
     births.dedup();
     let (Some(&first), Some(&last)) = (births.first(), births.last()) else { return Outcome::Nothing };
     let rhythm = rhythm(&births);
-    let clock = rhythm.regular && !rhythm.stairs && rhythm.spacing >= CLOCK as f64;
-    if proof.len() < if clock { MIN_REGULAR } else { MIN_COHORTS } {
+    let at_intervals = rhythm.regular && !rhythm.in_bursts && rhythm.spacing >= MIN_INTERVAL;
+    if proof.len() < if at_intervals { MIN_REGULAR } else { MIN_COHORTS } {
         return Outcome::Nothing;
     }
     let now = own.at(steps);
     let gap = f64::from(last - first) / (births.len().max(2) - 1) as f64;
     let newest = f64::from(now - last);
-    let by_gaps = f64::from(age) + RECRUIT_GAPS * gap + RECRUIT_SLACK;
-    let by_stairs = f64::from(age) + STAIR_WAIT * rhythm.spacing;
-    let recruiting = newest <= by_gaps || (rhythm.stairs && newest <= by_stairs);
+    let by_gaps = f64::from(age) + GROWS_GAPS * gap + GROWS_SLACK;
+    let by_bursts = f64::from(age) + BURST_WAIT * rhythm.spacing;
+    let still_grows = newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts);
     let later = births.iter().filter(|&&birth| birth > now / 2).count();
-    if !recruiting || (later as f64) < LATER_SHARE * births.len() as f64 {
+    if !still_grows || (later as f64) < LATER_SHARE * births.len() as f64 {
         return Outcome::Nothing;
     }
     let latest = steps.saturating_sub(age.saturating_add(1));
-    // The warm-up counts here: a cache takes most of what it will ever hold in it. The first step alone sets up other
-    // things.
-    let all = suspect.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
+    // The warm-up counts here: a cache takes in most of what it will ever hold then. Only the first step does
+    // not: it sets up other things.
+    let all = site.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
     let all = all.map(|birth| own.at(birth));
     let latest = own.at(latest);
-    if !rhythm.stairs && !clock && slows(&all.collect::<Vec<u32>>(), latest) {
-        return Outcome::Slows;
+    if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest) {
+        return Outcome::Saturates;
     }
     let share = proof.len() as f64 / f64::from(latest.saturating_sub(first).saturating_add(1).max(1));
     let steady = (share >= STEADY_SHARE && proof.len() >= STEADY_COHORTS)
-        || (rhythm.regular && !rhythm.stairs && proof.len() >= SURE_COHORTS)
-        || (rhythm.stairs && rhythm.events.len() >= SURE_STAIRS);
-    let enough = proof.len() >= SURE_COHORTS && (!rhythm.stairs || rhythm.events.len() >= SURE_STAIRS);
-    let sure = suspect.late == 0 && enough && !own.under_way && (suspect.site.frees > 0 || steady);
-    // The cause also holds what came in the burn-in and in the newest steps, but not where that is larger than all it
-    // took in between: then there is warm-up in it, or something that may yet be freed.
+        || (rhythm.regular && !rhythm.in_bursts && proof.len() >= CERTAIN_COHORTS)
+        || (rhythm.in_bursts && rhythm.events.len() >= CERTAIN_BURSTS);
+    let enough =
+        proof.len() >= CERTAIN_COHORTS && (!rhythm.in_bursts || rhythm.events.len() >= CERTAIN_BURSTS);
+    let is_certain = site.late == 0 && enough && !own.under_way && (site.site.frees > 0 || steady);
+    // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
+    // in between: that has warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
-    let proven = |c: &&Cohort| c.birth > view.burn_in && (old(c) || suspect.site.frees == 0);
+    let proven = |c: &&Cohort| c.birth > view.burn_in && (old(c) || site.site.frees == 0);
     let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
-    let held = suspect.cohorts.iter().filter(belongs).copied().collect();
-    let owners = holders::owners(view, suspect.number);
+    let held = site.cohorts.iter().filter(belongs).copied().collect();
+    let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
-    Outcome::Grows(Survivors { suspect, owners, proof, held, age, period, sure })
+    Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain })
 }
 
-/// True if the births come ever more rarely. Of evenly spread ones the mean lies in the middle.
-fn slows(births: &[u32], latest: u32) -> bool {
-    let place = |&birth: &u32| (f64::from(birth) - 1.5) / f64::from(latest.max(2) - 1);
+/// Returns whether births come ever more rarely. The mean of evenly spread ones lies in the middle of the
+/// run.
+fn is_saturating(births: &[u32], latest: u32) -> bool {
+    let share = |&birth: &u32| (f64::from(birth) - 1.5) / f64::from(latest.max(2) - 1);
     let n = births.len() as f64;
-    let mean = births.iter().map(place).sum::<f64>() / n;
-    (mean - 0.5) * (12.0 * n).sqrt() < SLOWING && 0.5 - mean > SLOW
+    let mean = births.iter().map(share).sum::<f64>() / n;
+    (mean - 0.5) * (12.0 * n).sqrt() < SATURATING_DEVIATIONS && 0.5 - mean > SATURATING_SHARE
 }
 
-/// One cause: one holder has both; where that is not known, they live and die together.
+/// Returns whether two sites are one cause: one holder has both, or, where holders are not known, their
+/// blocks live and die together.
 fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
-    let (x, y) = (a.suspect.site, b.suspect.site);
+    let (x, y) = (a.site.site, b.site.site);
     if x.device != y.device || x.layer != y.layer {
         return false;
     }
-    if let Some(one) = holders::share(&a.owners, &b.owners) {
+    if let Some(one) = holders::share(&a.holders, &b.holders) {
         return one;
     }
-    // Compared where both could have survivors: the one that waits longer has no young ones yet.
+    // Compared where both can have survivors: the one with the higher age has no young ones yet.
     let latest = a.proof.last().map_or(0, |c| c.birth).min(b.proof.last().map_or(0, |c| c.birth));
     let births = |s: &Survivors<'_, '_>| -> Vec<u32> {
         s.proof.iter().map(|c| c.birth).filter(|&birth| birth <= latest).collect()
@@ -197,7 +207,7 @@ fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
 
 fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let leader = group.first()?;
-    let site = leader.suspect.site;
+    let site = leader.site.site;
     let age = group.iter().map(|s| s.age).max()?;
     // Figures come from the births at which every site of the group could have survivors.
     let latest = view.steps.saturating_sub(age.saturating_add(1));
@@ -205,14 +215,14 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let held = by_birth(group.iter().flat_map(|s| &s.held));
     let first = proof.first()?.birth;
     let span = latest.saturating_sub(first).saturating_add(1);
-    let frees = |s: &Survivors<'_, '_>| s.suspect.site.frees;
+    let frees = |s: &Survivors<'_, '_>| s.site.site.frees;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
-    let collected = group.iter().map(|s| s.suspect.site.collected).fold(0, u64::wrapping_add);
-    let aged = group.iter().map(|s| s.suspect.site.aged).fold(0, u64::wrapping_add);
+    let collected = group.iter().map(|s| s.site.site.collected).fold(0, u64::wrapping_add);
+    let aged = group.iter().map(|s| s.site.site.aged).fold(0, u64::wrapping_add);
     let kind = match () {
-        // What this line lets go is let go by the collector: so will this be, unless it finds it reachable.
+        // What this site frees is freed by the collector: so will this be, unless it is reachable.
         () if aged > 0 && collected * 2 >= aged => Kind::PendingGc,
-        () if group.iter().any(|s| s.sure) => Kind::Leak,
+        () if group.iter().any(|s| s.is_certain) => Kind::Leak,
         () => Kind::Growing,
     };
     let confidence = if freed > 0 { Confidence::Confirmed } else { Confidence::Likely };
@@ -231,14 +241,14 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         first_step: oldest_step,
         span: newest.saturating_sub(oldest_step).saturating_add(1),
         freed,
-        longest_life: group.iter().map(|s| s.suspect.site.longest_life()).max().unwrap_or(0),
-        evidence_step: group.iter().map(|s| s.suspect.late).max().unwrap_or(0),
+        longest_life: group.iter().map(|s| s.site.site.longest_life()).max().unwrap_or(0),
+        evidence_step: group.iter().map(|s| s.site.late).max().unwrap_or(0),
         ..Finding::new(kind, confidence, site.device, site.layer)
     };
     f.sites = group
         .iter()
         .map(|s| SiteShare {
-            site: s.suspect.number,
+            site: s.site.number,
             bytes_per_step: median(s.proof.iter().map(|c| c.bytes)),
             live_bytes: bytes(&s.held),
             live_blocks: blocks(&s.held),

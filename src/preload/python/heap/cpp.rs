@@ -7,7 +7,7 @@
 
 use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::{Node, Nodes};
-use leaktrace_core::ledger::Map;
+use leaktrace_core::int_map::IntMap;
 
 /// What a C++ object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +45,10 @@ const VECTOR: u64 = 2048;
 #[derive(Default)]
 pub struct Cpp {
     /// Classes by tables of virtual functions.
-    classes: Map<MemoryClass>,
+    classes: IntMap<u64, MemoryClass>,
     names: Vec<String>,
     /// The tensors and nodes met so far.
-    pub met: Map<MemoryClass>,
+    pub met: IntMap<u64, MemoryClass>,
     /// The words of a tensor in which its storage and its autograd part were found.
     storage_at: Option<usize>,
     meta_at: Option<usize>,

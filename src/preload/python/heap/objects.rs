@@ -8,7 +8,7 @@ use crate::python::api::{Inquiry, Object, Traverse, Types};
 use crate::python::memory::word;
 use crate::python::offsets::*;
 use leaktrace_core::holders::Node;
-use leaktrace_core::ledger::Map;
+use leaktrace_core::int_map::IntMap;
 
 /// What an object is to the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const RECENT: usize = 1024;
 
 /// What is known of all types met so far.
 pub struct TypeTable {
-    known: Map<Info>,
+    known: IntMap<u64, Info>,
     /// A direct-mapped cache, by the types' addresses.
     recent: Vec<(u64, Info)>,
     builtin: Types,
@@ -102,7 +102,7 @@ impl TypeTable {
             is_graph_node: false,
             size: 0,
         };
-        TypeTable { known: Map::default(), recent: vec![(0, none); RECENT], builtin }
+        TypeTable { known: IntMap::default(), recent: vec![(0, none); RECENT], builtin }
     }
 
     /// Returns the type of an object, if its instances may hold others.

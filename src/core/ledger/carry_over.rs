@@ -1,9 +1,13 @@
-//! What each step carries over into the next and lets go there, and what the peak would be without it.
+//! Carry-over: what each step leaves alive and the next one frees, and what the peak would be without it.
 //!
-//! The blocks of step n that die inside n + 1 are known only as they die. So a step is cut where they do: between two such
-//! deaths the most that was live is kept, and at its end each cause's share is taken off the spans it lay in.
+//! The blocks of step n that die inside n + 1 are known only as they die. So a step is cut into spans at
+//! these frees: the most bytes live in each span are kept, and at the step's end each cause's share is taken
+//! off the spans it was alive in.
 
 use serde::{Deserialize, Serialize};
+
+use super::books::Books;
+use super::devices::CarriedFree;
 
 /// A cause that is alive at the peak with less than this share of it is not followed.
 const MIN_SHARE: f64 = 0.01;
@@ -13,18 +17,7 @@ const MAX_PARTS: usize = 16;
 /// Values kept for a median; beyond that every second one, and so on.
 const MAX_VALUES: usize = 512;
 
-/// The death of a carried-over block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gone {
-    pub site: u32,
-    pub bytes: u64,
-    /// Most live from the death before until now.
-    pub peak: u64,
-    /// Something was born since the death before: these two did not die together.
-    pub apart: bool,
-}
-
-/// Values, thinned out evenly where there are too many.
+/// A sample of many values, evenly spread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Values {
     kept: Vec<u64>,
@@ -50,13 +43,13 @@ impl Values {
         self.kept.push(value);
     }
 
-    /// All that are kept.
+    /// Returns the values that are kept.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.kept.iter().copied()
     }
 }
 
-/// One site's part.
+/// The part of one site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub site: u32,
@@ -82,35 +75,48 @@ pub struct Cause {
     pub without: u64,
 }
 
-/// All causes.
+/// What is carried over, by cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Carried {
+pub struct CarryOver {
     causes: Vec<Cause>,
 }
 
-/// Deaths without a birth between them.
+/// Frees without a birth between them.
 struct Burst {
-    /// The spans up to this one had it alive.
+    /// The last span in which its blocks were alive.
     span: usize,
     parts: Vec<Part>,
     bytes: u64,
 }
 
-impl Carried {
-    pub(super) fn causes(&self) -> &[Cause] {
+impl CarryOver {
+    pub fn causes(&self) -> &[Cause] {
         &self.causes
     }
 
-    /// A step ended: `gone` died in it, the last span's peak was `last`, and `before` is the peak of all earlier steps.
-    pub(super) fn step(&mut self, device: u8, step: u32, gone: &[Gone], last: u64, before: u64) {
-        let peak = gone.iter().map(|g| g.peak).max().unwrap_or(0).max(last);
+    /// Takes in what the step that ended freed of the one before. Where this boundary supersedes the last
+    /// one, the step they lie in is not over: what died was not carried over into another.
+    pub fn settle(&mut self, books: &mut Books, supersedes: bool) {
+        let step = books.completed;
+        for d in &mut books.devices {
+            let frees = if supersedes { &[][..] } else { &d.carried_frees[..] };
+            let last = if supersedes { d.step_so_far() } else { d.last_span() };
+            self.end_step(d.device, step, frees, last, d.peak_of_steps());
+            d.carried_frees.clear();
+        }
+    }
+
+    /// Takes in the step that ended on one device: what it freed, the peak of its last span, and the peak of
+    /// all steps before.
+    fn end_step(&mut self, device: u8, step: u32, frees: &[CarriedFree], last: u64, before: u64) {
+        let peak = frees.iter().map(|f| f.peak).max().unwrap_or(0).max(last);
         let mut known: Vec<bool> = self.causes.iter().map(|c| c.device != device).collect();
-        let at = gone.iter().rposition(|g| g.peak == peak);
+        let at = frees.iter().rposition(|f| f.peak == peak);
         // Nothing that was carried over was alive at the peak unless something died after it.
         if let Some(at) = at.filter(|_| last < peak) {
-            let alive: u64 = gone[at..].iter().fold(0, |sum, g| sum.wrapping_add(g.bytes));
+            let alive: u64 = frees[at..].iter().fold(0, |sum, f| sum.wrapping_add(f.bytes));
             if alive as f64 >= MIN_SHARE * peak as f64 {
-                self.follow(device, step, (gone, at), (last, peak, before), &mut known);
+                self.follow(device, step, (frees, at), (last, peak, before), &mut known);
             }
         }
         for (cause, _) in self.causes.iter_mut().zip(known).filter(|(_, known)| !known) {
@@ -122,16 +128,16 @@ impl Carried {
         &mut self,
         device: u8,
         step: u32,
-        (gone, at): (&[Gone], usize),
+        (frees, at): (&[CarriedFree], usize),
         (last, peak, before): (u64, u64, u64),
         known: &mut Vec<bool>,
     ) {
-        // The most live in any span after each one.
-        let mut after = vec![last; gone.len()];
-        for i in (1..gone.len()).rev() {
-            after[i - 1] = after[i].max(gone[i].peak);
+        // The most bytes live in any span after each one.
+        let mut after = vec![last; frees.len()];
+        for i in (1..frees.len()).rev() {
+            after[i - 1] = after[i].max(frees[i].peak);
         }
-        for burst in bursts(gone, at) {
+        for burst in bursts(frees, at) {
             if (burst.bytes as f64) < MIN_SHARE * peak as f64 {
                 continue;
             }
@@ -160,20 +166,20 @@ impl Carried {
                 None => continue,
             };
             known[cause] = true;
-            self.causes[cause].note(step, &burst, without);
+            self.causes[cause].add(step, &burst, without);
         }
     }
 }
 
 impl Cause {
-    fn note(&mut self, step: u32, burst: &Burst, without: u64) {
+    fn add(&mut self, step: u32, burst: &Burst, without: u64) {
         self.without = self.without.max(without);
         if self.steps > 0 && self.last == step {
             return;
         }
         self.steps = self.steps.saturating_add(1);
         self.last = step;
-        // What is next to nothing beside the rest hangs on it by chance: a scalar, a flag.
+        // What is tiny beside the rest died with it by chance: a scalar, a flag.
         let material = || burst.parts.iter().filter(|p| p.bytes as f64 >= MIN_SHARE * burst.bytes as f64);
         self.bytes.push(material().fold(0, |sum, p| sum.wrapping_add(p.bytes)));
         self.blocks.push(material().fold(0, |sum, p| sum.wrapping_add(p.blocks)));
@@ -191,18 +197,18 @@ impl Cause {
     }
 }
 
-/// The bursts among the deaths from `at` on: those that were alive at the peak.
-fn bursts(gone: &[Gone], at: usize) -> Vec<Burst> {
+/// Returns the bursts among the frees from `at` on: of what was alive at the peak.
+fn bursts(frees: &[CarriedFree], at: usize) -> Vec<Burst> {
     let mut all: Vec<Burst> = Vec::new();
-    for (i, g) in gone.iter().enumerate().skip(at) {
-        if g.apart || all.is_empty() {
+    for (i, f) in frees.iter().enumerate().skip(at) {
+        if f.apart || all.is_empty() {
             all.push(Burst { span: i, parts: Vec::new(), bytes: 0 });
         }
         let Some(burst) = all.last_mut() else { continue };
-        burst.bytes = burst.bytes.wrapping_add(g.bytes);
-        match burst.parts.iter_mut().find(|p| p.site == g.site) {
-            Some(p) => (p.bytes, p.blocks) = (p.bytes.wrapping_add(g.bytes), p.blocks.wrapping_add(1)),
-            None => burst.parts.push(Part { site: g.site, bytes: g.bytes, blocks: 1 }),
+        burst.bytes = burst.bytes.wrapping_add(f.bytes);
+        match burst.parts.iter_mut().find(|p| p.site == f.site) {
+            Some(p) => (p.bytes, p.blocks) = (p.bytes.wrapping_add(f.bytes), p.blocks.wrapping_add(1)),
+            None => burst.parts.push(Part { site: f.site, bytes: f.bytes, blocks: 1 }),
         }
     }
     all
@@ -212,27 +218,27 @@ fn bursts(gone: &[Gone], at: usize) -> Vec<Burst> {
 mod tests {
     use super::*;
 
-    fn gone(site: u32, bytes: u64, peak: u64, apart: bool) -> Gone {
-        Gone { site, bytes, peak, apart }
+    fn free(site: u32, bytes: u64, peak: u64, apart: bool) -> CarriedFree {
+        CarriedFree { site, bytes, peak, apart }
     }
 
     #[test]
     fn the_peak_without_it() {
-        let mut c = Carried::default();
+        let mut c = CarryOver::default();
         // 100 at the peak with 40 of the last step's in it; after their death at most 80.
-        c.step(0, 2, &[gone(1, 5, 50, true), gone(7, 39, 100, true), gone(8, 1, 61, false)], 80, 100);
+        c.end_step(0, 2, &[free(1, 5, 50, true), free(7, 39, 100, true), free(8, 1, 61, false)], 80, 100);
         let [cause] = c.causes() else { panic!("{c:?}") };
         assert_eq!((cause.site, cause.without, cause.steps), (7, 100, 1));
-        let mut c = Carried::default();
-        c.step(0, 2, &[gone(1, 5, 50, true), gone(7, 39, 100, true), gone(8, 1, 61, false)], 80, 0);
+        let mut c = CarryOver::default();
+        c.end_step(0, 2, &[free(1, 5, 50, true), free(7, 39, 100, true), free(8, 1, 61, false)], 80, 0);
         assert_eq!(c.causes()[0].without, 80);
-        c.step(0, 3, &[gone(7, 30, 120, true)], 60, 100);
+        c.end_step(0, 3, &[free(7, 30, 120, true)], 60, 100);
         assert_eq!((c.causes()[0].without, c.causes()[0].steps), (90, 2));
-        c.step(0, 4, &[], 110, 120);
+        c.end_step(0, 4, &[], 110, 120);
         assert_eq!(c.causes()[0].without, 110);
         // What died before the peak does not raise it.
-        let mut c = Carried::default();
-        c.step(0, 2, &[gone(7, 39, 50, true)], 80, 0);
+        let mut c = CarryOver::default();
+        c.end_step(0, 2, &[free(7, 39, 50, true)], 80, 0);
         assert_eq!(c.causes(), []);
     }
 

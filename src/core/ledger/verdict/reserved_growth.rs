@@ -1,13 +1,16 @@
-//! Rule C: two sources. While blocks grow, does the caching allocator take more from the driver, or is it absorbed by
-//! memory that it had already?
+//! Rule C: two sources. While blocks grow, does the caching allocator take more from the driver, or is the
+//! growth served from memory that it had already?
 
-use super::*;
+use super::finding::{Finding, Kind};
+use super::view::View;
+use crate::ledger::sites::Layer;
+use crate::ledger::steps::StepRecord;
 
-/// Notes with every growth of blocks what the reserved memory of its device did meanwhile.
-pub(super) fn compare(view: &View<'_>, findings: &mut [Finding]) {
+/// Sets for every growth of blocks how much the reserved memory of its device grew meanwhile.
+pub fn compare(view: &View<'_>, findings: &mut [Finding]) {
     let growing = |f: &&mut Finding| matches!(f.kind, Kind::Leak | Kind::Growing) && f.layer == Layer::Block;
     for f in findings.iter_mut().filter(growing) {
-        let reserved = |record: &crate::ledger::StepRecord| {
+        let reserved = |record: &StepRecord| {
             let device = record.devices.iter().find(|d| d.device == f.device)?;
             i64::try_from(device.reserved_bytes).ok()
         };

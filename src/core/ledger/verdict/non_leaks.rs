@@ -1,24 +1,29 @@
-//! What looks like a leak to anyone who watches a curve, and is none: named, with the reason.
+//! What looks like a leak on a curve, and is none: named, with the reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::statistics::median;
+use super::view::{MIN_AGE, SiteView, View};
+use crate::ledger::cohort::{blocks, bytes};
+use crate::ledger::sites::Layer;
+use crate::ledger::steps::StepRecord;
 
-/// Sites named in one entry.
-const NAMED: usize = 8;
-/// A stock of so many birth steps that neither grows nor shrinks is a cache.
-const CACHE: usize = 3;
-/// The floor is left by at least this share of it for a spike, and come back to.
-const SPIKE: f64 = 0.2;
-const BACK: f64 = 0.05;
-/// Reserved memory that grew by this share, and so many bytes, after the warm-up.
+/// Sites listed in one entry.
+const MAX_SITES: usize = 8;
+/// A site that frees old blocks, and has cohorts of so many birth steps alive, is a cache.
+const CACHE_COHORTS: usize = 3;
+/// A spike leaves the floor by at least this share of it, and comes back to within the other.
+const SPIKE_SHARE: f64 = 0.2;
+const BACK_SHARE: f64 = 0.05;
+/// Reserved memory counts as grown from this share, and so many bytes, on.
 const RESERVED_SHARE: f64 = 0.1;
-const RESERVED: i64 = 4 << 20;
+const MIN_RESERVED: i64 = 4 << 20;
 
-pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>, slowing: Vec<u32>) -> Vec<Finding> {
-    let mut groups: BTreeMap<(Kind, u8, Layer), Vec<&Suspect<'_>>> = BTreeMap::new();
-    for s in view.suspects.iter().filter(|s| !claimed.contains(&s.number) && s.late == 0) {
-        let Some(kind) = kind(view, s, slowing.contains(&s.number)) else { continue };
+pub fn find(view: &View<'_>, explained: &BTreeSet<u32>, saturating: &[u32]) -> Vec<Finding> {
+    let mut groups: BTreeMap<(Kind, u8, Layer), Vec<&SiteView<'_>>> = BTreeMap::new();
+    for s in view.sites.iter().filter(|s| !explained.contains(&s.number) && s.late == 0) {
+        let Some(kind) = kind(view, s, saturating.contains(&s.number)) else { continue };
         groups.entry((kind, s.site.device, s.site.layer)).or_default().push(s);
     }
     let mut all: Vec<Finding> = groups
@@ -32,27 +37,27 @@ pub(super) fn find(view: &View<'_>, claimed: &BTreeSet<u32>, slowing: Vec<u32>) 
     all
 }
 
-fn kind(view: &View<'_>, s: &Suspect<'_>, slowing: bool) -> Option<Kind> {
+fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> {
     let newest = s.cohorts.last()?.birth;
     if newest <= view.burn_in {
         return Some(Kind::WarmUp);
     }
-    if slowing || (s.cohorts.len() >= CACHE && s.site.aged > 0) {
+    if is_saturating || (s.cohorts.len() >= CACHE_COHORTS && s.site.aged > 0) {
         return Some(Kind::Cache);
     }
-    // What the last steps left is on its way.
+    // What the last steps left may be freed yet.
     (view.steps.saturating_sub(newest) > MIN_AGE).then_some(Kind::Plateau)
 }
 
-fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&Suspect<'_>]) -> Finding {
+fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&SiteView<'_>]) -> Finding {
     let mut f = Finding::new(kind, Confidence::Confirmed, device, layer);
-    let part = |s: &&Suspect<'_>| {
+    let part = |s: &&SiteView<'_>| {
         let (live_bytes, live_blocks) = (bytes(&s.cohorts), blocks(&s.cohorts));
         SiteShare { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks }
     };
     f.sites = sites.iter().map(part).collect();
     f.add_up();
-    f.sites.truncate(NAMED);
+    f.sites.truncate(MAX_SITES);
     let births: BTreeSet<u32> = sites.iter().flat_map(|s| s.cohorts.iter().map(|c| c.birth)).collect();
     f.cohorts = births.len() as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
@@ -63,9 +68,9 @@ fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&Suspec
     f
 }
 
-/// The live bytes of a device left their floor and came back to it.
+/// Finds a spike: the live bytes of a device left their floor and came back to it.
 fn spike(view: &View<'_>, device: u8) -> Option<Finding> {
-    let live = |r: &crate::ledger::StepRecord| {
+    let live = |r: &StepRecord| {
         let d = r.devices.iter().find(|d| d.device == device)?;
         Some((r.step, d.live_bytes()))
     };
@@ -73,8 +78,8 @@ fn spike(view: &View<'_>, device: u8) -> Option<Finding> {
         view.ledger.steps().iter().filter(|r| r.step > view.burn_in).filter_map(live).collect();
     let floor = median(after.iter().map(|a| a.1));
     let (at, top) = after.iter().copied().max_by_key(|a| a.1)?;
-    let back = after.iter().any(|a| a.0 > at && (a.1 as f64) <= floor * (1.0 + BACK));
-    if !back || (top as f64) < floor * (1.0 + SPIKE) {
+    let back = after.iter().any(|a| a.0 > at && (a.1 as f64) <= floor * (1.0 + BACK_SHARE));
+    if !back || (top as f64) < floor * (1.0 + SPIKE_SHARE) {
         return None;
     }
     Some(Finding {
@@ -84,9 +89,9 @@ fn spike(view: &View<'_>, device: u8) -> Option<Finding> {
     })
 }
 
-/// More was reserved though no more was live.
+/// Finds reserved memory that grew though live bytes did not.
 fn reserved(view: &View<'_>, device: u8) -> Option<Finding> {
-    let at = |r: &crate::ledger::StepRecord| {
+    let at = |r: &StepRecord| {
         let d = r.devices.iter().find(|d| d.device == device)?;
         Some((i64::try_from(d.reserved_bytes).ok()?, i64::try_from(d.live_bytes()).ok()?))
     };
@@ -95,7 +100,7 @@ fn reserved(view: &View<'_>, device: u8) -> Option<Finding> {
     let after = records.last().and_then(at)?;
     let growth = after.0.saturating_sub(before.0);
     let live = after.1.saturating_sub(before.1);
-    let much = growth >= RESERVED && growth as f64 >= RESERVED_SHARE * before.0 as f64;
+    let much = growth >= MIN_RESERVED && growth as f64 >= RESERVED_SHARE * before.0 as f64;
     (much && live < growth / 2).then(|| Finding {
         reserved_growth_bytes: Some(growth),
         live_bytes: u64::try_from(growth).unwrap_or(0),

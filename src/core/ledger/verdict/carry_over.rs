@@ -1,18 +1,23 @@
-//! Carry-over: blocks of step n that are still alive at the peak of n + 1 and die in it. No growth, but a higher peak.
+//! Carry-over: blocks of step n that are still alive at the peak of n + 1 and die in it. No growth, but a
+//! higher peak.
 
-use super::*;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::statistics::{interval, median};
+use super::view::View;
+use crate::ledger::carry_over::Cause;
+use crate::ledger::cohort::{Cohort, blocks, bytes};
 
-/// Less than this share of the peak is what every loop carries: its batch, its loss.
+/// Less than this share of the peak is what every loop carries over: its batch, its loss.
 const MIN_SHARE: f64 = 0.05;
 /// Carried over in at least this share of the steps, and in so many.
 const MIN_STEPS_SHARE: f64 = 0.25;
 const MIN_CARRIED: u32 = 5;
 
-pub(super) fn find(view: &View<'_>) -> Vec<Finding> {
-    view.ledger.carried.causes().iter().filter_map(|cause| judge(view, cause)).collect()
+pub fn find(view: &View<'_>) -> Vec<Finding> {
+    view.ledger.carry_over.causes().iter().filter_map(|cause| judge(view, cause)).collect()
 }
 
-fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Finding> {
+fn judge(view: &View<'_>, cause: &Cause) -> Option<Finding> {
     let device = view.ledger.devices().iter().find(|d| d.device == cause.device)?;
     let site = view.ledger.site(cause.site)?;
     let peak = device.peak_of_steps();
@@ -23,7 +28,7 @@ fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Findi
     if !often || !large || cause.steps < MIN_CARRIED {
         return None;
     }
-    let alive = |number: u32| view.suspects.iter().find(|s| s.number == number);
+    let alive = |number: u32| view.site(number);
     let mut f = Finding {
         bytes_per_step: carried,
         bytes_interval: interval(cause.bytes.iter()),
@@ -42,7 +47,7 @@ fn judge(view: &View<'_>, cause: &crate::ledger::carried::Cause) -> Option<Findi
         .parts
         .iter()
         .map(|p| {
-            // What the last step has just left behind.
+            // What the last step has just left alive.
             let young = |c: &&Cohort| c.birth == view.steps;
             let young: Vec<Cohort> =
                 alive(p.site).map_or_else(Vec::new, |s| s.cohorts.iter().filter(young).copied().collect());

@@ -1,52 +1,61 @@
-//! Memory in use that nobody was seen to ask for: does it grow with the steps? There are no blocks here whose identity
-//! could tell, only the driver's own account at each boundary, so what it takes to be a finding is a rise that goes on.
+//! Unattributed memory, in use but part of no allocation that was seen: does it grow with the steps? There
+//! are no blocks here whose identity could tell, only the driver's own report at each boundary, so it takes a
+//! rise that goes on and on.
 
-use super::steps::Delta;
-use super::verdict::{Confidence, Finding, Kind};
-use super::{DeviceAt, Layer, Ledger, StepRecord};
+use super::finding::{Confidence, Finding, Kind};
+use super::statistics::median;
+use super::view::View;
 use crate::format::event::NO_DEVICE;
+use crate::ledger::devices::DeviceAt;
+use crate::ledger::replay::Ledger;
+use crate::ledger::sites::{Delta, Layer};
+use crate::ledger::steps::StepRecord;
 
-/// The run after its warm-up is cut into so many windows; the lowest account of each must lie above the one before.
+/// The run after its warm-up is cut into so many windows; the lowest report of each must lie above the one
+/// before.
 const WINDOWS: usize = 8;
-/// The first steps load code, make handles and work spaces: this share of the run is warm-up, and at least so many steps.
+/// The first steps load code, make handles and workspaces: this share of the run is warm-up, and at least so
+/// many steps.
 const WARM_UP_SHARE: f64 = 0.25;
 const WARM_UP_STEPS: usize = 5;
-/// Accounts in each window, at least: a low one among them is what a spike does not reach.
-const MIN_ACCOUNTS: usize = 3;
+/// Reports in each window, at least: with several, a spike does not raise the lowest.
+const MIN_REPORTS: usize = 3;
 /// A device hands out memory in large pages: less than a few of them is no growth.
 const MIN_GROWTH: u64 = 16 << 20;
-/// The page that a device hands memory out in: an object may take up so much more than was asked for.
+/// The page that a device hands memory out in: an allocation may take up so much more than its size.
 const PAGE: u64 = 2 << 20;
 /// Each window adds at least this share of the mean one: one jump is not a rise.
 const EVEN: f64 = 0.25;
 
-/// The devices on which it grows.
-pub(super) fn growing(ledger: &Ledger) -> Vec<Finding> {
+/// Finds the devices on which it grows.
+pub fn find(view: &View<'_>) -> Vec<Finding> {
+    let ledger = view.ledger;
     let devices = ledger.devices().iter().map(|d| d.device).filter(|&d| d != NO_DEVICE);
     devices.filter_map(|device| judge(ledger, device)).collect()
 }
 
 fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
     let at = |devices: &[DeviceAt]| devices.iter().find(|d| d.device == device)?.unattributed_bytes;
-    // Objects that were seen take whole pages: what the rounding of more and more of them can explain is attributed.
-    let (mut objects, mut most) = (0i64, 0);
-    let mut account = |r: &StepRecord| {
+    // Driver allocations take whole pages: what the rounding of more and more of them can explain is
+    // attributed.
+    let (mut allocations, mut most) = (0i64, 0);
+    let mut report = |r: &StepRecord| {
         let of_device =
             |d: &&Delta| ledger.site(d.site).is_some_and(|s| s.device == device && s.layer == Layer::Driver);
-        objects += r.deltas.iter().filter(of_device).map(|d| i64::from(d.blocks)).sum::<i64>();
-        most = most.max((objects.max(0) as u64).saturating_mul(PAGE));
+        allocations += r.deltas.iter().filter(of_device).map(|d| i64::from(d.blocks)).sum::<i64>();
+        most = most.max((allocations.max(0) as u64).saturating_mul(PAGE));
         Some((r.step, at(&r.devices)?, most))
     };
-    let accounts: Vec<(u32, u64, u64)> = ledger.steps().iter().filter_map(&mut account).collect();
-    let rounding = accounts.last()?.2;
-    let accounts: Vec<(u32, u64)> = accounts
+    let reports: Vec<(u32, u64, u64)> = ledger.steps().iter().filter_map(&mut report).collect();
+    let rounding = reports.last()?.2;
+    let reports: Vec<(u32, u64)> = reports
         .into_iter()
         .map(|(step, bytes, below)| (step, bytes.saturating_add(rounding - below)))
         .collect();
-    let warm_up = WARM_UP_STEPS.max((WARM_UP_SHARE * accounts.len() as f64) as usize);
-    let judged = accounts.get(warm_up..)?;
+    let warm_up = WARM_UP_STEPS.max((WARM_UP_SHARE * reports.len() as f64) as usize);
+    let judged = reports.get(warm_up..)?;
     let window = judged.len() / WINDOWS;
-    if window < MIN_ACCOUNTS {
+    if window < MIN_REPORTS {
         return None;
     }
     // The newest windows whole: what is left over goes to the warm-up.
@@ -63,15 +72,15 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
     let slope = growth as f64 / f64::from(steps);
     let adding: Vec<u64> =
         judged.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).filter(|&step| step > 0).collect();
-    let held = accounts.last()?.1.saturating_sub(judged[0].1);
+    let held = reports.last()?.1.saturating_sub(judged[0].1);
     Some(Finding {
-        bytes_per_step: super::verdict::median(adding.iter().copied()),
+        bytes_per_step: median(adding.iter().copied()),
         growth_step_ratio: adding.len() as f64 / (judged.len() - 1).max(1) as f64,
         growth_bytes_per_step: slope,
         live_bytes: held,
         oldest_step: judged[0].0,
         first_step: judged[0].0,
-        span: accounts.last()?.0.saturating_sub(judged[0].0),
+        span: reports.last()?.0.saturating_sub(judged[0].0),
         ..Finding::new(Kind::Growing, Confidence::Likely, device, Layer::Driver)
     })
 }

@@ -1,21 +1,25 @@
-//! Fragmentation: much is reserved and little of it is used, and a few blocks stand where the rest could go back.
+//! Fragmentation: much is reserved and little of it used, because a few blocks keep mostly empty segments
+//! from going back.
 
-use super::*;
-use crate::ledger::fragments::Pinned;
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::view::View;
+use crate::ledger::fragmentation::{Pin, Pinned};
+use crate::ledger::sites::Layer;
 
-/// At least this share of what is reserved, and so many bytes, is empty and cannot go back.
+/// It is a finding from this share of what is reserved, and so many bytes, on that are free and cannot go
+/// back.
 const PINNED_SHARE: f64 = 0.25;
 const MIN_PINNED: u64 = 64 << 20;
 
-pub(super) fn find(view: &View<'_>) -> Vec<Finding> {
-    view.ledger.pinned.iter().filter_map(judge).collect()
+pub fn find(view: &View<'_>) -> Vec<Finding> {
+    view.ledger.fragmentation.pinned().iter().filter_map(judge).collect()
 }
 
 fn judge(p: &Pinned) -> Option<Finding> {
     if p.empty < MIN_PINNED || (p.empty as f64) < PINNED_SHARE * p.reserved as f64 {
         return None;
     }
-    let part = |pin: &crate::ledger::fragments::Pin| SiteShare {
+    let part = |pin: &Pin| SiteShare {
         site: pin.site,
         bytes_per_step: 0.0,
         live_bytes: pin.bytes,

@@ -1,0 +1,82 @@
+//! The blocks of caching allocators that are alive, by address. It must not know of the driver.
+
+use serde::{Deserialize, Serialize};
+
+use super::annotations::Annotations;
+use super::books::{Books, Removal, Space};
+use super::sites::Layer;
+use crate::format::event::Event;
+use crate::int_map::IntMap;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    pub bytes: u64,
+    pub site: u32,
+    pub birth: u32,
+}
+
+/// All blocks that are alive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Blocks {
+    #[serde(with = "crate::int_map::as_list")]
+    live: IntMap<u64, Block>,
+}
+
+impl Blocks {
+    /// Adds the block that the event tells of.
+    #[inline]
+    pub fn alloc(&mut self, books: &mut Books, e: &Event) {
+        let site = books.site_of(e.stack, Layer::Block, e.device, e.entry_point);
+        let block = Block { bytes: e.size, site, birth: books.birth() };
+        let device = books.born_in(Layer::Block, site, e.size);
+        if let Some(d) = books.devices.get_mut(device) {
+            d.block_event(e.seq);
+        }
+        books.note_birth(Space::Block, e.address);
+        if let Some(old) = self.live.insert(e.address, block) {
+            books.missed_free();
+            books.removed(old.site, old.birth, old.bytes, Removal::Displaced);
+        }
+    }
+
+    /// Removes the block that the event tells of; false if none was known there.
+    #[inline]
+    pub fn free(&mut self, books: &mut Books, annotations: &mut Annotations, e: &Event) -> bool {
+        let Some(b) = self.live.remove(&e.address) else {
+            books.unknown_free(0);
+            books.device(e.device).block_event(e.seq);
+            return false;
+        };
+        let collected = e.context == 1;
+        if collected && books.exit.is_none() {
+            annotations.collected(books.completed.saturating_add(1), books.last_ns);
+        }
+        let how = Removal::Freed { collected, address: e.address };
+        let device = books.removed_in(Layer::Block, b.site, b.birth, b.bytes, how);
+        if let Some(d) = books.devices.get_mut(device) {
+            d.block_event(e.seq);
+        }
+        true
+    }
+
+    /// Moves a block born in step `from` to step `to`.
+    pub fn move_birth(&mut self, address: u64, from: u32, to: u32) {
+        if let Some(b) = self.live.get_mut(&address).filter(|b| b.birth == from) {
+            b.birth = to;
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, address: u64) -> Option<&Block> {
+        self.live.get(&address)
+    }
+
+    /// Returns every block with its address, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Block)> {
+        self.live.iter().map(|(&address, block)| (address, block))
+    }
+
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+}

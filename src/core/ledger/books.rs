@@ -1,0 +1,203 @@
+//! The bottom of the ledger: what every layer above books its allocations in. Per site and per device the
+//! totals, and how far the run has come.
+//!
+//! It must not know what an event is, nor where blocks and driver allocations are kept: the layers above tell
+//! it that something was born or removed.
+
+use serde::{Deserialize, Serialize};
+
+use super::devices::{Device, DeviceAt};
+use super::sites::{Layer, Site, Sites};
+
+/// Addresses kept to be moved to the step before if the next boundary supersedes the last one.
+const MAX_NEWBORN: usize = 65_536;
+/// Counters of unknown frees: 0 for blocks, else the memory class's code; whatever is beyond counts as the
+/// last.
+pub const CLASSES: usize = 16;
+/// The birth step of what is allocated after the exit; it is never judged.
+pub const AFTER_EXIT: u32 = u32::MAX;
+/// Halves of event pairs whose other half is awaited.
+pub const MAX_HALVES: usize = 64;
+
+/// The address spaces, which are separate: a handle and a pointer may have the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Space {
+    Block,
+    Pointer,
+    Handle,
+}
+
+/// A block or driver allocation that was alive at the last boundary and has been freed since.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Departed {
+    pub site: u32,
+    pub birth: u32,
+    pub bytes: u64,
+    /// True if the program's garbage collector freed it.
+    pub collected: bool,
+    /// The address of a block; 0 for anything else.
+    pub address: u64,
+}
+
+/// How something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The program freed it, so its age counts. `address` as in [`Departed`].
+    Freed { collected: bool, address: u64 },
+    /// Its address was given out again: when it was freed was not seen.
+    Displaced,
+}
+
+/// The totals of all sites and devices, the steps so far, and what did not add up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Books {
+    pub sites: Sites,
+    pub devices: Vec<Device>,
+    /// Steps that ended.
+    pub completed: u32,
+    /// Time of the latest boundary, annotation or exit, in nanoseconds since the recording began.
+    pub last_ns: u64,
+    /// The devices when the program announced its exit; `None` while it runs.
+    pub exit: Option<Vec<DeviceAt>>,
+    /// What was born since the last boundary.
+    pub newborn: Vec<(Space, u64)>,
+    /// Freed since the last boundary though alive then. Until the next boundary shows that the program went
+    /// on, this may be the end of the loop: what is freed there was held through every step of it.
+    pub releases_since_boundary: Vec<Departed>,
+    /// Events of a kind or class that this version does not know.
+    pub unknown_events: u64,
+    pub unknown_frees: [u64; CLASSES],
+    pub missed_frees: u64,
+    /// Allocations that ended with their context.
+    pub freed_with_context: u64,
+}
+
+impl Books {
+    /// Returns the step in which what is allocated now is born.
+    #[inline]
+    pub fn birth(&self) -> u32 {
+        if self.exit.is_some() { AFTER_EXIT } else { self.completed.saturating_add(1) }
+    }
+
+    /// Returns the last birth step that counts at the judged moment: what was born after the last boundary
+    /// belongs to a step that never ended.
+    pub fn last_judged_birth(&self) -> u32 {
+        if self.completed == 0 { AFTER_EXIT - 1 } else { self.completed }
+    }
+
+    /// Books a birth at a site.
+    pub fn born(&mut self, site: u32, bytes: u64) {
+        let layer = self.sites.get(site).map_or(Layer::Block, |s| s.layer);
+        self.born_in(layer, site, bytes);
+    }
+
+    /// Books a birth at a site of a known layer; returns the index of its device.
+    #[inline(always)]
+    pub fn born_in(&mut self, layer: Layer, site: u32, bytes: u64) -> usize {
+        let step = self.completed.saturating_add(1);
+        let Some(s) = self.sites.touch(site) else { return usize::MAX };
+        s.born(bytes, step);
+        let index = usize::from(s.device_index);
+        if let Some(d) = self.devices.get_mut(index) {
+            d.add(layer, bytes);
+        }
+        index
+    }
+
+    /// Books the end of a block or allocation of a site.
+    pub fn removed(&mut self, site: u32, birth: u32, bytes: u64, how: Removal) {
+        let layer = self.sites.get(site).map_or(Layer::Block, |s| s.layer);
+        self.removed_in(layer, site, birth, bytes, how);
+    }
+
+    /// Books the end of a block or allocation of a site of a known layer; returns the index of its device.
+    #[inline(always)]
+    pub fn removed_in(&mut self, layer: Layer, site: u32, birth: u32, bytes: u64, how: Removal) -> usize {
+        let step = self.completed.saturating_add(1);
+        let Some(s) = self.sites.touch(site) else { return usize::MAX };
+        s.removed(bytes);
+        let index = usize::from(s.device_index);
+        let mut carried = false;
+        if let Removal::Freed { collected, address } = how
+            && birth != AFTER_EXIT
+        {
+            // Without steps the exit is the moment that is judged.
+            if birth < step || (self.exit.is_some() && self.completed == 0) {
+                self.releases_since_boundary.push(Departed { site, birth, bytes, collected, address });
+                carried = birth == self.completed && self.exit.is_none();
+            } else {
+                s.freed(step, 1);
+            }
+        }
+        if let Some(d) = self.devices.get_mut(index) {
+            if carried && matches!(layer, Layer::Block | Layer::Driver) {
+                d.carried_over(site, bytes);
+            }
+            d.take(layer, bytes);
+        }
+        index
+    }
+
+    /// Remembers what was born since the last boundary.
+    #[inline]
+    pub fn note_birth(&mut self, space: Space, address: u64) {
+        if self.newborn.len() < MAX_NEWBORN {
+            self.newborn.push((space, address));
+        }
+    }
+
+    /// Returns the number of a site; it gets one on first sight.
+    #[inline]
+    pub fn site_of(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16) -> u32 {
+        match self.sites.find(stack, layer, device, entry_point) {
+            Some(site) => site,
+            None => {
+                let index = self.device_index(device) as u8;
+                self.sites.add(stack, layer, device, entry_point, index)
+            }
+        }
+    }
+
+    /// Returns the index of a device in the list; it is added on first sight.
+    pub fn device_index(&mut self, device: u8) -> usize {
+        self.devices.iter().position(|d| d.device == device).unwrap_or_else(|| {
+            self.devices.push(Device::new(device));
+            self.devices.len() - 1
+        })
+    }
+
+    /// Returns the device by its number; it is added on first sight.
+    pub fn device(&mut self, device: u8) -> &mut Device {
+        let index = self.device_index(device);
+        &mut self.devices[index]
+    }
+
+    /// Returns the device of a site.
+    pub fn device_of(&mut self, site: u32) -> Option<&mut Device> {
+        let index = self.sites.get(site)?.device_index;
+        self.devices.get_mut(usize::from(index))
+    }
+
+    /// Returns a site by its number.
+    #[inline]
+    pub fn site(&self, site: u32) -> Option<&Site> {
+        self.sites.get(site)
+    }
+
+    /// Counts a free of something that nobody was seen to allocate.
+    pub fn unknown_free(&mut self, class: usize) {
+        let count = &mut self.unknown_frees[class.min(CLASSES - 1)];
+        *count = count.wrapping_add(1);
+    }
+
+    /// Counts an event of a kind or class that this version does not know.
+    #[cold]
+    pub fn unknown_event(&mut self) {
+        self.unknown_events = self.unknown_events.wrapping_add(1);
+    }
+
+    /// Counts an allocation at an address that was still in use.
+    pub fn missed_free(&mut self) {
+        self.missed_frees = self.missed_frees.wrapping_add(1);
+    }
+}

@@ -1,0 +1,183 @@
+//! What can be asked of the ledger: read only. Here its figures; in the files below what is alive, what was
+//! retained at a step, and the map of the segments.
+
+pub mod live;
+pub mod retained;
+pub mod segment_map;
+
+use super::annotations::Annotation;
+use super::books::CLASSES;
+use super::devices::{Device, DeviceAt};
+use super::out_of_memory::OutOfMemory;
+use super::phases::Phases;
+use super::replay::Ledger;
+use super::sites::Site;
+use super::step_sources::BoundarySource;
+use super::steps::StepRecord;
+use super::untracked::UntrackedCalls;
+use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
+
+impl Ledger {
+    /// Returns the sequence number of the next event it has not seen.
+    pub fn next_seq(&self) -> u64 {
+        self.sequence.last().saturating_add(1)
+    }
+
+    /// Returns whether the event frees a block of an earlier step.
+    #[inline]
+    pub fn frees_retained_block(&self, e: &Event) -> bool {
+        e.kind == EventKind::BlockFree as u8
+            && self.blocks.get(e.address).is_some_and(|b| b.birth <= self.books.completed)
+    }
+
+    /// Counts the steps that ended.
+    pub fn step_count(&self) -> u32 {
+        self.books.completed
+    }
+
+    /// Returns what ended most of the steps; where loops end steps only in phases between others, what ended
+    /// these.
+    pub fn source(&self) -> Option<StepSource> {
+        self.step_sources.most_frequent(self.phases.are_mixed().then_some(StepSource::Loop))
+    }
+
+    /// Returns which steps were ended by loops between others.
+    pub fn phases(&self) -> &Phases {
+        &self.phases
+    }
+
+    /// Counts the steps that were ended by loops between others.
+    pub fn phase_steps(&self) -> u32 {
+        if self.phases.are_mixed() { self.phases.count(true, self.books.completed) } else { 0 }
+    }
+
+    /// Returns everything that ended steps or could have, with the number of its boundaries.
+    pub fn step_sources(&self) -> impl Iterator<Item = (BoundarySource, u32)> {
+        self.step_sources.all()
+    }
+
+    /// Returns the latest annotations, oldest first.
+    pub fn annotations(&self) -> impl Iterator<Item = &Annotation> {
+        self.annotations.latest()
+    }
+
+    /// Returns how often each annotation came, by kind and label; of garbage collections, in how many steps.
+    pub fn annotation_counts(&self) -> impl Iterator<Item = (AnnotationKind, u32, u32)> {
+        self.annotations.counts()
+    }
+
+    /// Returns the records of the steps, oldest first. An old one may stand for several steps: it has the
+    /// last one's number.
+    pub fn steps(&self) -> &[StepRecord] {
+        self.steps.all()
+    }
+
+    /// Returns the record of one step.
+    pub fn step(&self, step: u32) -> Option<&StepRecord> {
+        self.steps.get(step)
+    }
+
+    /// Returns a site by its number.
+    pub fn site(&self, site: u32) -> Option<&Site> {
+        self.books.site(site)
+    }
+
+    /// Returns every site with its number.
+    pub fn sites(&self) -> impl Iterator<Item = (u32, &Site)> {
+        self.books.sites.iter()
+    }
+
+    /// Returns the stacks that allocated in one step only.
+    pub fn single_step_stacks(&self) -> Vec<u32> {
+        self.sites().filter(|(_, s)| s.births == 1).map(|(_, s)| s.stack).collect()
+    }
+
+    /// Returns the totals of every device seen, `NO_DEVICE` among them, as of the last event.
+    pub fn devices(&self) -> &[Device] {
+        &self.books.devices
+    }
+
+    /// Returns the devices at the moment that is judged: the last boundary; without steps the exit, or the
+    /// last event. One seen only later held nothing then. The peaks are those of the whole run.
+    pub fn judged_devices(&self) -> Vec<DeviceAt> {
+        let at = match (self.steps.all().last(), &self.books.exit) {
+            (Some(record), _) => &record.devices[..],
+            (None, Some(exit)) => exit,
+            (None, None) => return self.devices().iter().map(Device::now).collect(),
+        };
+        let then = |d: &Device| {
+            let held = at.iter().find(|a| a.device == d.device).cloned();
+            let held = held.unwrap_or(DeviceAt { device: d.device, ..DeviceAt::default() });
+            DeviceAt { peak_bytes: d.peak_bytes(), ..held }
+        };
+        self.devices().iter().map(then).collect()
+    }
+
+    /// Returns whether the program announced its exit.
+    pub fn exited(&self) -> bool {
+        self.books.exit.is_some()
+    }
+
+    /// Returns the time of the latest boundary, annotation or exit, in nanoseconds since the recording began.
+    pub fn last_ns(&self) -> u64 {
+        self.books.last_ns
+    }
+
+    /// Returns the snapshots of the latest few times memory ran out.
+    pub fn out_of_memory(&self) -> &[OutOfMemory] {
+        self.out_of_memory.latest()
+    }
+
+    /// Counts how often memory ran out.
+    pub fn out_of_memory_count(&self) -> u64 {
+        self.out_of_memory.count()
+    }
+
+    /// Counts the events missing from the sequence.
+    pub fn lost_events(&self) -> u64 {
+        self.sequence.lost()
+    }
+
+    /// Counts the events of a kind or class that this version does not know.
+    pub fn unknown_events(&self) -> u64 {
+        self.books.unknown_events
+    }
+
+    /// Counts the frees of what nobody was seen to allocate, by class code; 0: blocks.
+    pub fn unknown_frees(&self) -> &[u64; CLASSES] {
+        &self.books.unknown_frees
+    }
+
+    /// Counts the allocations at an address that was still in use: its free was not seen.
+    pub fn missed_frees(&self) -> u64 {
+        self.books.missed_frees
+    }
+
+    /// Counts the allocations that ended with their context.
+    pub fn freed_with_context(&self) -> u64 {
+        self.books.freed_with_context
+    }
+
+    /// Counts the allocations booked without their stack because there were too many sites.
+    pub fn allocations_without_stack(&self) -> u64 {
+        self.books.sites.refused
+    }
+
+    /// Returns the calls that take memory without saying how much, by entry point.
+    pub fn untracked_calls(&self) -> &[UntrackedCalls] {
+        self.untracked.all()
+    }
+
+    /// Returns whether the caching allocators' own totals agreed with the blocks here; `None` if never
+    /// compared.
+    pub fn matches_allocator(&self) -> Option<bool> {
+        let (checks, mismatches) = self.allocator_checks();
+        (checks > 0).then_some(mismatches == 0)
+    }
+
+    /// Counts the comparisons with the caching allocators' totals, and those that did not agree.
+    pub fn allocator_checks(&self) -> (u64, u64) {
+        let sum = |of: fn(&Device) -> u64| self.devices().iter().map(of).fold(0, u64::wrapping_add);
+        (sum(|d| d.checks), sum(|d| d.mismatches))
+    }
+}

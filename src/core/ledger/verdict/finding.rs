@@ -1,0 +1,162 @@
+//! What a rule finds: one cause, its sites and its figures. Data only: which rule found it and how it is
+//! worded is not known here.
+
+use serde::Serialize;
+
+use crate::ledger::sites::Layer;
+
+/// The kind of a cause; the order is that of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Grows with the steps, and nothing frees it.
+    Leak,
+    /// Grows, and the run cannot show whether there is a bound.
+    Growing,
+    /// Garbage that only the cyclic garbage collector frees.
+    PendingGc,
+    /// Stayed when what it was set up with was freed.
+    Residue,
+    /// A few blocks keep much unused memory from going back to the driver.
+    Fragmentation,
+    /// Born in the step before, alive at the next one's peak.
+    CarryOver,
+    /// Accumulates, and is freed down to the same floor again and again: a sawtooth.
+    Periodic,
+    // Not leaks.
+    /// Allocated in the first steps only.
+    WarmUp,
+    /// Came late, and stays.
+    Plateau,
+    /// Recycled, saturating, or bounded by its holder.
+    Cache,
+    /// Live bytes that left their floor and came back to it.
+    Spike,
+    /// Reserved memory that grew though live bytes did not.
+    ReservedGrowth,
+}
+
+impl Kind {
+    /// Returns the name that reports use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Leak => "leak",
+            Kind::Growing => "growing",
+            Kind::PendingGc => "pending-gc",
+            Kind::Residue => "residue",
+            Kind::Fragmentation => "fragmentation",
+            Kind::CarryOver => "carry-over",
+            Kind::Periodic => "periodic",
+            Kind::WarmUp => "warm-up",
+            Kind::Plateau => "plateau",
+            Kind::Cache => "cache",
+            Kind::Spike => "spike",
+            Kind::ReservedGrowth => "reserved-growth",
+        }
+    }
+}
+
+/// How certain a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// The site frees other blocks, and these outlived them all; or the figures leave no other reading.
+    Confirmed,
+    /// The site never freed anything: a bound that the run has not reached would look the same.
+    Likely,
+}
+
+/// The share of one site in a finding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteShare {
+    pub site: u32,
+    pub bytes_per_step: f64,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+}
+
+/// One cause: what it is, and the figures that show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub kind: Kind,
+    pub confidence: Confidence,
+    pub device: u8,
+    pub layer: Layer,
+    /// Largest first; empty for memory that belongs to no allocation that was seen.
+    pub sites: Vec<SiteShare>,
+    /// The median of what a step that adds anything adds; of carry-over, what one step carries.
+    pub bytes_per_step: f64,
+    /// 95 % confidence interval of `bytes_per_step`; `None` where there are no values of single steps.
+    pub bytes_interval: Option<[f64; 2]>,
+    pub blocks_per_step: f64,
+    /// The share of steps that add, or carry.
+    pub growth_step_ratio: f64,
+    /// Length of a sawtooth, or the steps from one burst of growth to the next, where they are regular.
+    pub period_steps: Option<f64>,
+    /// The mean slope of what is never freed.
+    pub growth_bytes_per_step: f64,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    /// Distinct birth steps alive, and the first of them.
+    pub cohorts: u32,
+    pub oldest_step: u32,
+    /// The first step that shows it; of growth, the birth of the oldest survivor.
+    pub first_step: u32,
+    /// Steps since the first in which a survivor could have been born: `cohorts` of so many are still held.
+    pub span: u32,
+    /// Blocks that its sites did free, and the longest life among them in steps.
+    pub freed: u64,
+    pub longest_life: u32,
+    /// Of carry-over: how much lower the peak of the run would be without it.
+    pub peak_reduction_bytes: u64,
+    /// The step of the latest event that shows it: the unload, a release, a sudden free at the end of the
+    /// run.
+    pub evidence_step: u32,
+    /// What the caching allocator took from the driver while this grew; `None` where that shows nothing.
+    pub reserved_growth_bytes: Option<i64>,
+    /// True if it is reallocated again and again, each time larger: no block is old.
+    pub renewed: bool,
+    /// What it can grow to, where its holder is bounded.
+    pub bound_bytes: Option<u64>,
+}
+
+impl Finding {
+    pub fn new(kind: Kind, confidence: Confidence, device: u8, layer: Layer) -> Finding {
+        Finding {
+            kind,
+            confidence,
+            device,
+            layer,
+            sites: Vec::new(),
+            bytes_per_step: 0.0,
+            bytes_interval: None,
+            blocks_per_step: 0.0,
+            growth_step_ratio: 0.0,
+            period_steps: None,
+            growth_bytes_per_step: 0.0,
+            live_bytes: 0,
+            live_blocks: 0,
+            cohorts: 0,
+            oldest_step: 0,
+            first_step: 0,
+            span: 0,
+            freed: 0,
+            longest_life: 0,
+            peak_reduction_bytes: 0,
+            evidence_step: 0,
+            reserved_growth_bytes: None,
+            renewed: false,
+            bound_bytes: None,
+        }
+    }
+
+    /// Sorts the sites, the largest first, and adds them up.
+    pub fn add_up(&mut self) {
+        self.sites.sort_by(|a, b| {
+            let by_step = b.bytes_per_step.total_cmp(&a.bytes_per_step);
+            by_step.then(b.live_bytes.cmp(&a.live_bytes)).then(a.site.cmp(&b.site))
+        });
+        self.live_bytes = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_bytes));
+        self.live_blocks = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_blocks));
+    }
+}

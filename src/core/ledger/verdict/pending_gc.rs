@@ -1,0 +1,84 @@
+//! Pending garbage: blocks that nothing frees but the cyclic garbage collector, those of several steps at a
+//! time.
+
+use std::cmp::Reverse;
+
+use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::statistics::{grouped, interval, median, overlap, sum_intervals};
+use super::view::{SiteView, View};
+use crate::ledger::cohort::{blocks, by_birth, bytes};
+use crate::ledger::sites::Release;
+
+/// Birth steps whose blocks the collections of a site freed together, in all, at least.
+const MIN_COLLECTED_COHORTS: u32 = 5;
+/// The collector frees at least this share of what the site frees after its birth step.
+const COLLECTOR_SHARE: f64 = 0.5;
+/// Sites whose collections overlap this much hang on the same cycles.
+const SAME_COLLECTIONS: f64 = 0.5;
+/// … unless one is born more than so many times as often as the other: what comes now and then only (in an
+/// evaluation) is a cause of its own, and its bytes are no part of what each step adds.
+const SAME_RHYTHM: f64 = 2.0;
+
+struct Garbage<'a, 'b> {
+    site: &'b SiteView<'a>,
+    /// Steps with a collection.
+    steps: Vec<u32>,
+}
+
+pub fn find(view: &View<'_>) -> Vec<Finding> {
+    let waits = |site| {
+        let steps = collections(site)?;
+        Some(Garbage { site, steps })
+    };
+    let mut found: Vec<Garbage<'_, '_>> = view.sites.iter().filter_map(waits).collect();
+    found.sort_by_key(|g| (Reverse(g.site.site.peak_bytes()), g.site.number));
+    let together = |a: &Garbage<'_, '_>, b: &Garbage<'_, '_>| {
+        let key = |g: &Garbage<'_, '_>| (g.site.site.device, g.site.site.layer);
+        let births = |g: &Garbage<'_, '_>| f64::from(g.site.site.births);
+        let (rare, often) = (births(a).min(births(b)), births(a).max(births(b)));
+        key(a) == key(b) && often <= SAME_RHYTHM * rare && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
+    };
+    grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
+}
+
+/// Returns the steps in which the collector freed the blocks of several steps.
+fn collections(view: &SiteView<'_>) -> Option<Vec<u32>> {
+    let site = view.site;
+    if (site.collected as f64) < COLLECTOR_SHARE * site.aged as f64 || site.collected == 0 {
+        return None;
+    }
+    let collected = site.releases().iter().filter(|r| r.collected * 2 >= r.blocks);
+    let cohorts: u32 = collected.clone().map(|r| r.cohorts).sum();
+    (cohorts >= MIN_COLLECTED_COHORTS).then(|| collected.map(|r| r.step).collect())
+}
+
+fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {
+    let site = group.first()?.site.site;
+    let mut f = Finding::new(Kind::PendingGc, Confidence::Confirmed, site.device, site.layer);
+    for g in group {
+        let site = g.site.site;
+        // Each release is weighted by how many birth steps it stands for.
+        let per = |of: fn(&Release) -> u64| {
+            median(site.releases().iter().flat_map(|r| std::iter::repeat_n(of(r), r.cohorts as usize)))
+        };
+        let bytes_per_step = per(|r| r.cohort_bytes);
+        f.bytes_per_step += bytes_per_step;
+        f.bytes_interval =
+            sum_intervals(f.bytes_interval, interval(site.releases().iter().map(|r| r.cohort_bytes)));
+        f.blocks_per_step += per(|r| r.cohort_blocks);
+        f.freed = f.freed.wrapping_add(site.frees);
+        f.longest_life = f.longest_life.max(site.longest_life());
+        f.evidence_step = f.evidence_step.max(*g.steps.last()?);
+        let since = view.steps.saturating_sub(site.first_birth).saturating_add(1);
+        f.growth_step_ratio = f.growth_step_ratio.max(f64::from(site.births) / f64::from(since)).min(1.0);
+        let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
+        f.sites.push(SiteShare { site: g.site.number, bytes_per_step, live_bytes, live_blocks });
+    }
+    let alive = by_birth(group.iter().flat_map(|g| &g.site.cohorts));
+    f.cohorts = alive.len() as u32;
+    f.oldest_step = alive.first().map_or(0, |c| c.birth);
+    f.first_step = group.iter().map(|g| g.site.site.first_birth).min()?;
+    f.span = view.steps.saturating_sub(f.oldest_step);
+    f.add_up();
+    Some(f)
+}

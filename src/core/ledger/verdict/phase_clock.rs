@@ -1,0 +1,76 @@
+//! By which steps a site is judged. In a program whose loops have phases (training, evaluation), what grows
+//! in one kind of them is neither over nor saturating because another kind has its turn.
+
+use super::view::View;
+use crate::ledger::phases::Phases;
+
+/// The share of births in one kind of steps from which on only these steps count.
+const SHARE: f64 = 0.9;
+/// A kind of phase is over when none has come for this many times the steps from one to the next.
+const OVER: f64 = 1.5;
+/// What grows only in the phase under way may be freed at its end, unless that phase is so many times all
+/// there was before.
+const MAIN: u32 = 2;
+
+/// Counts the steps of one kind, or all of them.
+#[derive(Clone, Copy)]
+pub struct PhaseClock<'a> {
+    phases: &'a Phases,
+    /// The kind it counts: of loops, or others. `None`: all.
+    looped: Option<bool>,
+    /// True if there was one such phase, and it is not over: what it accumulates may yet be freed.
+    pub under_way: bool,
+}
+
+impl<'a> PhaseClock<'a> {
+    /// Returns the clock of all steps.
+    pub fn all(view: &View<'a>) -> PhaseClock<'a> {
+        PhaseClock { phases: view.ledger.phases(), looped: None, under_way: false }
+    }
+
+    /// Returns the clock of the steps that loops do not end, if these are most of the steps.
+    pub fn of_training(view: &View<'a>) -> PhaseClock<'a> {
+        let phases = view.ledger.phases();
+        let most = phases.count(false, view.steps) >= view.steps / 2;
+        PhaseClock { looped: (phases.are_mixed() && most).then_some(false), ..PhaseClock::all(view) }
+    }
+
+    /// Returns the clock of what happened in these steps, in ascending order; `None` if they all lie in a
+    /// phase that came for the first time and is not over.
+    pub fn of(view: &View<'a>, steps: &[u32]) -> Option<PhaseClock<'a>> {
+        let all = PhaseClock::all(view);
+        let phases = all.phases;
+        if !phases.are_mixed() || steps.is_empty() {
+            return Some(all);
+        }
+        let looped = steps.iter().filter(|&&s| phases.is_looped(s)).count() as f64 / steps.len() as f64;
+        if looped <= 1.0 - SHARE {
+            return Some(PhaseClock { looped: Some(false), ..all });
+        }
+        if looped < SHARE {
+            return Some(all);
+        }
+        let now = view.steps;
+        let begun: Vec<u32> = phases.all().iter().filter(|p| p.looped).map(|p| p.first).collect();
+        let (first, last) = (*begun.first()?, *begun.last()?);
+        if phases.is_looped(now) {
+            if steps.iter().filter(|&&s| s < last).count() >= 2 {
+                return Some(PhaseClock { looped: Some(true), ..all });
+            }
+            return (now - last >= MAIN.saturating_mul(last))
+                .then_some(PhaseClock { under_way: true, ..all });
+        }
+        let between = f64::from(last - first) / (begun.len().max(2) - 1) as f64;
+        let goes_on = begun.len() > 1 && f64::from(now - last) <= OVER * between + 1.0;
+        Some(if goes_on { PhaseClock { looped: Some(true), ..all } } else { all })
+    }
+
+    /// Counts its steps up to and including this one.
+    pub fn at(&self, step: u32) -> u32 {
+        self.looped.map_or(step, |looped| self.phases.count(looped, step))
+    }
+
+    pub fn is_all(&self) -> bool {
+        self.looped.is_none()
+    }
+}

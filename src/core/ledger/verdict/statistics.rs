@@ -1,0 +1,69 @@
+//! The statistics that the rules share. They must not know what they are about.
+
+/// Causes listed at most, the first in the order they are given: each further one is compared with all of
+/// them.
+const MAX_GROUPS: usize = 200;
+
+/// Returns the median; 0 of none.
+pub fn median(values: impl Iterator<Item = u64>) -> f64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[n / 2] as f64,
+        n => (values[n / 2 - 1] as f64 + values[n / 2] as f64) / 2.0,
+    }
+}
+
+/// Returns the 95 % confidence interval of the median: two of the values, chosen by their ranks alone,
+/// whatever the distribution (the sign test inverted). Of fewer than six values it is their whole range,
+/// which covers less.
+pub fn interval(values: impl Iterator<Item = u64>) -> Option<[f64; 2]> {
+    /// Of the normal distribution, two-sided 95 %.
+    const Z: f64 = 1.96;
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    let n = values.len() as f64;
+    let rank = (0.5 * (n - Z * n.sqrt())).max(1.0) as usize;
+    let (low, high) = (values.get(rank - 1)?, values.get(values.len() - rank)?);
+    Some([*low as f64, *high as f64])
+}
+
+/// Adds up the intervals of two values that vary together.
+pub fn sum_intervals(a: Option<[f64; 2]>, b: Option<[f64; 2]>) -> Option<[f64; 2]> {
+    let (Some(a), Some(b)) = (a, b) else { return a.or(b) };
+    Some([a[0] + b[0], a[1] + b[1]])
+}
+
+/// Returns how much two sorted lists overlap (Jaccard index).
+pub fn overlap(a: &[u32], b: &[u32]) -> f64 {
+    let both = a.iter().filter(|x| b.binary_search(x).is_ok()).count();
+    let either = a.len() + b.len() - both;
+    if either == 0 { 0.0 } else { both as f64 / either as f64 }
+}
+
+/// Groups what belongs together, in the order given: each joins the first group whose first member it fits.
+pub fn grouped<T>(all: Vec<T>, fits: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for one in all {
+        let room = groups.len() < MAX_GROUPS;
+        match groups.iter_mut().find(|g| g.first().is_some_and(|leader| fits(leader, &one))) {
+            Some(group) => group.push(one),
+            None if room => groups.push(vec![one]),
+            None => {}
+        }
+    }
+    groups
+}
+
+/// Returns the distances from each number to the next.
+pub fn gaps(sorted: &[u32]) -> Vec<u64> {
+    sorted.windows(2).map(|w| u64::from(w[1].saturating_sub(w[0]))).collect()
+}
+
+/// Returns whether (nearly) all distances are (nearly) the same.
+pub fn is_regular(gaps: &[u64]) -> bool {
+    let middle = median(gaps.iter().copied());
+    let near = |&&gap: &&u64| (gap as f64 - middle).abs() <= (0.1 * middle).max(1.0);
+    !gaps.is_empty() && gaps.iter().filter(near).count() as f64 >= 0.9 * gaps.len() as f64
+}

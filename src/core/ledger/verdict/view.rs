@@ -1,0 +1,99 @@
+//! What all rules look at: the sites at the judged moment, what others know of them, and the thresholds that
+//! several rules share.
+
+use std::collections::BTreeMap;
+
+use crate::format::entry::Retention;
+use crate::ledger::cohort::{Cohort, by_birth};
+use crate::ledger::replay::Ledger;
+use crate::ledger::sites::Site;
+
+/// Distinct birth steps that must have survived for anything to be said …
+pub const MIN_COHORTS: usize = 5;
+/// … and for it to be called a leak.
+pub const CERTAIN_COHORTS: usize = 8;
+/// A survivor is older than this many steps, whatever the site frees …
+pub const MIN_AGE: u32 = 3;
+/// … and older than this many times the site's usual life.
+pub const AGE_FACTOR: u32 = 2;
+/// Births in the first steps are warm-up: in this many steps, or in this share of the run if that is longer.
+const BURN_IN_STEPS: u32 = 5;
+const BURN_IN_SHARE: f64 = 0.1;
+/// Only in a run of so many steps can the last few be told from the rest.
+const LATE_STEPS: u32 = 100;
+
+/// A run shorter than this cannot show a leak: burn-in, `MIN_COHORTS` births, `MIN_AGE` steps of waiting.
+pub const MIN_STEPS: u32 = BURN_IN_STEPS + MIN_COHORTS as u32 + MIN_AGE + 1;
+
+/// Blocks of a site that one holder had at the latest heap scan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteHolder {
+    /// Equal for one holder.
+    pub holder: u64,
+    pub retention: Retention,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// What is known of stacks and sites outside the ledger.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Where in the program a stack allocates, as a number: equal ones are one line.
+    pub location: &'a dyn Fn(u32) -> u64,
+    /// The holders of a site's blocks.
+    pub holders: &'a dyn Fn(u32) -> Vec<SiteHolder>,
+}
+
+/// One site as the rules see it.
+pub struct SiteView<'a> {
+    pub number: u32,
+    pub site: &'a Site,
+    /// What is alive, and what was freed only at the very end, by birth step.
+    pub cohorts: Vec<Cohort>,
+    /// The latest step in which some of the cohorts were freed; 0: all are alive.
+    pub late: u32,
+}
+
+/// The whole run as the rules see it.
+pub struct View<'a> {
+    pub ledger: &'a Ledger,
+    pub steps: u32,
+    /// What is born up to this step is warm-up.
+    pub burn_in: u32,
+    /// The sites that have cohorts, by number.
+    pub sites: Vec<SiteView<'a>>,
+    pub context: Context<'a>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(ledger: &'a Ledger, context: Context<'a>) -> View<'a> {
+        let steps = ledger.step_count();
+        let burn_in = BURN_IN_STEPS.max((BURN_IN_SHARE * f64::from(steps)) as u32);
+        View { ledger, steps, burn_in, sites: sites(ledger, steps), context }
+    }
+
+    /// Returns a site by its number, if it has cohorts.
+    pub fn site(&self, number: u32) -> Option<&SiteView<'a>> {
+        let at = self.sites.binary_search_by_key(&number, |s| s.number).ok()?;
+        self.sites.get(at)
+    }
+}
+
+/// What was freed in the last steps of a long run, having lived long, counts as alive: whoever frees its
+/// leaks at exit leaks all the same.
+fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
+    let mut all: BTreeMap<u32, (Vec<Cohort>, u32)> =
+        ledger.cohorts().into_iter().map(|(site, cohorts)| (site, (cohorts, 0))).collect();
+    if steps >= LATE_STEPS {
+        for l in ledger.releases.late(steps) {
+            let (cohorts, late) = all.entry(l.site).or_default();
+            cohorts.push(Cohort { birth: l.birth, blocks: l.blocks, bytes: l.bytes });
+            *late = (*late).max(l.step);
+        }
+    }
+    let view = |(number, (cohorts, late)): (u32, (Vec<Cohort>, u32))| {
+        let cohorts = if late > 0 { by_birth(cohorts.iter()) } else { cohorts };
+        Some(SiteView { number, site: ledger.site(number)?, cohorts, late })
+    };
+    all.into_iter().filter_map(view).collect()
+}
