@@ -6,7 +6,7 @@ use crate::native_symbols::SharedNames;
 use leaktrace_core::format::event::{Event, NO_DEVICE};
 use leaktrace_core::format::reader::{self, Recording};
 use leaktrace_core::ledger::{Layer, Ledger};
-use leaktrace_core::report::explain;
+use leaktrace_core::report::wording;
 use leaktrace_core::symbols::{NamedFrame, Names};
 
 /// One recording and its ledger.
@@ -69,7 +69,7 @@ impl Input {
 
     /// Shortens a path for people.
     pub fn short<'p>(&self, file: &'p str) -> &'p str {
-        explain::short(file, self.meta("cwd").unwrap_or_default())
+        wording::relative_path(file, self.meta("cwd").unwrap_or_default())
     }
 
     /// Writes a frame as `function (file:line)`.

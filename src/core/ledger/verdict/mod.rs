@@ -40,6 +40,7 @@ pub const MIN_STEPS: u32 = BURN_IN_STEPS + MIN_COHORTS as u32 + MIN_AGE + 1;
 
 /// What kind of cause it is; the order is that of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Grows with the steps, and nothing lets go of it.
@@ -86,6 +87,7 @@ impl Kind {
 
 /// How sure that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// The site frees other blocks, and these outlived them all; or the figures leave no other reading.
