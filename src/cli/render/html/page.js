@@ -121,7 +121,8 @@ function coverage(run) {
         h("tr", {}, h("td", {}, "Agrees with the allocator's own totals"), h("td", { class: "n" }, agrees === null ? "nothing to compare" : agrees ? "yes" : "no")),
         h("tr", {}, h("td", {}, "Points drawn, of the steps kept"), h("td", { class: "n" }, `${whole(run.points.length)} of ${whole(hist.records)}`)),
         h("tr", {}, h("td", {}, "Sites listed by themselves, of all"), h("td", { class: "n" }, `${whole(run.sites.filter(s => s.layer !== "").length)} of ${whole(hist.site_count)}`))]))),
-    ooms ? h("div", {}, h("h3", { style: "margin-top:12px" }, `Out of memory ${count(ooms, "time")}`), oom.map(o => h("div", {}, h("p", {}, `In step ${whole(o.step)} device ${o.device} was asked for ${size(o.requested_bytes)} with ${size(o.allocated_bytes)} allocated`, o.allocated_at ? ` at ${run.path(o.allocated_at.file)}:${o.allocated_at.line}.` : "."),
+    ooms ? h("div", {}, h("h3", { style: "margin-top:12px" }, `Out of memory ${count(ooms, "time")}`), oom.map(o => h("div", {}, h("p", {}, o.explanation),
+      o.holders.length ? table("Held by (as of the last heap scan)", HOLDER_COLUMNS, o.holders.map(holder => holderRow(holder))) : "",
       table("Live at that moment", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], o.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack"), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))))) : "");
 }
 
