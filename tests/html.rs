@@ -64,7 +64,7 @@ fn number(v: &Value) -> u64 {
 }
 
 /// Bytes by site at the end of a point, and its totals by group.
-fn alive(history: &Value, point: usize) -> (Vec<i64>, Vec<u64>) {
+fn live(history: &Value, point: usize) -> (Vec<i64>, Vec<u64>) {
     let mut bytes = vec![0; history["sites"].as_array().unwrap().len()];
     let points = &history["points"].as_array().unwrap()[..=point];
     for change in points.iter().flat_map(|p| p["changes"].as_array().unwrap().chunks(3)) {
@@ -107,7 +107,7 @@ fn agrees(page: &Value, recording: &Path) {
         sites.iter().zip(&bytes).for_each(|(s, b)| sums[group_of(s)] += b);
         let totals = point["totals"].as_array().unwrap().iter();
         let totals: Vec<i64> = totals.map(|t| number(&t[0]) as i64).collect();
-        assert_eq!(sums, totals, "the sites are all of what is alive at point {i}");
+        assert_eq!(sums, totals, "the sites are all of what is live at point {i}");
         let step = number(&point["step"]);
         if step > 0 && i % (points.len() / 8 + 1) == 0 {
             let at = Report::at(recording, step);
@@ -357,15 +357,15 @@ fn a_browser_shows_it() {
     let finding = saw["findings"][0].as_str().unwrap();
     assert!(finding.contains(&format!("train.py:{line} Net.forward")), "{finding}");
     assert!(finding.contains(report.findings()[0]["explanation"].as_str().unwrap()), "{finding}");
-    assert!(finding.contains("To change: ") && finding.contains("without its graph there"), "{finding}");
+    assert!(finding.contains("Fix: ") && finding.contains("without its graph there"), "{finding}");
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];
     assert_eq!(saw["sections"], Value::from(sections.to_vec()));
 
     // The table under the timeline at the end, at a point clicked, and at one reached by key.
     let history = &pages[0]["history"];
     let check = |at: &Value, step: u64| {
-        assert_eq!(at["heading"], format!("Alive at the end of step {step}"));
-        let (mut bytes, totals) = alive(history, step as usize - 1);
+        assert_eq!(at["heading"], format!("Live at the end of step {step}"));
+        let (mut bytes, totals) = live(history, step as usize - 1);
         assert_eq!(number(&at["total"]), totals[0]);
         bytes.retain(|b| *b > 0);
         bytes.sort_unstable_by_key(|b| std::cmp::Reverse(*b));
@@ -373,7 +373,7 @@ fn a_browser_shows_it() {
         assert_eq!(rows, bytes[..rows.len()], "step {step}");
         assert!(rows.len() >= bytes.len().min(20));
     };
-    check(&saw["alive"], 60);
+    check(&saw["live"], 60);
     let heading = saw["clicked"]["heading"].as_str().unwrap();
     let clicked: u64 = heading.rsplit(' ').next().unwrap().parse().unwrap();
     assert!((25..=36).contains(&clicked), "{heading}");

@@ -1,7 +1,7 @@
 //! Memory runs out: what was alive at that moment stays on record, and the program meets its error as ever.
 
 use crate::common::programs::{script, torch};
-use crate::common::report::Report;
+use crate::common::report::{Report, call};
 use crate::common::{Ran, Run};
 
 fn out_of_memory(how: &str, traced: bool) -> Ran {
@@ -56,6 +56,38 @@ fn a_dump_ranks_what_was_alive() {
     assert!(text.contains(&place), "{text}");
     assert!(text.contains("main() local `kept`[*]"), "{text}");
     report.assert_whole();
+}
+
+/// Why an allocation failed is told by every format: who asked, what was free in which pieces, who held the rest.
+#[test]
+fn every_format_explains_it() {
+    let ran = out_of_memory("fragmented", true).success();
+    let recording = ran.recording();
+    let moment = &Report::of(&recording).0["out_of_memory"][0];
+    let explanation = moment["explanation"].as_str().unwrap_or_else(|| panic!("{moment:#}"));
+    for words in ["asked for 200.0 MiB", "free in segments, in blocks of at most", "so this is fragmentation"]
+    {
+        assert!(explanation.contains(words), "{explanation}");
+    }
+    let holder = &moment["holders"][0];
+    assert_eq!(holder["path"], "main() local `pieces`[*]", "{moment:#}");
+    assert_eq!(holder["bytes"], moment["allocated_bytes"]);
+
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let dump = std::fs::read_to_string(recording.with_extension("oom.txt")).unwrap();
+    let terminal = String::from_utf8(call([&recording]).stdout).unwrap();
+    for text in [&dump, &terminal] {
+        assert!(flat(text).contains(&flat(explanation)), "{text}");
+        assert!(flat(text).contains("150 main() local `pieces`[*]"), "{text}");
+    }
+    let page = ran.folder().join("report.html");
+    assert!(
+        call([recording.as_os_str(), "--format".as_ref(), "html".as_ref(), "-o".as_ref(), page.as_os_str()])
+            .status
+            .success()
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(explanation) && page.contains("o.explanation"), "the page has it and shows it");
 }
 
 #[test]

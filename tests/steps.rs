@@ -183,7 +183,7 @@ fn marks(ran: &Ran) -> (Vec<String>, String) {
     });
     let read = call([ran.recording().to_str().unwrap()]);
     let text = String::from_utf8_lossy(&read.stdout).replace("\n      ", " ");
-    let line = text.lines().find_map(|l| l.strip_prefix("  seen in it: ")).unwrap_or_default().to_owned();
+    let line = text.lines().find_map(|l| l.strip_prefix("  events: ")).unwrap_or_default().to_owned();
     (marks.collect(), line)
 }
 
@@ -193,19 +193,19 @@ fn marks_collections_and_emptied_caches_go_by_name() {
     let (marks, line) = marks(&ran);
     // What comes after the optimizer's step lies in the next one.
     let expected = [
-        "6 mark evaluate",
+        "6 user evaluate",
         "9 empty-cache torch.cuda.empty_cache()",
-        "13 collection garbage collection",
-        "16 mark evaluate",
+        "13 gc garbage collection",
+        "16 user evaluate",
         "21 empty-cache torch.cuda.empty_cache()",
-        "26 mark evaluate",
-        "31 collection garbage collection",
+        "26 user evaluate",
+        "31 gc garbage collection",
         "34 empty-cache torch.cuda.empty_cache()",
-        "36 mark evaluate",
+        "36 user evaluate",
     ];
     assert_eq!(marks, expected);
     // Ranges are not told of for long where there is an optimizer: nothing is said of them.
-    let said = "mark \"evaluate\" 4 ×, torch.cuda.empty_cache() 3 ×, garbage collection in 2 steps";
+    let said = "\"evaluate\" 4 ×, torch.cuda.empty_cache() 3 ×, garbage collection in 2 steps";
     assert_eq!(line, said);
 }
 
@@ -324,7 +324,7 @@ fn iterations_end_before_what_the_next_one_does() {
     assert_eq!(looped[..59], called[..59]);
 }
 
-/// The dump that the process wrote at its end, and the report of its recording, without the line on the process itself.
+/// The report that the process wrote at its end, and the one made of its recording, but for the source lines.
 #[test]
 fn the_process_and_the_reader_say_the_same_of_placed_steps() {
     for style in ["epochs", "long", "waiting"] {
@@ -335,7 +335,7 @@ fn the_process_and_the_reader_say_the_same_of_placed_steps() {
         // How they are laid out differs: the steps, and what was retained of which size in how many blocks.
         let plain = |text: &str| {
             let text = text.replace("\n      ", " ");
-            let steps = text.lines().find_map(|l| Some(l.split_once(", told by: ")?.1.to_owned()));
+            let steps = text.lines().find_map(|l| Some(l.split_once(" (from ")?.1.to_owned()));
             let rows =
                 text.lines().skip_while(|l| !l.starts_with("Retained at step")).take_while(|l| !l.is_empty());
             let first = |row: &str| row.split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>();

@@ -7,7 +7,7 @@ use crate::common::programs::script;
 use tempfile::TempDir;
 
 #[test]
-fn the_answer_comes_first_then_where_and_what_to_change() {
+fn the_answer_comes_first_then_where_and_the_fix() {
     let ran = grown(40, &["--first", "3072"]);
     let recording = ran.recording();
     let name = recording.to_str().unwrap();
@@ -21,16 +21,13 @@ fn the_answer_comes_first_then_where_and_what_to_change() {
         "| runtime.cudaMalloc(ctypes.byref(place), size) # the first line that keeps",
         "retained: 3.0 KiB at step 1",
         "█ 120.0 KiB at step 40",
-        "to change: free what cudaMalloc gave",
+        "fix: free what cudaMalloc allocated",
         "Retained at step 40",
         "Coverage:",
     ] {
         assert!(flat.contains(&crate::common::grows::flat(words)), "{words}\n{told}");
     }
-    assert!(
-        told.find("to change").unwrap() < told.find("Retained at step").unwrap(),
-        "findings first:\n{told}"
-    );
+    assert!(told.find("fix: ").unwrap() < told.find("Retained at step").unwrap(), "findings first:\n{told}");
     assert!(told.lines().all(|l| l.chars().count() <= 100 || !l.trim().contains(' ')), "{told}");
 }
 

@@ -3,7 +3,7 @@
 
 use crate::common::Run;
 use crate::common::programs::{compile, families, reaching};
-use crate::common::report::Report;
+use crate::common::report::{Report, call};
 
 /// A report of the program `unseen`, and its text.
 #[track_caller]
@@ -69,16 +69,21 @@ fn a_newer_form_of_a_known_function_is_a_hole_by_name() {
 }
 
 #[test]
-fn memory_of_others_counts_apart() {
+fn external_memory_counts_apart() {
     let ran = Run::new(families("proc")).simulated().traced();
     let ran = ran.args(["77", "4000", "20", "1", "primary", "keep"]).run().success();
     let report = Report::of(&ran.recording());
-    let borrowed = |s: &&serde_json::Value| {
+    let external = |s: &&serde_json::Value| {
         s["entry_point"] == "cuIpcOpenMemHandle" || s["entry_point"] == "cuImportExternalMemory"
     };
     let held: u64 =
-        report.retained().iter().filter(borrowed).map(|s| s["live_bytes"].as_u64().unwrap()).sum();
-    assert!(held > 0, "nothing of others was held: nothing tested");
+        report.retained().iter().filter(external).map(|s| s["live_bytes"].as_u64().unwrap()).sum();
+    assert!(held > 0, "no external memory was live: nothing tested");
     assert!(report.device(0, "external_bytes") >= held);
+    for site in report.retained().iter().filter(external) {
+        assert_eq!(site["layer"], "external", "{site:#}");
+    }
+    let text = String::from_utf8(call([ran.recording()]).stdout).unwrap();
+    assert!(text.contains("(external, cuI") && text.contains(", external "), "{text}");
     assert_eq!(report.driver_live(), ran.truth().live());
 }

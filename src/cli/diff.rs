@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use leaktrace_core::ledger::verdict::Kind;
-use leaktrace_core::report::explain::short;
-use leaktrace_core::report::{Finding, Place, Report};
+use leaktrace_core::report::wording::relative_path;
+use leaktrace_core::report::{Finding, Location, Report};
 
 /// How a line changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -34,7 +34,7 @@ pub struct Amount {
 pub struct Row {
     pub change: Change,
     /// The line in B, or in A if B does not have it. The path is relative to where the program ran.
-    pub allocated_at: Option<Place>,
+    pub allocated_at: Option<Location>,
     /// The line in A, where it is another.
     pub line_before: Option<u32>,
     pub layer: &'static str,
@@ -62,7 +62,7 @@ pub struct Side {
 pub struct Other {
     pub kind: Kind,
     /// The line, as in [`Row`].
-    pub allocated_at: Option<Place>,
+    pub allocated_at: Option<Location>,
     /// Its explanation in each report; `null`: the report does not have it.
     pub before: Option<String>,
     pub after: Option<String>,
@@ -96,14 +96,16 @@ struct Key {
 
 impl Key {
     fn of(
-        place: Option<&Place>,
+        place: Option<&Location>,
         layer: &'static str,
         device: Option<u8>,
         entry_point: &Option<String>,
         folders: [&str; 2],
     ) -> Key {
         // The same file has one path, whichever folder each run was started in.
-        let file = |p: &Place| folders.iter().fold(p.file.as_str(), |file, cwd| short(file, cwd)).to_owned();
+        let file = |p: &Location| {
+            folders.iter().fold(p.file.as_str(), |file, cwd| relative_path(file, cwd)).to_owned()
+        };
         Key {
             file: place.map_or_else(String::new, file),
             function: place.map_or_else(String::new, |p| p.function.clone()),
@@ -153,7 +155,7 @@ fn others(a: &Report, b: &Report) -> Vec<Other> {
         for f in report.findings.iter().filter(stays) {
             let place = f.sites.first().and_then(|s| s.allocated_at.as_ref());
             let key = Key::of(place, f.layer, f.device, &None, folders);
-            let at = (place.is_some()).then(|| Place {
+            let at = (place.is_some()).then(|| Location {
                 file: key.file.clone(),
                 line: key.line,
                 function: key.function.clone(),
@@ -191,7 +193,7 @@ fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Ro
         (b, a) if (a.bytes, a.growth_bytes_per_step) > (b.bytes, b.growth_bytes_per_step) => Change::Grew,
         _ => Change::Shrank,
     };
-    let place = Place { file: key.file.clone(), line: key.line, function: key.function.clone() };
+    let place = Location { file: key.file.clone(), line: key.line, function: key.function.clone() };
     Row {
         change,
         allocated_at: (!place.function.is_empty() || !place.file.is_empty()).then_some(place),

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
-use leaktrace_core::report::{Device, End, Finding, Place, Program, Report};
+use leaktrace_core::report::{Device, End, Finding, Location, Program, Report};
 
 /// Different coverage gaps that are kept at most.
 const GAPS: usize = 50;
@@ -97,12 +97,12 @@ pub struct Cause {
     /// The least, the median and the most bytes per step.
     pub spread: [f64; 3],
     /// The lines that are part of it in some of these processes only, and in which.
-    pub partial: Vec<(Option<Place>, Vec<usize>)>,
+    pub partial: Vec<(Option<Location>, Vec<usize>)>,
     #[serde(skip)]
     pub program: Program,
     /// All lines that are part of it, and in which processes.
     #[serde(skip)]
-    places: Vec<(Option<Place>, Vec<usize>)>,
+    places: Vec<(Option<Location>, Vec<usize>)>,
 }
 
 /// The report over all processes.
@@ -122,7 +122,7 @@ pub struct Gathered {
     #[serde(skip)]
     pub program: Program,
     #[serde(skip)]
-    at: HashMap<(Kind, &'static str, Option<Place>), Vec<usize>>,
+    at: HashMap<(Kind, &'static str, Option<Location>), Vec<usize>>,
 }
 
 /// Returns the kind that causes are compared by: a shorter recording may not show yet that what grows is a
@@ -186,11 +186,11 @@ impl Gathered {
     fn add_finding(&mut self, process: usize, finding: Finding, program: &Program) {
         let member =
             Member { process, bytes_per_step: finding.bytes_per_step, live_bytes: finding.live_bytes };
-        let places: Vec<Option<Place>> = match finding.sites.is_empty() {
+        let places: Vec<Option<Location>> = match finding.sites.is_empty() {
             true => vec![None],
             false => finding.sites.iter().map(|s| s.allocated_at.clone()).collect(),
         };
-        let key = |place: &Option<Place>| (class(finding.kind), finding.layer, place.clone());
+        let key = |place: &Option<Location>| (class(finding.kind), finding.layer, place.clone());
         let known = places.iter().find_map(|place| self.at.get(&key(place))).map_or(&[][..], |c| &c[..]);
         // One line may have several causes, which call it by different paths.
         let same_path = |&&c: &&usize| match (own_lines(&self.causes[c].finding), own_lines(&finding)) {

@@ -29,14 +29,14 @@ class Page:
         self.page.goto(report.as_uri())
         self.page.wait_for_selector("body[data-ready]")
 
-    def alive(self):
+    def live(self):
         """The table under the timeline: its heading, and bytes by site."""
-        rows = self.page.locator("#alive tbody tr[data-site]")
+        rows = self.page.locator("#live tbody tr[data-site]")
         names = rows.locator("td.where button").all_inner_texts()
         sizes = [number(t.get_attribute("title")) for t in rows.locator("td[title]:nth-child(4)").all()]
         return {
-            "heading": self.page.locator("#alive h3").inner_text(),
-            "total": number(self.page.locator("#alive .tools [title$=' B']").get_attribute("title")),
+            "heading": self.page.locator("#live h3").inner_text(),
+            "total": number(self.page.locator("#live .tools [title$=' B']").get_attribute("title")),
             "rows": list(zip(names, sizes)),
         }
 
@@ -64,31 +64,31 @@ def main():
         saw["findings"] = page.locator(".finding").all_inner_texts()
         saw["sections"] = page.locator("main > section > h2").all_inner_texts()
         saw["licences"] = page.locator("footer pre").all_text_contents()
-        saw["alive"] = light.alive()
+        saw["live"] = light.live()
 
         # A click in the middle of the chart chooses another step; keys go on from there.
         chart = page.locator(".u-over")
         if chart.count():
             chart.scroll_into_view_if_needed()
             chart.click(position={"x": chart.bounding_box()["width"] / 2, "y": 100})
-            saw["clicked"] = light.alive()
+            saw["clicked"] = light.live()
             plot = page.locator(".plot")
             plot.focus()
             saw["focused"] = plot.get_attribute("aria-valuetext")
             page.keyboard.press("ArrowRight")
             saw["right"] = plot.get_attribute("aria-valuetext")
             page.keyboard.press("Home")
-            saw["home"] = light.alive()
+            saw["home"] = light.live()
             saw["said"] = page.locator("#said").inner_text()
             page.locator("#compare").click()
             plot.focus()
             page.keyboard.press("End")
-            saw["compared"] = page.locator("#alive th").all_inner_texts()
+            saw["compared"] = page.locator("#live th").all_inner_texts()
             page.locator("#compare").click()
             page.keyboard.press("+")
-        row = page.locator("#alive td.where button").first
+        row = page.locator("#live td.where button").first
         row.click()
-        saw["stack"] = page.locator("#alive tr.stack li").all_inner_texts()
+        saw["stack"] = page.locator("#live tr.stack li").all_inner_texts()
 
         # The flame graph: each kind of bytes, a search, a zoom by keys.
         saw["flame"] = {}

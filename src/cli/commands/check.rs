@@ -6,7 +6,7 @@ use super::gate::{self, GateOptions};
 use super::{Check as Arguments, Failure, GATE, input, output, report};
 use crate::gate::{Acceptance, Decision, baseline::Baseline};
 use crate::render::terminal::{PLAIN, Page};
-use leaktrace_core::report::explain::count;
+use leaktrace_core::report::wording::count;
 
 pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;

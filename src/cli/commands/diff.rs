@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use super::input::Reader;
 use super::{Diff as Arguments, Failure, PlainFormat, output};
 use crate::diff::{compare, json};
-use crate::render::terminal::{self, By, Look};
-use leaktrace_core::report::Asked;
+use crate::render::terminal::{self, Look};
+use leaktrace_core::report::Query;
+use leaktrace_core::report::text::{By, Layout};
 
 pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (a, at_a) = split(&arguments.a)?;
@@ -34,7 +35,7 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ([first, second], _) => (Some(*first), Some(*second)),
         _ => return Err(Failure("--step is given at most twice: for A and for B".into())),
     };
-    let report = |file: &Path, step| Reader::from(Asked { step, all: true, ..Asked::default() }).report(file);
+    let report = |file: &Path, step| Reader::from(Query { step, all: true, ..Query::default() }).report(file);
     let (then, now) = (report(&a, at_a)?, report(&b, at_b)?);
     let (a, b) = (a.display().to_string(), b.display().to_string());
     let diff = compare((&a, &then), (&b, &now));
@@ -44,10 +45,8 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
         PlainFormat::Text => terminal::diff::render(
             &diff,
             &Look {
-                width: output::width(output),
+                layout: Layout { width: output::width(output), by: By::Site, all: arguments.all },
                 colour: arguments.color.is_on(output),
-                by: By::Site,
-                all: arguments.all,
             },
         ),
     };

@@ -380,7 +380,9 @@ fn writable(out: &Path) -> Check {
 
 /// Returns the first line of what a program printed.
 fn first_line(bytes: &[u8]) -> String {
-    leaktrace_core::report::phrases::clean(String::from_utf8_lossy(bytes).lines().next().unwrap_or_default())
+    leaktrace_core::report::wording::sanitize(
+        String::from_utf8_lossy(bytes).lines().next().unwrap_or_default(),
+    )
 }
 
 /// Runs a command to its end and returns its output; one that takes too long is killed.

@@ -11,8 +11,9 @@ use clap::ValueEnum;
 use super::Failure;
 use super::input::{self, Reader};
 use crate::export::tables::{self, Form, Head};
-use crate::export::{self, Error, Input, REPORT_SCHEMA, Value};
+use crate::export::{self, Error, Input, Value};
 use crate::export::{folded::Folded, perfetto::Perfetto, pprof::Pprof, snapshot};
+use leaktrace_core::report::Report;
 
 /// Events that are written one by one in a format for people, by default.
 const EVENTS: u64 = 1_000_000;
@@ -81,7 +82,7 @@ pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
         if let Some(file) = arguments.files.first() {
             return Err(Failure(format!("{}: --to json-schema takes no recording", file.display())));
         }
-        single(&arguments, |out| Ok(out.write_all(REPORT_SCHEMA.as_bytes())?))?;
+        single(&arguments, |out| Ok(out.write_all(Report::json_schema().as_bytes())?))?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.files.is_empty() {

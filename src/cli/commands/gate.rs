@@ -10,10 +10,8 @@ use crate::gate::{Decision, Gate, baseline::Baseline, github, headline, sarif};
 use crate::ranks::Gathered;
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 use leaktrace_core::ledger::verdict::MIN_STEPS;
-use leaktrace_core::report::advice::advice;
-use leaktrace_core::report::explain::count;
-use leaktrace_core::report::phrases::clean;
 use leaktrace_core::report::suppress::Suppressions;
+use leaktrace_core::report::wording::{advice, count, sanitize};
 
 /// What fails, what is accepted, and what is ignored.
 pub struct GateOptions<'a> {
@@ -121,9 +119,9 @@ impl GateResult {
                     if !reason.is_empty() {
                         page.wrap("        ", 8, &[(PLAIN, reason)]);
                     }
-                    page.wrap("        ", 8, &[(PLAIN, &clean(&cause.finding.explanation))]);
+                    page.wrap("        ", 8, &[(PLAIN, &sanitize(&cause.finding.explanation))]);
                     if let Some(advice) = advice(&cause.finding) {
-                        page.wrap("        ", 8, &[(DIM, "fix:"), (PLAIN, &clean(&advice))]);
+                        page.wrap("        ", 8, &[(DIM, "fix:"), (PLAIN, &sanitize(&advice))]);
                     }
                 }
                 Decision::Accepted(by, reason) => {
@@ -138,7 +136,7 @@ impl GateResult {
             page.wrap("  ", 8, &[(DIM, &format!("suppressed: {n}"))]);
         }
         for warning in &self.warnings {
-            page.wrap("  ", 8, &[(UNSURE, "warning:"), (PLAIN, &clean(warning))]);
+            page.wrap("  ", 8, &[(UNSURE, "warning:"), (PLAIN, &sanitize(warning))]);
         }
     }
 

@@ -17,7 +17,7 @@ use leaktrace_core::format::event::RECORD;
 use leaktrace_core::format::reader::{self, Ended, Recording};
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::{BoundarySource, Ledger};
-use leaktrace_core::report::{Asked, End, Report, Run};
+use leaktrace_core::report::{End, Query, Report, Run};
 use leaktrace_core::symbols::Names;
 
 /// A progress bar is drawn while files of this size in all are read, or this many files.
@@ -29,7 +29,7 @@ const DEPTH: usize = 8;
 /// How recordings are read, and what their reports are asked for.
 #[derive(Clone, Default)]
 pub struct Reader {
-    pub asked: Asked,
+    pub asked: Query,
     /// What ends the steps, if not what did in the process.
     pub steps_by: Option<BoundarySource>,
     /// Whether stacks keep every frame.
@@ -40,8 +40,8 @@ pub struct Reader {
     pub names: SharedNames,
 }
 
-impl From<Asked> for Reader {
-    fn from(asked: Asked) -> Reader {
+impl From<Query> for Reader {
+    fn from(asked: Query) -> Reader {
         Reader { asked, ..Reader::default() }
     }
 }
@@ -154,7 +154,7 @@ impl Reader {
             dropped_events: recording.dropped_events,
             problems: recording.problems.clone(),
         };
-        let report = Report::asked(&ledger, &recording.tables, &names, &run, self.asked);
+        let report = Report::query(&ledger, &recording.tables, &names, &run, self.asked);
         Ok(make(report.map_err(|e| e.to_string())?, &ledger, &recording.tables, &names))
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Failure, LiveSet as Arguments, input, output};
 use crate::export::Input;
 use leaktrace_core::ledger::{Layer, Ledger, retained};
-use leaktrace_core::report::Place;
+use leaktrace_core::report::Location;
 
 #[derive(Serialize)]
 struct Answer {
@@ -29,7 +29,7 @@ struct Row {
     bytes: u64,
     blocks: u64,
     /// `null`: no stack was taken.
-    allocated_at: Option<Place>,
+    allocated_at: Option<Location>,
 }
 
 pub fn live_set(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -39,7 +39,7 @@ pub fn live_set(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let stack = ledger.site(site)?.stack;
         let frames = names.frames(stack);
         let at = names.allocated_at(&frames)?;
-        Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+        Some(Location { file: at.file.clone(), line: at.line, function: at.function.clone() })
     };
     let answer =
         Answer { schema: "leaktrace.live-set/1", steps: ledger.step_count(), rows: rows(ledger, place) };
@@ -50,7 +50,7 @@ pub fn live_set(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Sums up what is alive on devices, by the step that allocated it and by site.
-fn rows(ledger: &Ledger, place: impl Fn(u32) -> Option<Place>) -> Vec<Row> {
+fn rows(ledger: &Ledger, place: impl Fn(u32) -> Option<Location>) -> Vec<Row> {
     let sites: Vec<u32> = retained(ledger, None).iter().map(|r| r.site).collect();
     let mut sums: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
     for living in ledger.live_at_sites(&sites) {

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use rustix::termios::tcgetwinsize;
 
 use super::Failure;
-use crate::render::terminal::WIDTH;
+use leaktrace_core::report::text::WIDTH;
 
 /// When the output is colored.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -12,7 +12,8 @@ use crate::render::terminal::{self, Look};
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::suppress::Suppressions;
-use leaktrace_core::report::{self, Asked};
+use leaktrace_core::report::text::{self, Layout};
+use leaktrace_core::report::{self, Query};
 use leaktrace_core::symbols::Names;
 
 pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -20,29 +21,27 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let files = input::files(&arguments.files)?;
     let output = arguments.output.as_deref();
     let by = match arguments.by {
-        By::Site => terminal::By::Site,
-        By::File => terminal::By::File,
-        By::Function => terminal::By::Function,
-        By::Cohort => terminal::By::Cohort,
+        By::Site => text::By::Site,
+        By::File => text::By::File,
+        By::Function => text::By::Function,
+        By::Cohort => text::By::Cohort,
     };
-    if by == terminal::By::Cohort && arguments.step.is_some() {
+    if by == text::By::Cohort && arguments.step.is_some() {
         return Err(Failure(
             "--by cohort is about the end of a recording: leave out --step, or use --since".into(),
         ));
     }
-    let asked = Asked {
+    let asked = Query {
         step: arguments.step,
         since: arguments.since,
         all: arguments.all || matches!(arguments.by, By::File | By::Function),
-        cohorts: by == terminal::By::Cohort,
+        cohorts: by == text::By::Cohort,
     };
     let mut reader = Reader::from(asked);
     (reader.steps_by, reader.all_frames) = (arguments.steps_by, arguments.all_frames);
     let look = Look {
-        width: output::width(output),
+        layout: Layout { width: output::width(output), by, all: arguments.all || arguments.all_frames },
         colour: arguments.color.is_on(output),
-        by,
-        all: arguments.all || arguments.all_frames,
     };
     let text = match &files[..] {
         files if matches!(arguments.format, Format::Html) => page(files, &reader, suppressions.as_ref())?,
@@ -50,7 +49,7 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let mut report = reader.report(file)?;
             suppressions.iter().for_each(|s| s.apply(&mut report));
             match arguments.format {
-                Format::Json => report::json::render(&report),
+                Format::Json => report.to_json(),
                 _ => terminal::render(&report, &look),
             }
         }
@@ -69,13 +68,13 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Renders one page, with a chooser where there are several recordings.
 fn page(files: &[PathBuf], reader: &Reader, suppressions: Option<&Suppressions>) -> Result<String, Failure> {
-    let room = html::Room::of(files.len());
+    let limits = html::Limits::of(files.len());
     let (mut pages, mut failures) = (Pages::default(), Vec::new());
     let make =
         |file: &Path, mut report: report::Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
             suppressions.iter().for_each(|s| s.apply(&mut report));
             let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-            Page::new(&name, report, ledger, tables, names, &room)
+            Page::new(&name, report, ledger, tables, names, &limits)
         };
     reader.read_all(files, make, |file, made| match made {
         Ok(page) => pages.add(&page),

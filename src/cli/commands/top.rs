@@ -17,7 +17,7 @@ use super::{Failure, Top as Arguments, output, proc};
 use crate::render::terminal::live::{self, Seen};
 use leaktrace_core::format::{reader, tables::Tables};
 use leaktrace_core::ledger::Ledger;
-use leaktrace_core::report::{Asked, Report, Run};
+use leaktrace_core::report::{Query, Report, Run};
 use leaktrace_core::symbols::Names;
 
 /// Steps that growth is shown over.
@@ -92,7 +92,7 @@ fn show(shared: &Shared) -> std::io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let (mut seen, mut view) = (Vec::new(), live::State::default());
     loop {
-        if !view.held_still
+        if !view.paused
             && let Some(newest) = shared.state.lock().newest.take()
         {
             seen = newest;
@@ -108,7 +108,7 @@ fn show(shared: &Shared) -> std::io::Result<()> {
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                 KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
                 KeyCode::Char('s') => view.by_size = !view.by_size,
-                KeyCode::Char('p') => view.held_still = !view.held_still,
+                KeyCode::Char('p') => view.paused = !view.paused,
                 _ => {}
             }
         }
@@ -121,8 +121,8 @@ fn read(reader: &Reader, files: &[PathBuf]) -> Vec<Seen> {
     let make = |_: &Path, report: Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
         let steps = ledger.steps();
         let since = steps.len().checked_sub(WINDOW + 1).and_then(|i| steps.get(i)).map_or(0, |r| r.step);
-        let asked = Asked { since: Some(since), ..Asked::default() };
-        let grown = Report::asked(ledger, tables, names, &Run::default(), asked);
+        let asked = Query { since: Some(since), ..Query::default() };
+        let grown = Report::query(ledger, tables, names, &Run::default(), asked);
         (report, grown.map_or_else(|_| Vec::new(), |r| r.retained), since)
     };
     reader.read_all(files, make, |file, made| {

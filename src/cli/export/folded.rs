@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use inferno::flamegraph::{self, Options};
 
-use super::input::{device_name, layer};
+use super::input::device_name;
 use super::{Error, Input, Result, Value, stats};
 
 /// Bytes by stack over all recordings.
@@ -32,7 +32,7 @@ impl Folded {
             if self.several {
                 push(&mut line, &input.process());
             }
-            push(&mut line, &format!("{} {}", device_name(site.device), layer(site.layer)));
+            push(&mut line, &format!("{} {}", device_name(site.device), site.layer.name()));
             let frames = names.frames(site.stack);
             for frame in frames.iter().rev() {
                 push(&mut line, &input.label(frame));

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::native_symbols::SharedNames;
 use leaktrace_core::format::event::{Event, NO_DEVICE};
 use leaktrace_core::format::reader::{self, Recording};
-use leaktrace_core::ledger::{Layer, Ledger};
-use leaktrace_core::report::explain;
+use leaktrace_core::ledger::Ledger;
+use leaktrace_core::report::wording;
 use leaktrace_core::symbols::{NamedFrame, Names};
 
 /// One recording and its ledger.
@@ -69,7 +69,7 @@ impl Input {
 
     /// Shortens a path for people.
     pub fn short<'p>(&self, file: &'p str) -> &'p str {
-        explain::short(file, self.meta("cwd").unwrap_or_default())
+        wording::relative_path(file, self.meta("cwd").unwrap_or_default())
     }
 
     /// Writes a frame as `function (file:line)`.
@@ -84,14 +84,6 @@ impl Input {
     pub fn call(&self, entry_point: u16) -> String {
         let name = self.recording.tables.entry_points.get(&entry_point).filter(|_| entry_point != 0);
         name.cloned().unwrap_or_else(|| "no stack was taken".to_owned())
-    }
-}
-
-/// Returns the layer's name; external memory is kept apart from what the process allocated.
-pub const fn layer(layer: Layer) -> &'static str {
-    match layer {
-        Layer::External => "external",
-        layer => layer.name(),
     }
 }
 

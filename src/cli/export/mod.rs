@@ -18,9 +18,6 @@ mod timeline;
 pub use input::{Input, replay};
 pub use stats::Value;
 
-/// The JSON schema of what `leaktrace report --format json` writes.
-pub const REPORT_SCHEMA: &str = include_str!("../../core/report/schema.json");
-
 /// Why an export was not finished: the output could not be written, or the input has nothing to write.
 #[derive(Debug)]
 pub enum Error {

@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 
-use super::input::{device, layer};
+use super::input::device;
 use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use super::{Input, Result, stats};
 use leaktrace_core::format::tables::Module;
@@ -97,7 +97,7 @@ impl Pprof {
             }
             let location_id = frames.iter().map(|frame| self.location(&modules, frame)).collect();
             let device = device(site.device).map_or_else(|| "host".to_owned(), |d| d.to_string());
-            let mut label = vec![self.label("device", &device), self.label("layer", layer(site.layer))];
+            let mut label = vec![self.label("device", &device), self.label("layer", site.layer.name())];
             if self.several {
                 label.push(self.label("pid", &input.pid().to_string()));
                 if let Some(rank) = input.meta("rank") {

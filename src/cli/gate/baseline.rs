@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::rate;
 use crate::ranks::Cause;
 use leaktrace_core::ledger::verdict::Kind;
-use leaktrace_core::report::explain::short;
-use leaktrace_core::report::{Place, Site};
+use leaktrace_core::report::wording::relative_path;
+use leaktrace_core::report::{Location, Site};
 
 const SCHEMA: &str = "leaktrace.baseline/1";
 /// Runs of one program differ by this factor: what grows by no more than this beyond the baseline has not
@@ -56,8 +56,8 @@ fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
         Kind::Growing => Kind::Leak,
         kind => kind,
     };
-    let key = |at: Option<&Place>| {
-        let file = at.map_or("", |p| short(&p.file, &cause.program.cwd));
+    let key = |at: Option<&Location>| {
+        let file = at.map_or("", |p| relative_path(&p.file, &cause.program.cwd));
         // On another machine the same package is in another folder.
         let file = file.rsplit_once("/site-packages/").map_or(file, |(_, inside)| inside);
         let function = at.map_or("", |p| p.function.as_str());

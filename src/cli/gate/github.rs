@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Decision, headline, in_repository, location};
 use crate::ranks::Gathered;
-use leaktrace_core::report::advice::advice;
+use leaktrace_core::report::wording::advice;
 
 /// Writes one annotation per cause that failed or was accepted.
 pub fn annotations(found: &Gathered, decisions: &[Decision], root: &Path) -> String {

@@ -10,9 +10,8 @@ use std::path::Path;
 use crate::ranks::{Cause, Gathered};
 use baseline::{Baseline, Known};
 use leaktrace_core::ledger::verdict::Kind;
-use leaktrace_core::report::explain::{exact, short};
-use leaktrace_core::report::phrases::{held_by, is_named};
-use leaktrace_core::report::{Place, Program};
+use leaktrace_core::report::wording::{self, exact, held_by, is_named, relative_path, sanitize};
+use leaktrace_core::report::{Location, Program};
 
 /// The rules that findings are held against.
 pub struct Gate<'a> {
@@ -97,15 +96,15 @@ pub fn rate(cause: &Cause) -> f64 {
 }
 
 /// Returns the line that a cause is shown at: the one that allocates.
-pub fn location(cause: &Cause) -> Option<&Place> {
+pub fn location(cause: &Cause) -> Option<&Location> {
     cause.finding.sites.first()?.allocated_at.as_ref().filter(|p| p.line.is_some() && !p.file.is_empty())
 }
 
 /// Shortens a path for the tools of a repository: relative to its root, or to where the program ran.
 pub fn in_repository<'p>(file: &'p str, root: &Path, program: &Program) -> &'p str {
     let root = root.to_string_lossy();
-    match short(file, &root) {
-        whole if whole == file => short(file, &program.cwd),
+    match relative_path(file, &root) {
+        whole if whole == file => relative_path(file, &program.cwd),
         inside => inside,
     }
 }
@@ -113,16 +112,13 @@ pub fn in_repository<'p>(file: &'p str, root: &Path, program: &Program) -> &'p s
 /// Writes a finding in a line: `leak: 12.0 KiB (12,288 B) per step at train.py:26 loss, held by …`.
 pub fn headline(cause: &Cause) -> String {
     let f = &cause.finding;
-    let much = match leaktrace_core::report::phrases::pace(f) {
+    let much = match wording::rate(f) {
         Some(pace) => pace,
         None => exact(f.live_bytes as f64),
     };
     let at = match f.sites.first() {
         Some(site) => {
-            format!(
-                " at {}",
-                leaktrace_core::report::explain::place(site.allocated_at.as_ref(), &cause.program.cwd)
-            )
+            format!(" at {}", wording::location(site.allocated_at.as_ref(), &cause.program.cwd))
         }
         None => " outside what can be attributed".to_owned(),
     };
@@ -132,5 +128,5 @@ pub fn headline(cause: &Cause) -> String {
         1 => String::new(),
         n => format!(", in {n} processes"),
     };
-    leaktrace_core::report::phrases::clean(&format!("{}: {much}{at}{held}{alone}", f.kind.name()))
+    sanitize(&format!("{}: {much}{at}{held}{alone}", f.kind.name()))
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Decision, headline, in_repository, location};
 use crate::ranks::{Cause, Gathered};
 use leaktrace_core::ledger::verdict::Kind;
-use leaktrace_core::report::advice::advice;
-use leaktrace_core::report::{Frame, Place, Program};
+use leaktrace_core::report::wording::advice;
+use leaktrace_core::report::{Frame, Location, Program};
 
 /// Frames of a stack that are written at most.
 const FRAMES: usize = 64;
@@ -121,7 +121,7 @@ fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
     result
 }
 
-fn json_location(p: &Place, root: &Path, program: &Program) -> Value {
+fn json_location(p: &Location, root: &Path, program: &Program) -> Value {
     let mut physical = json!({"artifactLocation": artifact(&p.file, root, program)});
     if let Some(line) = p.line.filter(|&l| l > 0) {
         physical["region"] = json!({"startLine": line});
@@ -132,7 +132,7 @@ fn json_location(p: &Place, root: &Path, program: &Program) -> Value {
 fn frame(f: &Frame, root: &Path, program: &Program) -> Value {
     let mut at = json!({"logicalLocations": [{"fullyQualifiedName": f.frame.function}]});
     if !f.frame.file.is_empty() {
-        at = json_location(&f.place(), root, program);
+        at = json_location(&f.location(), root, program);
     }
     json!({"location": at})
 }

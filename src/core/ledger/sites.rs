@@ -30,7 +30,8 @@ impl Layer {
     pub const fn name(self) -> &'static str {
         match self {
             Layer::Block => "block",
-            Layer::Driver | Layer::External => "driver",
+            Layer::Driver => "driver",
+            Layer::External => "external",
             Layer::Host => "host",
         }
     }

@@ -1,4 +1,4 @@
-//! Suppressions: what somebody has looked at and lives with. A file in the manner of LeakSanitizer's, one rule a line:
+//! Suppressions: findings to ignore, listed in a file in the manner of LeakSanitizer's, one rule a line:
 //!
 //! ```text
 //! # what is known
@@ -21,8 +21,8 @@ use serde::Serialize;
 use super::{Finding, Report, Site};
 use crate::ledger::verdict::{Confidence, Kind};
 
-/// Kinds of findings, as a rule may name them.
-const KINDS: [Kind; 7] = [
+/// The kinds of findings that a rule may name.
+pub const KINDS: [Kind; 7] = [
     Kind::Leak,
     Kind::Growing,
     Kind::PendingGc,
@@ -31,39 +31,41 @@ const KINDS: [Kind; 7] = [
     Kind::CarryOver,
     Kind::Periodic,
 ];
-/// What is written for growth that no site was seen to cause.
-const NOWHERE: &str = "unattributed";
-/// Rules named in the line about those that suppressed nothing.
+/// What stands for the location of unattributed growth.
+const UNATTRIBUTED: &str = "unattributed";
+/// Rules named in the warning about those that suppressed nothing.
 const NAMED: usize = 8;
 
-/// What was suppressed by one rule.
+/// What one rule suppressed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suppressed {
     /// `KIND:PATTERN`, as it was written.
     pub pattern: String,
+    /// The comment behind the rule; `null`: there is none.
     pub reason: Option<String>,
     pub findings: u32,
-    /// Of those that grow or gather, together.
+    /// The sum over those findings.
     pub bytes_per_step: f64,
 }
 
 /// A line that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct SyntaxError {
     pub line: usize,
     what: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for SyntaxError {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum KindPattern {
     Any,
     Cache,
     One(Kind),
@@ -72,7 +74,7 @@ enum What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     line: usize,
-    what: What,
+    kind: KindPattern,
     pattern: String,
     reason: Option<String>,
 }
@@ -85,7 +87,7 @@ pub struct Suppressions {
 
 impl Suppressions {
     /// Reads the rules; the first line that is none is the error.
-    pub fn read(text: &str) -> Result<Suppressions, Wrong> {
+    pub fn read(text: &str) -> Result<Suppressions, SyntaxError> {
         let mut rules = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
             let (rule, reason) = text.split_once('#').map_or((text, ""), |(rule, reason)| (rule, reason));
@@ -93,24 +95,24 @@ impl Suppressions {
             if rule.is_empty() {
                 continue;
             }
-            let wrong = |what: String| Wrong { line, what };
-            let (kind, pattern) = rule.split_once(':').ok_or_else(|| {
+            let wrong = |what: String| SyntaxError { line, what };
+            let (name, pattern) = rule.split_once(':').ok_or_else(|| {
                 wrong(format!("'{rule}' is no rule: a rule is KIND:PATTERN, such as leak:train.py:log"))
             })?;
-            let what = What::named(kind.trim()).ok_or_else(|| {
-                wrong(format!("'{}' is no kind: {}, cache or * for all", kind.trim(), kinds()))
+            let kind = KindPattern::named(name.trim()).ok_or_else(|| {
+                wrong(format!("'{}' is no kind: {}, cache or * for all", name.trim(), kinds()))
             })?;
             let pattern = pattern.trim().to_owned();
             if pattern.is_empty() {
                 return Err(wrong(format!("'{rule}' has no pattern; * is any frame")));
             }
-            rules.push(Rule { line, what, pattern, reason: (!reason.is_empty()).then(|| reason.to_owned()) });
+            rules.push(Rule { line, kind, pattern, reason: (!reason.is_empty()).then(|| reason.to_owned()) });
         }
         Ok(Suppressions { rules })
     }
 
-    /// Takes what is suppressed out of a report's findings and counts it, by the first rule that speaks of it (of its
-    /// largest site). Rules that suppressed nothing are named in a note.
+    /// Takes what is suppressed out of a report's findings and counts it, by the first rule that matches (its
+    /// largest site). Rules that suppressed nothing are named in a warning.
     pub fn apply(&self, report: &mut Report) {
         let mut counts = vec![(0u32, 0.0f64); self.rules.len()];
         report.findings.retain(|f| match self.rule_of(f) {
@@ -123,7 +125,7 @@ impl Suppressions {
         });
         let mut unused = Vec::new();
         for (rule, (findings, bytes_per_step)) in self.rules.iter().zip(counts) {
-            let pattern = format!("{}:{}", rule.what.name(), rule.pattern);
+            let pattern = format!("{}:{}", rule.kind.name(), rule.pattern);
             match findings {
                 0 => unused.push(format!("{pattern} (line {})", rule.line)),
                 _ => {
@@ -144,42 +146,42 @@ impl Suppressions {
         }
     }
 
-    /// The rule that suppresses a finding, by number.
+    /// Returns the rule that suppresses a finding, by number.
     fn rule_of(&self, f: &Finding) -> Option<usize> {
-        let speaks =
-            |test: &dyn Fn(&Rule) -> bool| self.rules.iter().position(|r| r.what.is_of(f) && test(r));
+        let find =
+            |test: &dyn Fn(&Rule) -> bool| self.rules.iter().position(|r| r.kind.includes(f) && test(r));
         if f.sites.is_empty() {
-            return speaks(&|r| matches(&r.pattern, NOWHERE));
+            return find(&|r| matches(&r.pattern, UNATTRIBUTED));
         }
-        let of_site = |site: &Site| speaks(&|r| r.is_at(site));
+        let of_site = |site: &Site| find(&|r| r.is_at(site));
         let all: Option<Vec<usize>> = f.sites.iter().map(of_site).collect();
         all?.first().copied()
     }
 }
 
-impl What {
-    fn named(name: &str) -> Option<What> {
+impl KindPattern {
+    fn named(name: &str) -> Option<KindPattern> {
         match name {
-            "*" => Some(What::Any),
-            "cache" => Some(What::Cache),
-            _ => KINDS.into_iter().find(|k| k.name() == name).map(What::One),
+            "*" => Some(KindPattern::Any),
+            "cache" => Some(KindPattern::Cache),
+            _ => KINDS.into_iter().find(|k| k.name() == name).map(KindPattern::One),
         }
     }
 
     const fn name(self) -> &'static str {
         match self {
-            What::Any => "*",
-            What::Cache => "cache",
-            What::One(kind) => kind.name(),
+            KindPattern::Any => "*",
+            KindPattern::Cache => "cache",
+            KindPattern::One(kind) => kind.name(),
         }
     }
 
-    fn is_of(self, f: &Finding) -> bool {
+    fn includes(self, f: &Finding) -> bool {
         match self {
-            What::Any => true,
-            What::One(kind) => f.kind == kind,
+            KindPattern::Any => true,
+            KindPattern::One(kind) => f.kind == kind,
             // What has outlived all that its line lets go is no cache, whatever was expected.
-            What::Cache => match f.kind {
+            KindPattern::Cache => match f.kind {
                 Kind::Growing | Kind::Residue | Kind::Periodic => true,
                 Kind::Leak => f.confidence == Confidence::Likely,
                 _ => false,
@@ -194,12 +196,12 @@ fn kinds() -> String {
 
 impl Rule {
     fn is_at(&self, site: &Site) -> bool {
-        let places = site.allocated_at.iter().chain(&site.forward_site);
-        let mut places = places.map(|p| (p.file.as_str(), p.line, p.function.as_str()));
+        let locations = site.allocated_at.iter().chain(&site.forward_site);
+        let mut locations = locations.map(|p| (p.file.as_str(), p.line, p.function.as_str()));
         let frames = site.stack.iter().map(|f| &f.frame);
         let mut frames = frames.map(|f| (f.file.as_str(), f.line, f.function.as_str()));
         let is = |(file, line, function): (&str, Option<u32>, &str)| self.is_frame(file, line, function);
-        places.any(is) || frames.any(is)
+        locations.any(is) || frames.any(is)
     }
 
     fn is_frame(&self, file: &str, line: Option<u32>, function: &str) -> bool {
@@ -219,7 +221,7 @@ impl Rule {
     }
 }
 
-/// Whether a pattern, in which `*` stands for any text, is the whole of a text.
+/// Returns whether a pattern, in which `*` stands for any text, matches the whole of a text.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);

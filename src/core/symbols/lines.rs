@@ -3,7 +3,7 @@
 
 use crate::format::entry::LineTable;
 
-/// The line of the instruction at `offset` bytes. An empty table stands for one that was too large to keep: the line is then
+/// Returns the line of the instruction at `offset` bytes. An empty table stands for one that was too large to keep: the line is then
 /// the first of the function. `None`: an instruction without a line, or outside the table.
 pub fn line(encoding: LineTable, first_line: i32, table: &[u8], offset: u32) -> Option<u32> {
     let first = i64::from(first_line);
@@ -20,7 +20,7 @@ pub fn line(encoding: LineTable, first_line: i32, table: &[u8], offset: u32) -> 
     line.and_then(|line| u32::try_from(line).ok())
 }
 
-/// Steps (address, line); what comes after the last holds to the end.
+/// Reads `co_lnotab`: increments of address and line; the last line holds to the end.
 fn lnotab(mut line: i64, table: &[u8], offset: i64) -> i64 {
     let mut address = 0;
     for pair in table.chunks_exact(2) {
@@ -33,7 +33,8 @@ fn lnotab(mut line: i64, table: &[u8], offset: i64) -> i64 {
     line
 }
 
-/// Ranges: how many bytes, and the line relative to the one before; −128 is a range without a line.
+/// Reads `co_linetable` of 3.10: ranges of bytes, each with its line relative to the one before; −128 is a range without
+/// a line.
 fn pairs(mut line: i64, table: &[u8], offset: i64) -> Option<i64> {
     let mut end = 0;
     for pair in table.chunks_exact(2) {
@@ -49,7 +50,7 @@ fn pairs(mut line: i64, table: &[u8], offset: i64) -> Option<i64> {
     None
 }
 
-/// Entries of a head byte (1, form: 4 bits, units − 1: 3 bits) and what the form asks for.
+/// Reads `co_linetable` from 3.11 on: entries of a head byte (1, form: 4 bits, units − 1: 3 bits) and the form's operands.
 fn locations(mut line: i64, table: &[u8], offset: i64) -> Option<i64> {
     let mut rest = table;
     let mut end = 0;
@@ -89,7 +90,7 @@ fn locations(mut line: i64, table: &[u8], offset: i64) -> Option<i64> {
     None
 }
 
-/// Six bits a byte, least first; bit 6 says that more follow.
+/// Reads an unsigned number: six bits a byte, least significant first; bit 6 says that more follow.
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     let mut shift = 0;
@@ -107,7 +108,7 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// The sign in bit 0.
+/// Reads a signed number, whose sign is in bit 0.
 fn signed(rest: &mut &[u8]) -> Option<i64> {
     let value = varint(rest)?;
     let size = (value >> 1) as i64;
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_have_holes_and_an_end() {
+    fn pairs_have_gaps_and_an_end() {
         let table = [4, 1, 2, 0x80, 2, 3];
         let at = |offset| line(LineTable::Pairs, 10, &table, offset);
         assert_eq!([at(0), at(4), at(6), at(8)], [Some(11), None, Some(14), None]);

@@ -1,15 +1,15 @@
-//! Names after death: turns a stack of numbers into frames with file, line and function.
+//! Post-mortem symbolization: turns a stack of numbers into frames with file, line and function.
 //!
 //! Python names come from the recording itself. Native names need the files on disk and a [`Symboliser`]; without one
 //! (in the traced process, where no symbol is ever looked up) a native frame is its module and offset. Knows nothing of
 //! allocations or findings.
 
-mod fold;
+mod frame_filter;
 mod lines;
-mod place;
+mod ownership;
 
-pub use fold::{folded, plain};
-pub use place::is_own_file;
+pub use frame_filter::{hidden, plain};
+pub use ownership::is_own_file;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,18 +20,20 @@ use serde::Serialize;
 use crate::format::entry::Frame;
 use crate::format::tables::{Module, Stack, Tables};
 
-/// What a frame is made of.
+/// What kind of code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FrameKind {
     Python,
     Native,
-    /// A node of an autograd graph: what stands before it ran in its backward pass, what stands behind it made it.
+    /// A node of an autograd graph: frames before it ran in its backward pass, frames behind it created it.
     Autograd,
 }
 
 /// A frame with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NamedFrame {
     pub kind: FrameKind,
     /// The source file where it is known, else the object file.
@@ -44,20 +46,20 @@ pub struct NamedFrame {
 }
 
 impl NamedFrame {
-    /// Whether it has a name of its own: not an address, nor an offset in a module.
+    /// Returns whether the function has a name: not an address, nor an offset in a module.
     pub fn has_symbol(&self) -> bool {
         let name = self.function.as_str();
         let base = self.module.as_deref().map(|m| m.rsplit('/').next().unwrap_or(m));
         let offset = name.rsplit_once("+0x").map(|(module, _)| module);
         self.kind != FrameKind::Native
-            || !(name == GOES_ON
+            || !(name == TRUNCATED
                 || name.starts_with("0x")
                 || offset.is_some_and(|o| base == Some(o) || o == UNKNOWN_MODULE))
     }
 }
 
-/// Stands for what lies further out and could not be followed.
-const GOES_ON: &str = "<the stack goes on>";
+/// Stands for the outer frames of a stack that could not be followed.
+const TRUNCATED: &str = "<the stack goes on>";
 const UNKNOWN_MODULE: &str = "<unknown module>";
 
 /// A function at an address, as a symboliser names it.
@@ -70,23 +72,24 @@ pub struct Function {
 
 /// Looks up native functions in object files on disk.
 pub trait Symboliser {
-    /// For each address (as in the module's own symbol tables) the functions there, inlined ones first; none where it
-    /// is not known for certain.
+    /// Returns, for each address (as in the module's own symbol tables), the functions there, inlined ones first; none
+    /// where they are not known for certain.
     fn functions(&mut self, module: &Module, addresses: &[u64]) -> Vec<Vec<Function>>;
 }
 
-type Place = (u32, u32);
+/// A module and an offset in it.
+type CodeAddress = (u32, u32);
 
 /// Resolves the stacks of one recording.
 pub struct Names<'a> {
     tables: &'a Tables,
     symboliser: Option<RefCell<Box<dyn Symboliser>>>,
-    functions: RefCell<HashMap<Place, Rc<[Function]>>>,
+    functions: RefCell<HashMap<CodeAddress, Rc<[Function]>>>,
     all_frames: bool,
 }
 
 impl<'a> Names<'a> {
-    /// Names from `tables`; native ones only with a symboliser.
+    /// Takes names from `tables`, and native ones from a symboliser if there is one.
     pub fn new(tables: &'a Tables, symboliser: Option<Box<dyn Symboliser>>) -> Names<'a> {
         Names {
             tables,
@@ -96,42 +99,43 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Nothing is to be folded away.
+    /// Keeps every frame, also those that a reader is better off without.
     pub fn with_all_frames(self, all_frames: bool) -> Names<'a> {
         Names { all_frames, ..self }
     }
 
+    /// Returns whether every frame is kept.
     pub fn shows_all(&self) -> bool {
         self.all_frames
     }
 
-    /// The frames of a stack by its id, innermost first; empty for an unknown id.
+    /// Returns the frames of a stack by its id, innermost first; empty for an unknown id.
     pub fn frames(&self, stack: u32) -> Vec<NamedFrame> {
         self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.resolve(s))
     }
 
-    /// Of a stack known by its Python frames alone: the same with native ones, for each way into the allocator that was
-    /// seen. Empty where those would have no names.
+    /// Returns, of a stack known by its Python frames alone, examples with native frames, one for each call path to the
+    /// allocator that was seen. Empty where native frames would have no names.
     pub fn examples(&self, stack: u32) -> Vec<Vec<NamedFrame>> {
         let examples = self.tables.native_samples.get(&stack).filter(|_| self.symboliser.is_some());
         examples.map_or_else(Vec::new, |whole| whole.iter().map(|&id| self.frames(id)).collect())
     }
 
-    /// The innermost frame in the user's own code; where there is none, the innermost that is not a framework's.
+    /// Returns the innermost frame in the user's own code; where there is none, the innermost that is not a framework's.
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
-        place::allocated_at(frames, self.stdlib())
+        ownership::allocated_at(frames, self.stdlib())
     }
 
-    /// Whether a frame is the user's own code.
+    /// Returns whether a frame is the user's own code.
     pub fn is_own(&self, frame: &NamedFrame) -> bool {
-        place::is_own(frame, self.stdlib())
+        ownership::is_own(frame, self.stdlib())
     }
 
     fn stdlib(&self) -> Option<&str> {
         self.tables.meta.get("python_stdlib").map(String::as_str)
     }
 
-    /// The frames of a stack, innermost first.
+    /// Resolves the frames of a stack, innermost first.
     pub fn resolve(&self, stack: &Stack) -> Vec<NamedFrame> {
         let (native, node) = split_backward(stack);
         self.look_up(native);
@@ -151,21 +155,21 @@ impl<'a> Names<'a> {
         frames
     }
 
-    /// The frames of the forward operation in whose backward pass a stack was taken; empty if it was not, or that is not
-    /// known.
+    /// Returns the frames of the forward operation in whose backward pass a stack was taken; empty if it was in none, or
+    /// that is not known.
     pub fn forward_of(&self, stack: u32) -> Vec<NamedFrame> {
         let node = self.tables.stacks.get(&stack).and_then(|s| split_backward(s).1);
         let node = node.and_then(|id| self.tables.backward.get(&id));
         node.map_or_else(Vec::new, |node| self.forward(node.forward))
     }
 
-    /// Only Python frames: a forward stack has no others.
+    /// Returns the frames of a forward stack, which are all Python frames.
     fn forward(&self, stack: u32) -> Vec<NamedFrame> {
         self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.python(&s.python).collect())
     }
 
-    /// Both lists as one: each native frame of the interpreter's loop stands for Python frames, innermost first, up to
-    /// and including one that was entered from C. `None` if the lists do not fit together.
+    /// Merges both lists: each native frame of the interpreter's loop stands for Python frames, innermost first, up to and
+    /// including one that was entered from C. `None` if the lists do not fit together.
     fn merged(&self, mut python: &[Frame], native: &[Frame]) -> Option<Vec<NamedFrame>> {
         let mut merged = Vec::with_capacity(python.len() + native.len());
         let mut paired = false;
@@ -208,7 +212,7 @@ impl<'a> Names<'a> {
                 },
                 None => nameless(FrameKind::Python, format!("<code {code}>")),
             },
-            _ => nameless(FrameKind::Python, GOES_ON.to_owned()),
+            _ => nameless(FrameKind::Python, TRUNCATED.to_owned()),
         })
     }
 
@@ -216,7 +220,7 @@ impl<'a> Names<'a> {
         frames.iter().flat_map(|frame| match *frame {
             Frame::Native { module, offset } => self.functions_at(module, offset),
             Frame::Address(address) => vec![nameless(FrameKind::Native, format!("{address:#x}"))],
-            _ => vec![nameless(FrameKind::Native, GOES_ON.to_owned())],
+            _ => vec![nameless(FrameKind::Native, TRUNCATED.to_owned())],
         })
     }
 
@@ -246,20 +250,20 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Asks the symboliser for what is not known yet, one call per module.
+    /// Asks the symboliser for functions that are not known yet, one call per module.
     fn look_up(&self, frames: &[Frame]) {
         let Some(symboliser) = &self.symboliser else { return };
         let mut known = self.functions.borrow_mut();
-        let mut asked: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut missing: HashMap<u32, Vec<u32>> = HashMap::new();
         for frame in frames {
             if let Frame::Native { module, offset } = *frame
                 && !known.contains_key(&(module, offset))
             {
                 known.insert((module, offset), Rc::new([]));
-                asked.entry(module).or_default().push(offset);
+                missing.entry(module).or_default().push(offset);
             }
         }
-        for (id, offsets) in asked {
+        for (id, offsets) in missing {
             let Some(module) = self.tables.modules.get(&id) else { continue };
             // A return address stands behind the call; the call is what is looked for.
             let addresses: Vec<u64> = offsets.iter().map(|&o| u64::from(o).saturating_sub(1)).collect();
@@ -271,7 +275,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The native frames of a stack, and the backward node that stands behind them.
+/// Splits a stack's native frames from the backward node behind them.
 fn split_backward(stack: &Stack) -> (&[Frame], Option<u32>) {
     match stack.native.split_last() {
         Some((Frame::Backward(id), native)) => (native, Some(*id)),
@@ -279,7 +283,7 @@ fn split_backward(stack: &Stack) -> (&[Frame], Option<u32>) {
     }
 }
 
-/// The last part of a mangled nested name: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`.
+/// Returns the last part of a mangled nested name: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`.
 fn innermost_name(mangled: &str) -> String {
     let mut rest = mangled.strip_prefix('N').unwrap_or(mangled);
     let mut last = None;

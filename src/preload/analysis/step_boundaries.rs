@@ -382,7 +382,7 @@ pub fn exit() {
         && let Some(path) = lifecycle::path()
         && let Some(report) = host.report()
     {
-        shield::write(&report::summary::render(&report, &shown(&path)));
+        shield::write(&report::text::summary(&report, &shown(&path)));
     }
 }
 

@@ -50,12 +50,12 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     };
     let text = report::text::render(&report);
     assert!(text.lines().all(|l| l.chars().all(|c| !c.is_control())), "a control character in the text");
-    assert!(report::summary::render(&report, "leaktrace.1.ltrace").lines().count() <= 8);
+    assert!(report::text::summary(&report, "leaktrace.1.ltrace").lines().count() <= 8);
     report::text::out_of_memory(&report);
-    let json = report::json::render(&report);
+    let json = report.to_json();
     assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
-    let room = html::Room::of(1);
-    let page = html::Page::new("fuzzed.ltrace", report, &ledger, &recording.tables, &names, &room);
+    let limits = html::Limits::of(1);
+    let page = html::Page::new("fuzzed.ltrace", report, &ledger, &recording.tables, &names, &limits);
     let mut pages = html::Pages::default();
     pages.add(&page);
     assert!(html::render(&pages).ends_with("</html>\n"), "the page has no end");

@@ -5,7 +5,7 @@ use crate::export::input::{device, layer};
 use crate::export::range::EventRange;
 use crate::export::{Input, stats};
 use leaktrace_core::format::event::{EventKind, MemoryClass, StepSource};
-use leaktrace_core::report::{Finding, Place, Report};
+use leaktrace_core::report::{Finding, Location, Report};
 use leaktrace_core::symbols::Names;
 
 use Type::{Bool, Float, Int, Text};
@@ -184,7 +184,7 @@ pub fn findings(report: &Report, sink: &mut dyn Sink) -> Result<()> {
 }
 
 fn finding(f: &Finding, non_leak: bool, sink: &mut dyn Sink) -> Result<()> {
-    let place: Option<&Place> = f.sites.first().and_then(|s| s.allocated_at.as_ref());
+    let place: Option<&Location> = f.sites.first().and_then(|s| s.allocated_at.as_ref());
     sink.row(&[
         name(&f.kind),
         Field::Bool(non_leak),

@@ -1,11 +1,11 @@
-//! What was alive when, by site: the ledger's records made few enough to be drawn. Every total stays exact: sites that
-//! find no room are one "other" per group, steps between two points are summed into the later one.
+//! What was live when, by site: the ledger's step records, thinned out to be drawn. Every total stays exact: sites beyond
+//! the limit are one "other" per group, and steps between two points are summed up in the later one.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::Room;
+use super::Limits;
 use super::stacks::Stacks;
 use leaktrace_core::format::event::NO_DEVICE;
 use leaktrace_core::format::tables::Tables;
@@ -13,32 +13,32 @@ use leaktrace_core::ledger::{DeviceAt, Layer, Ledger, Retained, StepRecord, reta
 use leaktrace_core::report::{self, Annotation, Report};
 use leaktrace_core::symbols::{NamedFrame, Names};
 
-/// Characters of a label.
+/// Characters of an annotation's name.
 const LABEL: usize = 80;
-/// Marks at one point.
+/// Annotations at one point.
 const ANNOTATIONS: usize = 8;
 
-/// What is counted together: a device's memory, pinned host memory, or what others lent.
+/// What is counted together: a device's memory, pinned host memory, or external memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
     pub kind: &'static str,
     pub device: Option<u8>,
 }
 
-/// A site, or all those of a group that have no room of their own.
+/// A site, or all sites of a group beyond the limit.
 #[derive(Debug, Default, Serialize)]
 pub struct Site {
     group: usize,
     layer: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     entry_point: Option<String>,
-    /// The frame it allocates at, and its stack's node.
-    place: Option<u32>,
+    /// The frame it allocates at (`null`: not known), and its stack's node.
+    location: Option<u32>,
     stack: i32,
     /// As of the latest event.
     live_bytes: u64,
     live_blocks: u64,
-    /// As of the reported moment, and how much of that came since the middle of the run.
+    /// As of the reported moment, and how much of that was allocated since the middle of the run.
     retained_bytes: u64,
     retained_blocks: u64,
     growth_bytes: u64,
@@ -46,9 +46,9 @@ pub struct Site {
     allocs: u64,
     first_birth: u32,
     last_birth: u32,
-    /// How many sites it stands for; 0: it is one.
+    /// The sites that it stands for; 0: it is one.
     others: u32,
-    /// Its changes are summed on the group's other one: there was no room for them.
+    /// Its changes are counted with the group's other sites: they are too many to list.
     summed: bool,
 }
 
@@ -57,10 +57,10 @@ pub struct Site {
 pub struct Point {
     step: u32,
     at_s: f64,
-    /// Names of what was marked since the point before.
+    /// Names of the annotations since the point before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<String>,
-    /// By group: alive, the most alive since the point before, reserved.
+    /// By group: live bytes, their peak since the point before, reserved bytes.
     totals: Vec<(u64, u64, u64)>,
     /// Site, blocks, bytes, and again: what changed since the point before.
     changes: Vec<i64>,
@@ -72,10 +72,10 @@ pub struct History {
     groups: Vec<Group>,
     sites: Vec<Site>,
     points: Vec<Point>,
-    /// The point that the report speaks of, and the one that growth is counted from.
+    /// The reported point, and the one that growth is counted from.
     at: usize,
     middle: usize,
-    /// Sites in all, and records that the points were made of.
+    /// All sites of the ledger, and the step records that the points were made of.
     site_count: usize,
     records: usize,
     #[serde(skip)]
@@ -89,35 +89,35 @@ pub struct History {
     group_of: HashMap<u32, usize>,
 }
 
-/// Net change of one site: blocks and bytes.
+/// The net change of a site: its number, blocks, bytes.
 type Change = (u32, i64, i64);
 
-/// A point before its sites have numbers.
+/// A point whose changes still name sites by their numbers in the ledger.
 struct Draft {
     point: Point,
     changes: Vec<Change>,
 }
 
 impl History {
-    /// The history as far as the ledger remembers it; `mine`: sites that the report names, which keep a room.
+    /// Builds the history from the step records; `named`: sites that the report names, which are listed first.
     pub fn new(
         ledger: &Ledger,
         tables: &Tables,
         names: &Names<'_>,
         report: &Report,
-        mine: &[u32],
+        named: &[u32],
         stacks: &mut Stacks,
-        room: &Room,
+        limits: &Limits,
     ) -> History {
         let all: Vec<u32> = (0..).take_while(|&n| ledger.site(n).is_some()).collect();
         let (groups, group_of) = groups(ledger, &all);
-        let drafts = drafts(ledger, report, &groups, room);
+        let drafts = drafts(ledger, report, &groups, limits);
         let at = report.step.and_then(|step| drafts.iter().position(|d| d.point.step >= step));
         let at = at.unwrap_or(drafts.len().saturating_sub(1));
         let half = drafts.get(at).map_or(0, |d| d.point.step / 2);
         let middle = drafts.iter().position(|d| d.point.step >= half).unwrap_or(0);
         let held = retained(ledger, report.step);
-        let (kept, drawn) = choose(ledger, &all, &drafts, &held, mine, room);
+        let (kept, drawn) = choose(ledger, &all, &drafts, &held, named, limits);
         let mut history = History {
             sites: Vec::new(),
             points: Vec::new(),
@@ -132,16 +132,16 @@ impl History {
             group_of,
         };
         history.list(ledger, tables, names, &kept, &all, stacks);
-        history.take_in(drafts, &held);
+        history.add_points(drafts, &held);
         history
     }
 
-    /// Where a site stands in the list.
+    /// Returns the index of a site in the list.
     pub fn slot(&self, site: u32) -> usize {
         self.slots.get(&site).copied().unwrap_or_else(|| self.rest(site))
     }
 
-    /// Where all those of its group stand that have no room of their own.
+    /// Returns the index of the other sites of a site's group.
     fn rest(&self, site: u32) -> usize {
         self.group_of.get(&site).and_then(|&g| self.other.get(g)).copied().unwrap_or(0)
     }
@@ -161,13 +161,13 @@ impl History {
             let frames = names.frames(s.stack);
             let at = names.allocated_at(&frames).cloned();
             let at = at.as_ref();
-            let listed = report::whole(names, s.stack, frames);
+            let listed = report::listed_frames(names, s.stack, frames);
             let frames: Vec<NamedFrame> = listed.into_iter().map(|f| f.frame).collect();
             self.sites.push(Site {
                 group: self.group_of.get(&number).copied().unwrap_or(0),
                 layer: s.layer.name(),
                 entry_point: tables.entry_points.get(&s.entry_point).filter(|_| s.entry_point != 0).cloned(),
-                place: at.map(|f| stacks.frame(f, own(f))),
+                location: at.map(|f| stacks.frame(f, own(f))),
                 stack: stacks.stack(&frames, at, &own),
                 live_bytes: s.live_bytes,
                 live_blocks: s.live_blocks,
@@ -193,8 +193,8 @@ impl History {
         }
     }
 
-    /// Books the changes on the listed sites.
-    fn take_in(&mut self, drafts: Vec<Draft>, held: &[Retained]) {
+    /// Adds the points, their changes by listed site.
+    fn add_points(&mut self, drafts: Vec<Draft>, held: &[Retained]) {
         let mut then: Vec<i64> = vec![0; self.sites.len()];
         for (i, Draft { mut point, changes }) in drafts.into_iter().enumerate() {
             let mut sums: HashMap<usize, (i64, i64)> = HashMap::new();
@@ -228,7 +228,7 @@ impl History {
     }
 }
 
-/// The groups there are, and each site's.
+/// Returns the groups, and the group of each site.
 fn groups(ledger: &Ledger, all: &[u32]) -> (Vec<Group>, HashMap<u32, usize>) {
     let of = |number: &u32| {
         let s = ledger.site(*number)?;
@@ -243,13 +243,13 @@ fn groups(ledger: &Ledger, all: &[u32]) -> (Vec<Group>, HashMap<u32, usize>) {
     let mut groups: Vec<Group> = all.iter().filter_map(of).chain(of_devices).collect();
     groups.sort_by_key(|g| (["device", "host", "external"].iter().position(|k| *k == g.kind), g.device));
     groups.dedup();
-    let place = |group: Group| groups.iter().position(|g| *g == group);
-    let group_of = all.iter().filter_map(|n| Some((*n, of(n).and_then(place)?))).collect();
+    let index = |group: Group| groups.iter().position(|g| *g == group);
+    let group_of = all.iter().filter_map(|n| Some((*n, of(n).and_then(index)?))).collect();
     (groups, group_of)
 }
 
-/// Which records become points: of each stretch of neighbours the last one, for each device the one with most alive, and
-/// the step asked for.
+/// Chooses the records that become points: of each stretch of neighbours the last one, for each device the one with the
+/// most live bytes, and the step asked for.
 fn chosen(records: &[StepRecord], step: Option<u32>, points: usize) -> Vec<usize> {
     let devices = records.last().map_or(1, |r| r.devices.len().max(1));
     let stretches = (points / (devices + 1)).max(2);
@@ -271,7 +271,7 @@ fn chosen(records: &[StepRecord], step: Option<u32>, points: usize) -> Vec<usize
     chosen
 }
 
-fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Vec<Draft> {
+fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], limits: &Limits) -> Vec<Draft> {
     let records = ledger.steps();
     let total = |devices: &[DeviceAt], peaks: &[StepRecord], group: &Group| {
         let of = |d: &&DeviceAt| group.device.is_none_or(|device| device == d.device);
@@ -288,7 +288,7 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
         }
     };
     if records.is_empty() {
-        // The one moment that is known.
+        // The one known moment.
         let devices = ledger.judged_devices();
         let totals = groups.iter().map(|g| total(&devices, &[], g)).collect();
         let held = retained(ledger, None);
@@ -299,10 +299,10 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
     let annotations = &report.steps.annotations;
     let counts: HashMap<_, _> =
         report.steps.annotation_counts.iter().map(|c| ((c.kind, &*c.name), c.count)).collect();
-    let drawn_marks = records.len() / 4;
+    let too_often = records.len() / 4;
     let mut drafts = Vec::new();
-    let (mut next, mut marked) = (0, 0);
-    for index in chosen(records, report.step, room.points) {
+    let (mut next, mut annotated) = (0, 0);
+    for index in chosen(records, report.step, limits.points) {
         let span = &records[next..=index];
         next = index + 1;
         let record = &records[index];
@@ -311,20 +311,20 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
             let sum = sums.entry(d.site).or_default();
             *sum = (sum.0.wrapping_add(d.blocks.into()), sum.1.wrapping_add(d.bytes));
         }
-        // What a program does in every step is no mark on its way.
+        // What a program does in nearly every step annotates nothing.
         let often = |m: &Annotation| {
-            m.kind != "user" && counts.get(&(m.kind, &*m.name)).is_some_and(|&n| n as usize > drawn_marks)
+            m.kind != "user" && counts.get(&(m.kind, &*m.name)).is_some_and(|&n| n as usize > too_often)
         };
         let last = index + 1 == records.len();
-        let until = annotations[marked..].iter().take_while(|m| last || m.step <= record.step).count();
+        let until = annotations[annotated..].iter().take_while(|m| last || m.step <= record.step).count();
         let mut names: Vec<String> = Vec::new();
-        for m in annotations[marked..marked + until].iter().filter(|m| !often(m)) {
+        for m in annotations[annotated..annotated + until].iter().filter(|m| !often(m)) {
             let name: String = m.name.chars().take(LABEL).collect();
             if names.len() < ANNOTATIONS && !names.contains(&name) {
                 names.push(name);
             }
         }
-        marked += until;
+        annotated += until;
         let point = Point {
             step: record.step,
             at_s: record.at_ns as f64 / 1e9,
@@ -339,15 +339,15 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], room: &Room) -> Ve
     drafts
 }
 
-/// The sites that stand by themselves: those the report names, then the largest; and which of them have a history of
-/// their own: as many as there is room for.
+/// Chooses the sites that are listed: those the report names, then the largest; and which of them have a history of their
+/// own, as far as their changes fit.
 fn choose(
     ledger: &Ledger,
     all: &[u32],
     drafts: &[Draft],
     held: &[Retained],
-    mine: &[u32],
-    room: &Room,
+    named: &[u32],
+    limits: &Limits,
 ) -> (Vec<u32>, HashSet<u32>) {
     let mut changes: HashMap<u32, usize> = HashMap::new();
     for (site, ..) in drafts.iter().flat_map(|d| &d.changes) {
@@ -359,10 +359,10 @@ fn choose(
         peak.max(held.get(&n).copied().unwrap_or(0))
     };
     let mut ranked = all.to_vec();
-    let mine: HashSet<u32> = mine.iter().copied().collect();
-    ranked.sort_by_cached_key(|n| (!mine.contains(n), std::cmp::Reverse(largest(*n)), *n));
-    ranked.truncate(room.sites);
-    let mut left = room.changes;
+    let named: HashSet<u32> = named.iter().copied().collect();
+    ranked.sort_by_cached_key(|n| (!named.contains(n), std::cmp::Reverse(largest(*n)), *n));
+    ranked.truncate(limits.sites);
+    let mut left = limits.changes;
     let fits = |n: &&u32| {
         let count = changes.get(n).copied().unwrap_or(0);
         let fits = count <= left;

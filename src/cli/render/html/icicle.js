@@ -2,8 +2,8 @@
 // screen readers as well.
 
 const MODES = {
-  retained: ["retained_bytes", "alive at the reported moment: the end of the last step, or the one asked for"],
-  live: ["live_bytes", "alive as of the latest event; after a finished run that is what its teardown left"],
+  retained: ["retained_bytes", "live at the reported moment: the end of the last step, or the one asked for"],
+  live: ["live_bytes", "live as of the latest event; after a finished run that is what its teardown left"],
   growth: ["growth_bytes", "what is retained now and was not yet there in the middle of the run"],
   peak: ["peak_bytes", "the most that each site ever held, not all at one moment"],
 };
@@ -41,7 +41,7 @@ function icicle(run, into) {
       if (!(bytes > 0)) return;
       const path = run.stackOf(slot).reverse().filter(id => wanted(run.frame(id)));
       // Nothing of the kind asked for: at least the line that the site is known by.
-      if (!path.length && s.place !== null) path.push(s.place);
+      if (!path.length && s.location !== null) path.push(s.location);
       const group = "g" + s.group;
       const steps = run.groups.length > 1 ? [group, ...path] : path;
       if (s.layer === "" || !path.length) steps.push("o" + slot);
@@ -49,7 +49,7 @@ function icicle(run, into) {
       for (const id of steps) {
         let next = node.children.get(id);
         if (!next) {
-          if (!names.has(id)) names.set(id, typeof id === "number" ? run.frameText(id) : id === group ? run.groupName(s.group) : run.place(slot));
+          if (!names.has(id)) names.set(id, typeof id === "number" ? run.frameText(id) : id === group ? run.groupName(s.group) : run.location(slot));
           const f = typeof id === "number" ? run.frame(id) : null;
           next = { id, text: names.get(id), kind: f ? f.kind : -1, own: f ? f.own : false, file: f ? f.file : "", bytes: 0, children: new Map() };
           node.children.set(id, next);

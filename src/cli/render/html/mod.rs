@@ -1,5 +1,4 @@
-//! The report as one HTML file that needs nothing else: data, program and style in it. The program's room alone: the
-//! preload carries none of it.
+//! The report as one HTML file that needs nothing else: it carries its data, script and style.
 //!
 //! Everything is summed up before it is written, so that a page stays small however long the run was. Numbers are the
 //! report's own; the page only draws them.
@@ -13,16 +12,16 @@ use serde::Serialize;
 use history::History;
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::Ledger;
-use leaktrace_core::report::advice::advice;
-use leaktrace_core::report::phrases::found;
+use leaktrace_core::report::wording::advice;
+use leaktrace_core::report::wording::found;
 use leaktrace_core::report::{Finding, Report};
 use leaktrace_core::symbols::Names;
 use segments::Map;
 use stacks::Stacks;
 
-/// What a page may hold, so that a file of any number of pages stays below 20 MB.
+/// The limits of a page, so that a file of any number of pages stays below 20 MB.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct Limits {
     /// Points of the timeline, sites listed, and changes of single sites over all points.
     points: usize,
     sites: usize,
@@ -33,11 +32,11 @@ pub struct Room {
     segments: usize,
 }
 
-impl Room {
-    /// For each of so many pages.
-    pub fn of(pages: usize) -> Room {
+impl Limits {
+    /// Shares the limits of a file among its pages.
+    pub fn of(pages: usize) -> Limits {
         let share = |all: usize| all / pages.max(1);
-        Room {
+        Limits {
             points: share(2000).max(100),
             sites: share(5000).max(50),
             changes: share(400_000),
@@ -48,18 +47,18 @@ impl Room {
     }
 }
 
-/// What a page shows of one recording.
+/// The data of a page: one recording.
 #[derive(Debug, Serialize)]
 pub struct Page {
     /// The recording's file name.
     file: String,
     /// `1 leak`, as the terminal says it; empty: nothing was found.
     found: String,
-    /// What to change, of each finding.
+    /// The fix of each finding.
     advice: Vec<Option<String>>,
     /// As the JSON report has it, without the stacks and the series: `history` has them.
     report: Report,
-    /// Places in `history.sites`: of each finding's sites, each benign one's, and of what is retained.
+    /// Indices into `history.sites`: of each finding's sites, each non-leak's, and of what is retained.
     finding_sites: Vec<Vec<usize>>,
     non_leak_sites: Vec<Vec<usize>>,
     retained_sites: Vec<usize>,
@@ -69,18 +68,20 @@ pub struct Page {
 }
 
 impl Page {
+    /// Sums up one recording.
     pub fn new(
         file: &str,
         mut report: Report,
         ledger: &Ledger,
         tables: &Tables,
         names: &Names<'_>,
-        room: &Room,
+        limits: &Limits,
     ) -> Page {
-        let named = report.findings.iter().chain(&report.non_leaks).flat_map(|f| &f.sites).map(|s| s.number);
-        let mine: Vec<u32> = named.chain(report.retained.iter().map(|r| r.number)).collect();
-        let mut stacks = Stacks::new(room);
-        let history = History::new(ledger, tables, names, &report, &mine, &mut stacks, room);
+        let of_findings =
+            report.findings.iter().chain(&report.non_leaks).flat_map(|f| &f.sites).map(|s| s.number);
+        let named: Vec<u32> = of_findings.chain(report.retained.iter().map(|r| r.number)).collect();
+        let mut stacks = Stacks::new(limits);
+        let history = History::new(ledger, tables, names, &report, &named, &mut stacks, limits);
         let slots = |all: &[Finding]| {
             let of = |f: &Finding| f.sites.iter().map(|s| history.slot(s.number)).collect();
             all.iter().map(of).collect()
@@ -94,7 +95,7 @@ impl Page {
             o.retained.iter_mut().for_each(|r| r.stack.clear());
         }
         report.steps.series.clear();
-        let segments = Map::new(ledger, &history, room.segments);
+        let segments = Map::new(ledger, &history, limits.segments);
         Page {
             file: file.to_owned(),
             found: if report.findings.is_empty() { String::new() } else { found(&report.findings) },
@@ -110,20 +111,21 @@ impl Page {
     }
 }
 
-/// What the data of a file may take.
+/// Bytes that the data of a file may take.
 const FILE: usize = 18 << 20;
 
 /// The pages of one file, written down as they come. Where they grow too many, those without a finding are left out first,
 /// then the later ones.
 #[derive(Debug, Default)]
 pub struct Pages {
-    /// With whether something was found.
+    /// Each with whether anything was found.
     pages: Vec<(bool, String)>,
     bytes: usize,
     left_out: usize,
 }
 
 impl Pages {
+    /// Writes a page down.
     pub fn add(&mut self, page: &Page) {
         // Only maps with keys that are no strings can fail to be written; there are none.
         let data = serde_json::to_string(page).unwrap_or_default();
@@ -142,7 +144,7 @@ impl Pages {
     }
 }
 
-/// The file: one page, or one for each recording to choose from.
+/// Returns the file: one page, or one for each recording to choose from.
 pub fn render(pages: &Pages) -> String {
     let data: Vec<&str> = pages.pages.iter().map(|(_, data)| data.as_str()).collect();
     let data = format!("[{}]", data.join(","));
@@ -161,10 +163,10 @@ pub fn render(pages: &Pages) -> String {
     ];
     let left_out = format!("data-left-out=\"{}\"", pages.left_out);
     let mut page = include_str!("page.html").replace("data-left-out=\"\"", &left_out);
-    for (mark, part) in PARTS {
-        page = page.replace(mark, part);
+    for (marker, part) in PARTS {
+        page = page.replace(marker, part);
     }
-    // Last: what a recording says is never looked through for marks.
+    // Last: a recording's own text must not be searched for markers.
     page.replacen("/*data*/", &data, 1)
 }
 
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!((kept, pages.left_out), (vec![0, 1, 3, 5], 3));
         assert!(render(&pages).len() < 20_000_000);
         assert!(render(&pages).contains("data-left-out=\"3\""));
-        // One alone is told of whatever it takes.
+        // A single page is kept whatever its size.
         let mut one = Pages::default();
         one.keep(false, "0".repeat(FILE + 1));
         assert_eq!((one.pages.len(), one.left_out), (1, 0));

@@ -56,7 +56,7 @@ class Run {
     return common.length > 1 ? common.join("/") : "";
   }
 
-  /** Sites of a leak. */
+  /** The sites of leaks. */
   get leaking() {
     return new Set(this.report.findings.flatMap((f, i) => f.kind === "leak" ? this.finding_sites[i] : []));
   }
@@ -67,7 +67,7 @@ class Run {
     return mine.reduce((sum, s) => sum + s.others + (s.summed ? 1 : 0), 0);
   }
 
-  /** A path as people want it. */
+  /** A path relative to the working directory or the user's folder. */
   path(file) {
     const cwd = this.report.program.cwd.replace(/\/+$/, "");
     for (const folder of [cwd, this.home]) {
@@ -89,23 +89,23 @@ class Run {
   }
 
   /** Where a site allocates. */
-  place(slot) {
+  location(slot) {
     const s = this.sites[slot];
     if (s.layer === "") return s.others ? count(s.others, "other site") : "other sites";
-    if (s.place === null) return s.entry_point || "(no stack was taken)";
-    const f = this.frame(s.place);
+    if (s.location === null) return s.entry_point || "(no stack was taken)";
+    const f = this.frame(s.location);
     const at = f.file ? this.path(f.file) + (f.line ? ":" + f.line : "") : "";
     return at && f.name ? at + " " + f.name : at || f.name;
   }
 
-  /** What tells it from others at the same place: the innermost Python frame, or the node of the backward pass. */
+  /** What distinguishes a site from others at its line: the innermost Python frame, or the node of the backward pass. */
   via(slot) {
     const s = this.sites[slot];
-    const id = this.stackOf(slot).find(id => this.frame(id).kind !== 1 && id !== s.place);
-    if (id === undefined || s.place === null || id === s.place) return "";
+    const id = this.stackOf(slot).find(id => this.frame(id).kind !== 1 && id !== s.location);
+    if (id === undefined || s.location === null || id === s.location) return "";
     const f = this.frame(id);
-    // Only what lies further in than the place.
-    return this.stackOf(slot).indexOf(id) < this.stackOf(slot).indexOf(s.place) ? f.name : "";
+    // Only frames further in than the allocating line.
+    return this.stackOf(slot).indexOf(id) < this.stackOf(slot).indexOf(s.location) ? f.name : "";
   }
 
   groupName(group) {
@@ -122,8 +122,8 @@ class Run {
     return ids;
   }
 
-  /** Per site what was alive at a point: blocks and bytes. */
-  alive(point) {
+  /** Blocks and bytes by site that were live at a point. */
+  live(point) {
     const blocks = new Float64Array(this.sites.length), bytes = new Float64Array(this.sites.length);
     for (let i = 0; i <= point; i++) {
       const c = this.points[i].changes;
@@ -186,7 +186,7 @@ const leakColours = () => REDS[darkly.matches ? "dark" : "light"];
 const siteColours = () => SITE_COLOURS[darkly.matches ? "dark" : "light"];
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Tells screen readers. */
+/** Announces a text to screen readers. */
 function say(text) { document.getElementById("said").textContent = text; }
 
 function tip(event, text) {
@@ -199,7 +199,7 @@ function tip(event, text) {
   t.style.top = (event.clientY + 18 + box.height > tall ? event.clientY - box.height - 10 : event.clientY + 18) + "px";
 }
 
-/** Buttons of which one is pressed. */
+/** A group of buttons, one of them pressed. */
 function choice(name, options, chosen, change) {
   const buttons = options.map(([value, text, title]) =>
     h("button", { type: "button", "data-value": value, title: title || null, "aria-pressed": String(value === chosen), click: () => pick(value) }, text));
@@ -216,7 +216,7 @@ function framesList(run, slot) {
   if (!ids.length) return h("p", { class: "soft" }, s.layer === "" ? "These sites have no room of their own on this page." : "No stack was taken.");
   let marked = false;
   const items = ids.map(id => {
-    const f = run.frame(id), at = !marked && id === s.place;
+    const f = run.frame(id), at = !marked && id === s.location;
     marked = marked || at;
     const where = f.file ? "  " + run.path(f.file) + (f.line ? ":" + f.line : "") : "";
     return h("li", { class: [f.own ? "own" : "", at ? "at" : ""].join(" ").trim() || null, title: f.file || null }, (f.name || "?") + where);
@@ -225,7 +225,7 @@ function framesList(run, slot) {
 }
 
 /** A table row of a site, which opens its stack. */
-function siteRows(run, slot, cells, swatch, name = run.place(slot)) {
+function siteRows(run, slot, cells, swatch, name = run.location(slot)) {
   const colspan = cells.length + 1;
   let open = null;
   const button = h("button", { class: "link", type: "button", "aria-expanded": "false", click: () => {

@@ -2,12 +2,12 @@
 
 const $ = id => document.getElementById(id);
 const KINDS = {
-  leak: "Leak", growing: "Growing", "pending-gc": "Garbage that waits for the collector", residue: "Residue", fragmentation: "Fragmentation",
-  "carry-over": "Carried over", periodic: "Periodic", "warm-up": "Warm-up", plateau: "Plateau", cache: "Cache", spike: "Spike", "reserved-growth": "Reserved growth",
+  leak: "Leak", growing: "Possible leak", "pending-gc": "Waiting for garbage collection", residue: "Left after unload", fragmentation: "Fragmentation",
+  "carry-over": "Carry-over", periodic: "Sawtooth", "warm-up": "Warm-up", plateau: "Plateau", cache: "Cache", spike: "Spike", "reserved-growth": "Reserved growth",
 };
-// Beyond so many steps nobody waits for a device to be full.
+// Steps beyond which nobody waits for a device to run out of memory.
 const FAR = 10_000_000;
-const ENDS = { clean: "ended cleanly", killed: "did not end by itself", running: "still running" };
+const ENDS = { clean: "exited cleanly", killed: "was killed or crashed", running: "is running" };
 
 function summary(run) {
   const { program: p, steps, devices, step } = run.report;
@@ -21,7 +21,7 @@ function summary(run) {
     h("h1", {}, verdict),
     h("div", { class: "command" }, p.argv.join(" ") || p.exe || run.file),
     h("div", { class: "facts" }, fact("", ENDS[p.end] || p.end), fact("ran", p.duration_s.toFixed(1) + " s"), fact("pid", p.pid), fact("host", p.host), fact("rank", p.rank),
-      fact("Python", p.python), fact("steps told by", steps.source), fact("as of the end of step", step),
+      fact("Python", p.python), fact("step source", steps.source), fact("as of the end of step", step),
       run.report.host_bytes ? fact("pinned host memory", size(run.report.host_bytes)) : null),
     devices.length ? table(null, [["Device"], ["Name"], ["Live", 1], ["Peak", 1], ["Reserved", 1], ["Unattributed", 1], ["Total", 1]], rows) : h("p", { class: "empty" }, "No device was used."));
   document.title = `${verdict} · ${run.file}`;
@@ -44,19 +44,19 @@ function spark(run, slots) {
 }
 
 function finding(run, f, slots, advice, look) {
-  const place = s => s.allocated_at ? `${run.path(s.allocated_at.file)}${s.allocated_at.line ? ":" + s.allocated_at.line : ""}` : s.entry_point || "no stack";
+  const location = s => s.allocated_at ? `${run.path(s.allocated_at.file)}${s.allocated_at.line ? ":" + s.allocated_at.line : ""}` : s.entry_point || "no stack";
   const row = (name, value, title) => value === null ? [] : [h("dt", {}, name), h("dd", { title: title || null }, value)];
   const figures = [
-    f.bytes_per_step > 0 ? row("per adding step", size(f.bytes_per_step), exact(f.bytes_per_step)) : [],
+    f.bytes_per_step > 0 ? row("per growing step", size(f.bytes_per_step), exact(f.bytes_per_step)) : [],
     f.growth_bytes_per_step > 0 ? row("growth per step", size(f.growth_bytes_per_step), exact(f.growth_bytes_per_step)) : [],
-    f.growth_step_ratio > 0 && f.growth_step_ratio < 1 ? row("adds in", share(f.growth_step_ratio, 1) + " of steps") : [],
+    f.growth_step_ratio > 0 && f.growth_step_ratio < 1 ? row("grows in", share(f.growth_step_ratio, 1) + " of steps") : [],
     f.period_steps ? row("period", count(f.period_steps, "step")) : [],
-    row("alive", size(f.live_bytes), exact(f.live_bytes)),
+    row("live", size(f.live_bytes), exact(f.live_bytes)),
     row("blocks", whole(f.live_blocks)),
     f.oldest_step ? row("oldest from step", whole(f.oldest_step)) : [],
     f.peak_reduction_bytes ? row("peak would be less by", size(f.peak_reduction_bytes), exact(f.peak_reduction_bytes)) : [],
     f.reserved_growth_bytes ? row("reserved growth", size(f.reserved_growth_bytes), exact(f.reserved_growth_bytes)) : [],
-    f.steps_to_oom !== null && f.steps_to_oom < FAR ? row("full in", count(f.steps_to_oom, "step")) : [],
+    f.steps_to_oom !== null && f.steps_to_oom < FAR ? row("out of memory in", "about " + count(f.steps_to_oom, "step")) : [],
   ];
   const sites = f.sites.map((s, i) => {
     const list = h("div", { hidden: true });
@@ -64,7 +64,7 @@ function finding(run, f, slots, advice, look) {
       if (!list.childNodes.length) list.append(framesList(run, slots[i]));
       list.hidden = !list.hidden;
       button.setAttribute("aria-expanded", String(!list.hidden));
-    } }, `${place(s)} ${s.allocated_at ? s.allocated_at.function : ""}`);
+    } }, `${location(s)} ${s.allocated_at ? s.allocated_at.function : ""}`);
     const figure = h("span", { class: "soft" }, `  ${size(s.live_bytes)} in ${count(s.live_blocks, "block")}`,
       s.forward_site ? `, in the backward pass of ${run.path(s.forward_site.file)}:${s.forward_site.line}` : "");
     return h("li", {}, button, figure, list);
@@ -72,15 +72,15 @@ function finding(run, f, slots, advice, look) {
   const holders = f.holders.slice(0, 6).map(o => h("div", {}, h("span", { class: "holder" }, o.path), h("span", { class: "soft" }, `  ${size(o.bytes)} in ${count(o.blocks, "block")}, seen at step ${whole(o.step)}`)));
   const first = f.sites[0];
   return h("article", { class: "finding " + f.kind },
-    h("div", { class: "head" }, h("h3", { class: "kind" }, KINDS[f.kind] || f.kind), h("span", { class: "place" }, first ? place(first) : ""),
+    h("div", { class: "head" }, h("h3", { class: "kind" }, KINDS[f.kind] || f.kind), h("span", { class: "location" }, first ? location(first) : ""),
       h("span", { class: "soft" }, [f.confidence, f.layer, f.device === null ? "" : "device " + f.device].filter(Boolean).join(" · "))),
     h("div", { class: "side" }, spark(run, slots), h("dl", {}, figures)),
     h("div", {}, h("p", {}, f.explanation),
-    advice ? h("p", { class: "advice" }, h("b", {}, "To change: "), advice) : "",
+    advice ? h("p", { class: "advice" }, h("b", {}, "Fix: "), advice) : "",
     holders.length ? h("div", {}, h("h4", {}, "Held by"), holders, f.holders.length > 6 ? h("a", { href: "#holders" }, `and ${f.holders.length - 6} more`) : "") : "",
     h("div", {}, h("h4", {}, "Allocated at"), h("ul", { class: "sites" }, sites.slice(0, 6)),
       sites.length > 6 ? h("details", {}, h("summary", { class: "soft" }, `and ${count(sites.length - 6, "more line")}`), h("ul", { class: "sites" }, sites.slice(6))) : "",
-      first && run.sites[slots[0]].place !== null ? h("p", {}, h("button", { type: "button", click: () => { look(run.frameText(run.sites[slots[0]].place)); $("flame").scrollIntoView(); } }, "find in the flame graph")) : "")));
+      first && run.sites[slots[0]].location !== null ? h("p", {}, h("button", { type: "button", click: () => { look(run.frameText(run.sites[slots[0]].location)); $("flame").scrollIntoView(); } }, "find in the flame graph")) : "")));
 }
 
 function listFindings(run, look, most = 50) {
@@ -88,33 +88,42 @@ function listFindings(run, look, most = 50) {
   $("findings").replaceChildren(h("h2", { id: "findings-title" }, "Findings"),
     ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], run.advice[i], look)) : [h("p", { class: "empty" }, "None.")]),
     findings.length > most ? h("p", {}, h("button", { type: "button", click: () => listFindings(run, look, findings.length) }, `show all ${whole(findings.length)}`)) : "",
-    nonLeaks.length ? h("details", {}, h("summary", {}, nonLeaks.length === 1 ? "1 thing that looked like one and is none" : `${count(nonLeaks.length, "thing")} that looked like one and are none`),
+    nonLeaks.length ? h("details", {}, h("summary", {}, `Not leaks (${whole(nonLeaks.length)})`),
       h("ul", { class: "non-leaks" }, nonLeaks.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
+}
+
+const HOLDER_COLUMNS = [["Held by"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]];
+
+/** A holder as a table row; cells of its own stand behind its path. */
+function holderRow(holder, ...cells) {
+  return h("tr", {}, h("td", { class: "where mono" }, holder.path), cells.filter(cell => cell instanceof Node),
+    h("td", { class: "n" }, whole(holder.blocks)), bytesCell(holder.bytes), h("td", { class: "n" }, whole(holder.step)));
 }
 
 function holders(run) {
   const { findings, non_leaks: nonLeaks, holder_searches: searches } = run.report;
-  const all = [...findings, ...nonLeaks].flatMap(f => f.holders.map(o => [o, f])).sort((a, b) => b[0].bytes - a[0].bytes);
-  const rows = all.map(([o, f]) => h("tr", {}, h("td", { class: "where mono" }, o.path), h("td", {}, KINDS[f.kind] || f.kind), h("td", { class: "n" }, whole(o.blocks)), bytesCell(o.bytes), h("td", { class: "n" }, whole(o.step))));
+  const all = [...findings, ...nonLeaks].flatMap(f => f.holders.map(holder => [holder, f])).sort((a, b) => b[0].bytes - a[0].bytes);
+  const rows = all.map(([holder, f]) => holderRow(holder, h("td", {}, KINDS[f.kind] || f.kind)));
   $("holders").replaceChildren(h("h2", { id: "holders-title" }, "Holders"),
-    rows.length ? table(null, [["Held by"], ["Finding"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]], rows) : h("p", { class: "empty" }, "Nobody was seen to hold what was found."),
+    rows.length ? table(null, [HOLDER_COLUMNS[0], ["Finding"], ...HOLDER_COLUMNS.slice(1)], rows) : h("p", { class: "empty" }, "No holder was found."),
     searches ? h("p", { class: "soft" }, `${count(searches.count, "search").replace(/searchs$/, "searches")}; the program waited ${searches.seconds.toFixed(2)} s for them, ${searches.longest_s.toFixed(2)} s at most for one.`) : "");
 }
 
 function coverage(run) {
   const { coverage: c, warnings, out_of_memory: oom, out_of_memory_count: ooms } = run.report, hist = run.history;
   const agrees = c.ledger_matches_allocator;
-  const rows = [["Events without room in the recording", c.dropped_events], ["Frees of what was not seen allocated", c.frees_without_allocation], ["Frees not seen", c.allocations_without_free], ["Ended with their context", c.freed_with_context]];
+  const rows = [["Events lost", c.dropped_events], ["Frees without a recorded allocation", c.frees_without_allocation], ["Addresses reused without a recorded free", c.allocations_without_free], ["Freed with their context", c.freed_with_context]];
   const list = (items, none) => items.length ? h("ul", { class: "plain" }, items.map(i => h("li", {}, i))) : h("p", { class: "soft" }, none);
   $("coverage").replaceChildren(h("h2", { id: "coverage-title" }, "Coverage"),
     h("div", { class: "columns" },
-      h("div", {}, h("h3", {}, "Could not be seen"), list([...c.gaps, ...c.untracked_calls.map(m => `${m.entry_point}: called ${whole(m.calls)} times${m.bytes ? ", " + size(m.bytes) : ", size not told"}`)], "Nothing that leaktrace knows of."), warnings.length ? [h("h3", {}, "Warnings"), list(warnings, "")] : ""),
+      h("div", {}, h("h3", {}, "Coverage gaps and untracked calls"), list([...c.gaps, ...c.untracked_calls.map(m => `${m.entry_point}: called ${whole(m.calls)} times${m.bytes ? ", " + size(m.bytes) : ", size unknown"}`)], "None known."), warnings.length ? [h("h3", {}, "Warnings"), list(warnings, "")] : ""),
       h("div", {}, table(null, [["Count"], ["", 1]], [...rows.map(([name, n]) => h("tr", {}, h("td", {}, name), h("td", { class: "n" }, whole(n)))),
         h("tr", {}, h("td", {}, "Agrees with the allocator's own totals"), h("td", { class: "n" }, agrees === null ? "nothing to compare" : agrees ? "yes" : "no")),
         h("tr", {}, h("td", {}, "Points drawn, of the steps kept"), h("td", { class: "n" }, `${whole(run.points.length)} of ${whole(hist.records)}`)),
-        h("tr", {}, h("td", {}, "Sites by themselves, of all"), h("td", { class: "n" }, `${whole(run.sites.filter(s => s.layer !== "").length)} of ${whole(hist.site_count)}`))]))),
-    ooms ? h("div", {}, h("h3", { style: "margin-top:12px" }, `Memory ran out ${count(ooms, "time")}`), oom.map(o => h("div", {}, h("p", {}, `In step ${whole(o.step)} device ${o.device} was asked for ${size(o.requested_bytes)} with ${size(o.allocated_bytes)} allocated`, o.allocated_at ? ` at ${run.path(o.allocated_at.file)}:${o.allocated_at.line}.` : "."),
-      table("Alive then", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], o.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack"), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))))) : "");
+        h("tr", {}, h("td", {}, "Sites listed by themselves, of all"), h("td", { class: "n" }, `${whole(run.sites.filter(s => s.layer !== "").length)} of ${whole(hist.site_count)}`))]))),
+    ooms ? h("div", {}, h("h3", { style: "margin-top:12px" }, `Out of memory ${count(ooms, "time")}`), oom.map(o => h("div", {}, h("p", {}, o.explanation),
+      o.holders.length ? table("Held by (as of the last heap scan)", HOLDER_COLUMNS, o.holders.map(holder => holderRow(holder))) : "",
+      table("Live at that moment", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], o.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack"), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))))) : "");
 }
 
 function show(page) {

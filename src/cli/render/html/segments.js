@@ -1,4 +1,4 @@
-// The segments of the caching allocators: what of each is used, and which blocks keep it from going back to the driver.
+// The segments of the caching allocators: how much of each is used, and which blocks keep it from being returned to the driver.
 
 const STRIPS = 40;
 
@@ -31,11 +31,11 @@ function segmentMap(run, into) {
     });
   }
 
-  const cellText = c => `${c.site < 0 ? "blocks of several sites" : run.place(c.site)}\n${size(c.used)} in ${count(c.blocks, "block")} at +${size(c.offset)}`
+  const cellText = c => `${c.site < 0 ? "blocks of several sites" : run.location(c.site)}\n${size(c.used)} in ${count(c.blocks, "block")} at +${size(c.offset)}`
     + (c.birth && c.birth < 4294967295 ? `, oldest from step ${whole(c.birth)}` : "");
 
   function strip(s) {
-    const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": `Segment ${s.start} of device ${s.device}: ${size(s.used)} of ${size(s.bytes)} used by ${count(s.blocks, "block")}${s.pinned ? "; kept from going back" : ""}` });
+    const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": `Segment ${s.start} of device ${s.device}: ${size(s.used)} of ${size(s.bytes)} used by ${count(s.blocks, "block")}${s.pinned ? "; not returned to the driver" : ""}` });
     canvas.segment = s;
     let at = -1;
     const under = e => {
@@ -51,7 +51,7 @@ function segmentMap(run, into) {
       strips.querySelectorAll("canvas").forEach(paint);
       if (c) say(cellText(c));
     };
-    canvas.addEventListener("mousemove", e => { const c = s.cells[under(e)]; tip(e, c ? cellText(c) : "empty"); });
+    canvas.addEventListener("mousemove", e => { const c = s.cells[under(e)]; tip(e, c ? cellText(c) : "free"); });
     canvas.addEventListener("mouseleave", () => tip(null, null));
     canvas.addEventListener("click", e => tell(under(e)));
     canvas.addEventListener("keydown", e => {
@@ -79,17 +79,17 @@ function segmentMap(run, into) {
       s.cells.push({ offset: flat[k], bytes: flat[k + 1], used: flat[k + 2], site: flat[k + 3], blocks: flat[k + 4], birth: flat[k + 5] });
     }
   });
-  const empty = map.bytes - map.used;
-  const facts = h("p", {}, `${size(map.bytes)} in ${count(map.count, "segment")}: ${size(map.used)} used, ${size(empty)} empty`,
-    map.pinned ? `; ${size(map.pinned)} of that is kept from going back by the few blocks in segments that are less than half used.` : ".");
-  const pins = map.pins.length ? table("Who pins them", [["Allocated at"], ["Blocks", 1], ["Bytes", 1], ["Segments", 1], ["Empty bytes in those", 1]],
-    map.pins.map(p => siteRows(run, p.site, [h("td", { class: "n" }, whole(p.blocks)), bytesCell(p.bytes), h("td", { class: "n" }, whole(p.segments)), bytesCell(p.empty)]))) : "";
+  const free = map.bytes - map.used;
+  const facts = h("p", {}, `${size(map.bytes)} in ${count(map.count, "segment")}: ${size(map.used)} used, ${size(free)} free`,
+    map.pinned ? `; ${size(map.pinned)} of that is not returned to the driver because of the few blocks in segments that are less than half used.` : ".");
+  const pins = map.pins.length ? table("Blocks that pin segments", [["Allocated at"], ["Blocks", 1], ["Bytes", 1], ["Segments", 1], ["Free bytes in those", 1]],
+    map.pins.map(p => siteRows(run, p.site, [h("td", { class: "n" }, whole(p.blocks)), bytesCell(p.bytes), h("td", { class: "n" }, whole(p.segments)), bytesCell(p.free)]))) : "";
   into.replaceChildren(title, facts, pins,
     h("div", { class: "tools", style: "margin-top:14px" },
       choice("Order", [["pinned", "least used first"], ["size", "largest first"], ["address", "by address"]], order, o => { order = o; list(); }),
       h("span", { class: "key" }, h("i", { style: "background:var(--used)" }), "used"),
       h("span", { class: "key" }, h("i", { style: "background:var(--pin)" }), "used, pins a segment that is less than half used"),
-      h("span", { class: "key" }, h("i", { style: "background:var(--faint)" }), "empty")),
+      h("span", { class: "key" }, h("i", { style: "background:var(--faint)" }), "free")),
     strips, told,
     map.segments.length < map.count ? h("p", { class: "soft" }, `${whole(map.count - map.segments.length)} more are not listed here.`) : "",
     h("p", { class: "keys" }, "Click a block for its stack; with a strip focused, ← → go through its blocks."));

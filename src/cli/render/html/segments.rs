@@ -1,5 +1,5 @@
-//! The segment map as a page carries it: of each segment what is used and by whom, and which blocks keep an all but empty
-//! one from going back to the driver.
+//! The segment map as a page carries it: what is used of each segment and by which site, and which blocks keep a mostly
+//! free one from being returned to the driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use serde::Serialize;
 use super::history::History;
 use leaktrace_core::ledger::{Ledger, Segment};
 
-/// Stretches shown of one segment, at most and at least, and of all.
+/// Cells shown of one segment, at most and at least, and of all.
 const CELLS: usize = 256;
 const FEW_CELLS: usize = 16;
 const ALL_CELLS: usize = 100_000;
 /// Sites listed as pinning.
 const PINS: usize = 100;
 
-/// A segment. The stretches, by address: offset, length, used bytes, site (`-1`: several), blocks, birth step of the
+/// A segment. Its cells, by address: offset, length, used bytes, site (`-1`: several), blocks, birth step of the
 /// oldest; and again.
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -24,20 +24,20 @@ struct Listed {
     bytes: u64,
     used: u64,
     blocks: usize,
-    /// It is for the most part empty, and not wholly.
+    /// Less than half of it is used, but not nothing.
     pinned: bool,
     cells: Vec<i64>,
 }
 
-/// What a site pins.
+/// The segments that a site's blocks pin.
 #[derive(Debug, Default, Serialize)]
 struct Pin {
     site: usize,
     blocks: u64,
     bytes: u64,
     segments: usize,
-    /// Empty bytes of those segments.
-    empty: u64,
+    /// Free bytes of those segments.
+    free: u64,
 }
 
 /// All segments of a run at the judged moment.
@@ -46,7 +46,7 @@ pub struct Map {
     count: usize,
     bytes: u64,
     used: u64,
-    /// Empty bytes in segments that are pinned.
+    /// Free bytes in pinned segments.
     pinned: u64,
     segments: Vec<Listed>,
     pins: Vec<Pin>,
@@ -83,7 +83,7 @@ impl Map {
                     pin.blocks += 1;
                     pin.bytes = pin.bytes.wrapping_add(b.bytes);
                     if segments.insert(s.start) {
-                        pin.empty = pin.empty.wrapping_add(bytes - used);
+                        pin.free = pin.free.wrapping_add(bytes - used);
                     }
                 }
             }
@@ -99,7 +99,7 @@ impl Map {
         }
         let mut order: Vec<usize> = (0..all.len()).collect();
         if order.len() > most {
-            // Those that keep most from going back, in the order of their addresses.
+            // Those that keep most from being returned, in the order of their addresses.
             order.sort_by_key(|&i| {
                 let l = &map.segments[i];
                 (!l.pinned, std::cmp::Reverse(l.bytes.saturating_sub(l.used)))
@@ -115,7 +115,7 @@ impl Map {
         let mut index = 0..;
         map.segments.retain(|_| index.next().is_some_and(|i: usize| kept.contains(&i)));
         map.pins = pins.into_values().map(|(pin, s)| Pin { segments: s.len(), ..pin }).collect();
-        map.pins.sort_by_key(|p| std::cmp::Reverse((p.empty, p.bytes)));
+        map.pins.sort_by_key(|p| std::cmp::Reverse((p.free, p.bytes)));
         map.pins.truncate(PINS);
         map
     }
@@ -128,7 +128,7 @@ fn cells(segment: &Segment, history: &History, most: usize) -> Vec<i64> {
         let site = history.slot(b.site) as i64;
         cells.push(Cell { start: b.address, end, used: b.bytes, site, blocks: 1, birth: b.birth });
     }
-    // Too many to be seen apart: neighbours become one, those with the least between them first.
+    // Too many to be drawn: neighbours are merged, those with the smallest gap first.
     let mut gap = 0;
     while cells.len() > most {
         cells.dedup_by(|next, kept| {

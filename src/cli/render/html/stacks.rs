@@ -1,11 +1,11 @@
-//! Stacks as a page carries them: every name once, every frame once, and one tree in which a stack is its innermost
-//! frame. What lies further out is its parent.
+//! Stacks as a page carries them: every name once, every frame once, and one tree in which a stack is the node of its
+//! innermost frame, and parents are further out.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::Room;
+use super::Limits;
 use leaktrace_core::symbols::{FrameKind, NamedFrame};
 
 /// Frames of one stack, the innermost ones; bytes of one name (a C++ template may fill pages).
@@ -32,7 +32,7 @@ pub struct Stacks {
     node_ids: HashMap<(i32, u32), i32>,
     #[serde(skip)]
     text: usize,
-    /// Where either runs out, a stack is the line it allocates at.
+    /// Limits, beyond which a stack is reduced to the line it allocates at.
     #[serde(skip)]
     most_text: usize,
     #[serde(skip)]
@@ -40,7 +40,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    pub fn new(room: &Room) -> Stacks {
+    pub fn new(limits: &Limits) -> Stacks {
         Stacks {
             names: Vec::new(),
             frames: Vec::new(),
@@ -50,8 +50,8 @@ impl Stacks {
             frame_ids: HashMap::new(),
             node_ids: HashMap::new(),
             text: 0,
-            most_text: room.text,
-            most_nodes: room.nodes,
+            most_text: limits.text,
+            most_nodes: limits.nodes,
         }
     }
 
@@ -67,7 +67,7 @@ impl Stacks {
         id
     }
 
-    /// The number of a frame; `own`: the user's code.
+    /// Returns the number of a frame; `own`: the user's code.
     pub fn frame(&mut self, f: &NamedFrame, own: bool) -> u32 {
         let kind = match f.kind {
             FrameKind::Python => 0,
@@ -84,8 +84,8 @@ impl Stacks {
         id
     }
 
-    /// The node of a stack given innermost first; `-1`: there is none. `at`: the frame that stands for all of it where
-    /// there is no room.
+    /// Returns the node of a stack given innermost first; `-1`: it has no frame. `at`: the frame that stands for all of it where
+    /// there is no limits.
     pub fn stack(
         &mut self,
         frames: &[NamedFrame],
@@ -115,7 +115,7 @@ impl Stacks {
     }
 }
 
-/// A name with its middle left out where it is too long.
+/// Leaves out the middle of a name that is too long.
 fn shortened(name: &str) -> String {
     if name.len() <= NAME {
         return name.to_owned();

@@ -1,12 +1,12 @@
-// Live bytes by site over the steps (uPlot), and what was alive at the point chosen.
+// Live bytes by site over the steps (uPlot), and what was live at the point chosen.
 
 const STACKED = 12;
 
 function timeline(run, into) {
   const title = h("h2", { id: "timeline-title" }, "Timeline");
-  const plot = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": "Step looked at",
+  const plot = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": "Chosen step",
     "aria-valuemin": run.points[0]?.step ?? 0, "aria-valuemax": run.points.at(-1)?.step ?? 0 });
-  const legend = h("div", { class: "legend" }), alive = h("div", { class: "alive", id: "alive" });
+  const legend = h("div", { class: "legend" }), live = h("div", { class: "live", id: "live" });
   if (!run.points.length || !run.groups.length) {
     into.replaceChildren(title, h("p", { class: "empty" }, "No allocation was seen."));
     return;
@@ -31,7 +31,7 @@ function timeline(run, into) {
     choice("Over", [["steps", "steps"], ["time", "time"]], "steps", v => { byTime = v === "time"; draw(); }),
     checks, h("span", { class: "end" }, zoom));
   into.replaceChildren(title, steps ? tools : "", steps ? h("div", {}, plot) : h("p", { class: "empty" },
-    "No step was seen in this run, so there is one moment to show: its end."), alive,);
+    "No step was seen in this run, so there is one moment to show: its end."), live);
   if (steps) plot.append(h("div", { class: "u" }), legend);
 
   const annotations = [];
@@ -87,7 +87,7 @@ function timeline(run, into) {
       down = null;
     });
     u.over.addEventListener("mouseleave", () => tip(null, null));
-    legend.replaceChildren(...kept.map(k => h("span", {}, h("span", { class: "swatch", style: "background:" + k.colour }), k.slot === null ? "all other sites" : run.place(k.slot) + (run.via(k.slot) ? " in " + run.via(k.slot) : "") + (leaking.has(k.slot) ? " (leak)" : ""))),
+    legend.replaceChildren(...kept.map(k => h("span", {}, h("span", { class: "swatch", style: "background:" + k.colour }), k.slot === null ? "all other sites" : run.location(k.slot) + (run.via(k.slot) ? " in " + run.via(k.slot) : "") + (leaking.has(k.slot) ? " (leak)" : ""))),
       ...extra.map(([name, , stroke, dash]) => h("span", {}, h("i", { style: `border-top-color:${stroke};border-top-style:${dash.length ? "dashed" : "solid"}` }), name === "peak" ? "peak within the step" : "reserved by the allocator")));
     show();
   }
@@ -130,7 +130,7 @@ function timeline(run, into) {
     const i = u.cursor.idx;
     if (i === null || i === undefined || u.cursor.left < 0) return tip(null, null);
     const box = u.over.getBoundingClientRect(), p = run.points[i];
-    const text = [`step ${whole(p.step)} · ${p.at_s.toFixed(2)} s`, `${size(p.totals[group][0])} alive at its end`];
+    const text = [`step ${whole(p.step)} · ${p.at_s.toFixed(2)} s`, `${size(p.totals[group][0])} live at its end`];
     if (run.groups[group].kind === "device") text.push(`${size(p.totals[group][1])} at the peak, ${size(p.totals[group][2])} reserved`);
     (p.annotations || []).forEach(m => text.push("annotation: " + m));
     tip({ clientX: box.left + u.cursor.left, clientY: box.top + u.cursor.top }, text.join("\n"));
@@ -141,7 +141,7 @@ function timeline(run, into) {
     if (u) u.redraw(false);
     show();
     const p = run.points[chosen];
-    say(`Step ${p.step}: ${size(p.totals[group][0])} alive.`);
+    say(`Step ${p.step}: ${size(p.totals[group][0])} live.`);
   }
 
   function scale(factor) {
@@ -166,11 +166,11 @@ function timeline(run, into) {
     e.preventDefault();
   });
 
-  /** The table of what was alive at the chosen point. */
+  /** The table of what was live at the chosen point. */
   function show(all = false) {
-    const p = run.points[chosen], now = run.alive(chosen), then = base === null ? null : run.alive(base);
+    const p = run.points[chosen], now = run.live(chosen), then = base === null ? null : run.live(base);
     plot.setAttribute("aria-valuenow", p.step);
-    plot.setAttribute("aria-valuetext", `step ${p.step}, ${size(p.totals[group][0])} alive`);
+    plot.setAttribute("aria-valuetext", `step ${p.step}, ${size(p.totals[group][0])} live`);
     const total = p.totals[group][0];
     const slots = [...now.bytes.keys()].filter(s => run.sites[s].group === group && (now.blocks[s] > 0 || (then && then.blocks[s] > 0)));
     const order = then ? s => -Math.abs(now.bytes[s] - then.bytes[s]) : s => -now.bytes[s];
@@ -183,14 +183,14 @@ function timeline(run, into) {
       h("td", { class: "n" }, share(now.bytes[s], total)),
       then ? bytesCell(now.bytes[s] - then.bytes[s], signed) : null,
     ].filter(Boolean), colours.get(s) || (colours.size ? "transparent" : null), run.sites[s].layer === "" ? count(run.unnamed(group), "other site") : undefined));
-    const when = steps ? `Alive at the end of step ${whole(p.step)}` : "Alive at the end";
+    const when = steps ? `Live at the end of step ${whole(p.step)}` : "Live at the end";
     const head = h("div", { class: "tools" },
       h("h3", {}, when), h("span", { class: "soft", title: exact(total) }, `${size(total)} in ${count(slots.length, "site")}`),
       steps ? h("button", { type: "button", id: "compare", title: "Show what changed between this step and the one you click next",
         click: () => { base = base === null ? chosen : null; if (u) u.redraw(false); show(); } },
         base === null ? "compare from here" : `stop comparing with step ${whole(run.points[base].step)}`) : null);
-    alive.replaceChildren(head,
-      slots.length ? table(null, heads, rows) : h("p", { class: "empty" }, "Nothing was alive."),
+    live.replaceChildren(head,
+      slots.length ? table(null, heads, rows) : h("p", { class: "empty" }, "Nothing was live."),
       slots.length > most ? h("p", {}, h("button", { type: "button", click: () => show(true) }, `show all ${whole(slots.length)}`)) : "",
       steps ? h("p", { class: "keys" }, "Click a point, or focus the chart: ← → one point, Page keys ten percent, Home and End; + − 0 zoom. Drag to zoom in.") : "");
   }

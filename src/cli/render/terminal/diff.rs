@@ -1,18 +1,16 @@
 //! Two reports side by side, for a terminal: what leaks more or less first, then every line that changed.
 
-use anstyle::Style;
-
 use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE};
 use crate::diff::{Change, Diff, Row, Side};
-use leaktrace_core::report::explain::{count, exact, grouped, place, size};
-use leaktrace_core::report::phrases::clean;
+use leaktrace_core::report::text::Style;
+use leaktrace_core::report::wording::{self, count, exact, grouped, location, sanitize, size};
 
 /// Rows shown if not all are wanted.
 const TOP: usize = 20;
 
 /// The whole comparison.
 pub fn render(diff: &Diff, look: &Look) -> String {
-    let mut page = Page::new(look.width, look.colour);
+    let mut page = Page::new(look.layout.width, look.colour);
     answer(&mut page, diff);
     side(&mut page, "A", &diff.a);
     side(&mut page, "B", &diff.b);
@@ -21,7 +19,7 @@ pub fn render(diff: &Diff, look: &Look) -> String {
         leaks(&mut page, diff);
         others(&mut page, diff);
     }
-    retained(&mut page, diff, look.all);
+    retained(&mut page, diff, look.layout.all);
     page.into_text()
 }
 
@@ -55,7 +53,7 @@ fn side(page: &mut Page, name: &str, s: &Side) {
         None => format!("at the end, after {}", count(f64::from(s.steps), "step")),
     };
     let peak = size(s.peak_bytes as f64);
-    let text = format!("{}: {} retained {at}, peak {peak}", clean(&s.file), size(s.retained_bytes as f64));
+    let text = format!("{}: {} retained {at}, peak {peak}", sanitize(&s.file), size(s.retained_bytes as f64));
     page.wrap("  ", 6, &[(BOLD, name), (DIM, &text)]);
 }
 
@@ -66,13 +64,13 @@ fn signed(before: u64, after: u64) -> String {
 
 /// Where, with the line it had before, if that is another.
 fn at(r: &Row) -> String {
-    let mut text = clean(&place(r.allocated_at.as_ref(), ""));
+    let mut text = sanitize(&location(r.allocated_at.as_ref(), ""));
     if let Some(line) = r.line_before {
         text.push_str(&format!(" (line {line} in A)"));
     }
     if r.layer != "block" {
         let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
-        text.push_str(&clean(&format!(" ({}{by})", r.layer)));
+        text.push_str(&sanitize(&format!(" ({}{by})", r.layer)));
     }
     text
 }
@@ -119,11 +117,11 @@ fn others(page: &mut Page, diff: &Diff) {
             (_, None) => (GOOD, "gone:"),
             _ => (UNSURE, "same:"),
         };
-        let kind = o.kind.name();
-        let at = clean(&place(o.allocated_at.as_ref(), ""));
+        let kind = wording::kind(o.kind);
+        let at = sanitize(&location(o.allocated_at.as_ref(), ""));
         page.wrap("  ", 8, &[(style, mark), (PLAIN, kind), (PLAIN, "at"), (BOLD, &at)]);
         if let Some(why) = o.after.as_ref().or(o.before.as_ref()) {
-            page.wrap("        ", 8, &[(DIM, &clean(why))]);
+            page.wrap("        ", 8, &[(DIM, &sanitize(why))]);
         }
     }
     page.gap();

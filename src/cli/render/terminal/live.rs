@@ -7,47 +7,48 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 
-use super::{fitted, sparkline};
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
-use leaktrace_core::report::explain::{count, grouped, place, size};
-use leaktrace_core::report::phrases::{clean, held_by, is_named, pace};
-use leaktrace_core::report::{Device, End, Place, Report, Retained};
+use leaktrace_core::report::text::{fitted, sparkline};
+use leaktrace_core::report::wording::{
+    self, confidence, count, grouped, held_by, is_named, location, rate, sanitize, size,
+};
+use leaktrace_core::report::{Device, End, Location, Report, Retained};
 
-/// Steps over which it is told how fast they are.
-const PACE: usize = 20;
+/// The last steps, over which steps per second are taken.
+const SPEED: usize = 20;
 /// Columns of the curve of live bytes.
 const CURVE: usize = 40;
 
-/// One process as it was last read.
+/// A process as it was last read.
 pub struct Seen {
     pub file: String,
-    /// Or why it could not be read.
+    /// The report, or why the recording could not be read.
     pub report: Result<Report, String>,
-    /// What has come since `since` and is still there.
+    /// What was allocated after step `since` and is still live.
     pub grown: Vec<Retained>,
     pub since: u32,
     /// Seconds since 1970 when it was read.
     pub at_s: f64,
 }
 
-/// How it is shown.
+/// How the view is shown.
 #[derive(Clone, Copy, Default)]
 pub struct State {
     pub by_size: bool,
-    pub held_still: bool,
+    pub paused: bool,
 }
 
-/// A line that grows, over all processes.
+/// A growing line, over all processes.
 struct Growing {
     at: String,
     grown: u64,
     blocks: u64,
-    /// Over the steps of the window, of the process where that is fastest.
+    /// The rate over the last steps of the process where it is largest.
     per_step: f64,
     processes: usize,
 }
 
-/// One frame.
+/// Draws one frame.
 pub fn draw(frame: &mut Frame<'_>, seen: &[Seen], state: State) {
     let devices: usize = seen.iter().filter_map(|s| s.report.as_ref().ok()).map(|r| r.devices.len()).sum();
     let (processes, devices) = (seen.len().min(12) as u16, devices.min(16) as u16);
@@ -60,9 +61,9 @@ pub fn draw(frame: &mut Frame<'_>, seen: &[Seen], state: State) {
     ])
     .areas(frame.area());
     let running = seen.iter().filter(|s| is_running(s)).count();
-    let still = if state.held_still { ", held still" } else { "" };
+    let paused = if state.paused { ", paused" } else { "" };
     let head = format!(
-        "leaktrace top: {running} of {} processes running{still}    q end, s sort, p hold still",
+        "leaktrace top: {running} of {} processes running{paused}    q end, s sort, p pause",
         seen.len()
     );
     frame.render_widget(Line::styled(head, bold()), title);
@@ -72,7 +73,7 @@ pub fn draw(frame: &mut Frame<'_>, seen: &[Seen], state: State) {
     frame.render_widget(Paragraph::new(found(seen)).wrap(Wrap { trim: false }), findings);
 }
 
-/// One frame as text.
+/// Returns one frame as text.
 pub fn once(seen: &[Seen], width: u16) -> String {
     let backend = TestBackend::new(width, 24 + 3 * seen.len().min(16) as u16);
     // Drawing into memory cannot fail.
@@ -103,13 +104,13 @@ fn is_running(s: &Seen) -> bool {
 
 fn name(report: &Report) -> String {
     let rank = report.program.rank.as_ref().map_or_else(String::new, |r| format!(" rank {r}"));
-    clean(&format!("{}{rank}", report.program.pid))
+    sanitize(&format!("{}{rank}", report.program.pid))
 }
 
-/// Steps per second over the last few.
+/// Returns steps per second over the last steps.
 fn speed(report: &Report) -> Option<f64> {
     let series = &report.steps.series;
-    let first = series.get(series.len().saturating_sub(PACE))?;
+    let first = series.get(series.len().saturating_sub(SPEED))?;
     let last = series.last()?;
     let seconds = last.at_s - first.at_s;
     (seconds > 0.0).then(|| f64::from(last.step.saturating_sub(first.step)) / seconds)
@@ -117,7 +118,9 @@ fn speed(report: &Report) -> Option<f64> {
 
 fn processes_table(seen: &[Seen]) -> Table<'static> {
     let rows = seen.iter().take(12).map(|s| match &s.report {
-        Err(why) => Row::new(vec![Cell::from(clean(&s.file)), Cell::from(clean(why)).style(Color::Yellow)]),
+        Err(why) => {
+            Row::new(vec![Cell::from(sanitize(&s.file)), Cell::from(sanitize(why)).style(Color::Yellow)])
+        }
         Ok(r) => {
             let (state, style) = match r.program.end {
                 End::Running => ("running", Style::new().fg(Color::Green)),
@@ -144,7 +147,7 @@ fn processes_table(seen: &[Seen]) -> Table<'static> {
                 Cell::from(size(live as f64)),
                 Cell::from(size(reserved as f64)),
                 Cell::from(format!("{leaks} of {}", r.findings.len())).style(style_of_leaks),
-                Cell::from(clean(&r.program.argv.join(" "))),
+                Cell::from(sanitize(&r.program.argv.join(" "))),
             ])
         }
     });
@@ -184,7 +187,7 @@ fn devices_table(seen: &[Seen]) -> Table<'static> {
     Table::new(rows, widths).header(Row::new(head).style(dim()))
 }
 
-/// What has come over the last steps and is there, by line.
+/// Lists by line what the last steps allocated and is still live.
 fn growing(seen: &[Seen]) -> Vec<Growing> {
     let mut all: Vec<Growing> = Vec::new();
     for s in seen {
@@ -192,7 +195,7 @@ fn growing(seen: &[Seen]) -> Vec<Growing> {
         let steps = f64::from(r.steps.count.saturating_sub(s.since).max(1));
         let mut of_this: Vec<(String, u64, u64)> = Vec::new();
         for g in &s.grown {
-            let mut at = clean(&place(g.allocated_at.as_ref(), &r.program.cwd));
+            let mut at = sanitize(&location(g.allocated_at.as_ref(), &r.program.cwd));
             if g.layer != "block" {
                 at.push_str(&format!(" ({})", g.layer));
             }
@@ -243,9 +246,9 @@ fn sites_table(seen: &[Seen], state: State, area: Rect) -> Table<'static> {
     Table::new(rows, widths).header(Row::new(head).style(dim()))
 }
 
-/// The findings so far, one line each; the same one of several processes once.
+/// Lists the findings so far, one line each; one that several processes have is listed once.
 fn found(seen: &[Seen]) -> Vec<Line<'static>> {
-    let mut told: Vec<(String, Option<Place>, Kind, usize)> = Vec::new();
+    let mut listed: Vec<(String, Option<Location>, Kind, usize)> = Vec::new();
     let mut waiting = 0;
     for r in seen.iter().filter_map(|s| s.report.as_ref().ok()) {
         if r.steps.count < MIN_STEPS {
@@ -253,24 +256,27 @@ fn found(seen: &[Seen]) -> Vec<Line<'static>> {
         }
         for f in &r.findings {
             let at = f.sites.first().and_then(|s| s.allocated_at.clone());
-            if let Some(known) = told.iter_mut().find(|t| t.1 == at && t.2 == f.kind) {
+            if let Some(known) = listed.iter_mut().find(|t| t.1 == at && t.2 == f.kind) {
                 known.3 += 1;
                 continue;
             }
             let held = f.holders.first().filter(|h| is_named(&h.path));
             let held = held.map_or_else(String::new, |h| format!(", {}", held_by(&h.path)));
-            let much = pace(f).unwrap_or_else(|| size(f.live_bytes as f64));
-            let sure = format!("{:?}", f.confidence).to_lowercase();
-            let text = format!("({sure}): {much}, {}{held}", place(at.as_ref(), &r.program.cwd));
-            told.push((clean(&text), at, f.kind, 1));
+            let much = rate(f).unwrap_or_else(|| size(f.live_bytes as f64));
+            let text = format!(
+                "({}): {much}, {}{held}",
+                confidence(f.confidence),
+                location(at.as_ref(), &r.program.cwd)
+            );
+            listed.push((sanitize(&text), at, f.kind, 1));
         }
     }
     let mut lines = vec![Line::styled("findings", dim())];
-    for (text, _, kind, n) in told {
+    for (text, _, kind, n) in listed {
         let colour = if kind == Kind::Leak { Color::Red } else { Color::Yellow };
         let on = if n > 1 { format!(", in {n} processes") } else { String::new() };
         lines.push(Line::from(vec![
-            Span::styled(kind.name().to_owned(), bold().fg(colour)),
+            Span::styled(wording::kind(kind).to_owned(), bold().fg(colour)),
             Span::raw(format!(" {text}{on}")),
         ]));
     }

@@ -1,106 +1,72 @@
-//! Lines that fit a width: styled words, broken at spaces. Knows no report.
+//! Styled text on its way to a terminal: written with escape sequences or without. Knows no report.
 
 use std::fmt::Write;
+use std::ops::{Deref, DerefMut};
 
-use anstyle::Style;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use anstyle::{AnsiColor, Style as Ansi};
 
-use leaktrace_core::report::phrases::words;
+use leaktrace_core::report::text::{Style, Text};
 
-/// A text that grows downwards.
+/// Text that knows whether it is coloured.
 pub struct Page {
-    out: String,
-    width: usize,
+    text: Text,
     colour: bool,
 }
 
 impl Page {
     pub fn new(width: usize, colour: bool) -> Page {
-        Page { out: String::new(), width: width.max(40), colour }
-    }
-
-    pub fn width(&self) -> usize {
-        self.width
+        Page { text: Text::new(width), colour }
     }
 
     pub fn into_text(self) -> String {
-        self.out
-    }
-
-    /// One styled piece, as it is.
-    fn put(&mut self, style: Style, text: &str) {
-        let _ = match self.colour && style != Style::new() {
-            true => write!(self.out, "{style}{text}{style:#}"),
-            false => write!(self.out, "{text}"),
-        };
-    }
-
-    /// One line of pieces, as they are.
-    pub fn line(&mut self, pieces: &[(Style, &str)]) {
-        pieces.iter().for_each(|(style, text)| self.put(*style, text));
-        while self.out.ends_with(' ') {
-            self.out.pop();
+        match self.colour {
+            true => coloured(&self.text),
+            false => self.text.to_string(),
         }
-        self.out.push('\n');
-    }
-
-    /// An empty line; never two of them.
-    pub fn gap(&mut self) {
-        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
-            self.out.push('\n');
-        }
-    }
-
-    /// Pieces with a space between them, broken into lines; the later lines are indented. A word longer than a line is not
-    /// broken: nobody could copy such a path.
-    pub fn wrap(&mut self, lead: &str, indent: usize, pieces: &[(Style, &str)]) {
-        self.marked((Style::new(), lead), indent, pieces);
-    }
-
-    /// The same behind a styled mark, which is written as it is.
-    pub fn marked(&mut self, mark: (Style, &str), indent: usize, pieces: &[(Style, &str)]) {
-        let lead = mark.1;
-        self.put(mark.0, lead);
-        let (mut column, mut fresh) = (lead.width(), true);
-        for (style, text) in pieces {
-            // What is said in one style on one line is one piece of it.
-            let mut run = String::new();
-            for word in words(text) {
-                let space = usize::from(!fresh);
-                if !fresh && column + space + word.width() > self.width {
-                    self.put(*style, &std::mem::take(&mut run));
-                    self.out.push('\n');
-                    self.out.extend(std::iter::repeat_n(' ', indent));
-                    (column, fresh) = (indent, true);
-                }
-                if !fresh {
-                    column += 1;
-                    if run.is_empty() { self.out.push(' ') } else { run.push(' ') }
-                }
-                column += word.width();
-                run.push_str(&word);
-                fresh = false;
-            }
-            self.put(*style, &run);
-        }
-        while self.out.ends_with(' ') {
-            self.out.pop();
-        }
-        self.out.push('\n');
     }
 }
 
-/// The text cut to so many columns, with a mark where something is missing.
-pub fn fitted(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
+impl Deref for Page {
+    type Target = Text;
+
+    fn deref(&self) -> &Text {
+        &self.text
     }
-    let mut taken = 0;
-    let fits = |c: &char| {
-        taken += c.width().unwrap_or(0);
-        taken < columns
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+}
+
+impl DerefMut for Page {
+    fn deref_mut(&mut self) -> &mut Text {
+        &mut self.text
+    }
+}
+
+/// Writes text with escape sequences for its styles.
+pub fn coloured(text: &Text) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        for span in line {
+            let style = ansi(span.style);
+            // Writing to a string cannot fail.
+            let _ = match span.style {
+                Style::Plain => out.write_str(&span.text),
+                _ => write!(out, "{style}{}{style:#}", span.text),
+            };
+        }
+        out.push('\n');
+    }
+    out
+}
+
+const fn ansi(style: Style) -> Ansi {
+    match style {
+        Style::Plain => Ansi::new(),
+        Style::Bold => Ansi::new().bold(),
+        Style::Dim => Ansi::new().dimmed(),
+        Style::Good => AnsiColor::Green.on_default().bold(),
+        Style::Bad => AnsiColor::Red.on_default().bold(),
+        Style::Warning => AnsiColor::Yellow.on_default().bold(),
+        Style::Accent => AnsiColor::Cyan.on_default().bold(),
+    }
 }
 
 #[cfg(test)]
@@ -108,24 +74,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wide_letters_and_styles_are_counted_as_they_are_seen() {
-        let style = Style::new().bold();
-        let said = "損失 損失 損失 損失 損失 損失 損失 損失 損失 損失 損失 損失 損失 損失 損失 損失";
+    fn colours_add_nothing_but_escape_sequences() {
         let written = |colour| {
             let mut page = Page::new(40, colour);
             page.wrap(
                 "  ",
                 4,
-                &[(style, said), (Style::new(), "and 12.5 KiB (3 MiB) more of it, twice over")],
+                &[(Style::Bold, "one"), (Style::Plain, "two and more words than a line can take")],
             );
+            page.gap();
+            page.line(&[(Style::Bad, "three")]);
             page.into_text()
         };
-        let plain = written(false);
-        assert!(plain.lines().count() > 3 && plain.lines().all(|l| l.width() <= 40), "{plain}");
-        assert!(plain.contains("12.5 KiB"), "a number stays with its unit: {plain}");
-        let stripped = anstream::adapter::strip_str(&written(true)).to_string();
-        assert_eq!(stripped, plain);
-        assert_ne!(written(true), plain);
-        assert_eq!((fitted("損失損失", 5), fitted("abc", 3)), ("損失…".to_owned(), "abc".to_owned()));
+        let coloured = written(true);
+        assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), written(false));
+        assert!(coloured.contains("\x1b[1mone\x1b[0m two"), "{coloured:?}");
     }
 }

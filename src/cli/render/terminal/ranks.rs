@@ -1,10 +1,10 @@
-//! Many processes on one page.
+//! One report over many processes.
 
-use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE, blocks, source::Sources, style_of};
+use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE, source::Sources};
 use crate::ranks::{Cause, Gathered};
 use leaktrace_core::report::End;
-use leaktrace_core::report::explain::{count, exact, grouped, size};
-use leaktrace_core::report::phrases::{clean, found};
+use leaktrace_core::report::text::{finding, style_of};
+use leaktrace_core::report::wording::{count, ending, exact, found, grouped, location, sanitize, size};
 
 /// Names in a row of them, and processes in the table, if not all are wanted.
 const NAMES: usize = 8;
@@ -12,17 +12,17 @@ const TABLE: usize = 16;
 
 /// The whole report.
 pub fn render(g: &Gathered, look: &Look) -> String {
-    let mut page = Page::new(look.width, look.colour);
+    let mut page = Page::new(look.layout.width, look.colour);
     verdict(&mut page, g);
     head(&mut page, g);
     page.gap();
     for (i, c) in g.causes.iter().enumerate() {
-        let spread = spread(g, c, look.all);
+        let spread = spread(g, c, look.layout.all);
         let mut sources = Sources::of(&c.program);
-        blocks::finding(&mut page, i + 1, &c.finding, &c.program, &mut sources, look.all, Some(&spread));
+        finding(&mut page, i + 1, &c.finding, &c.program, &mut sources, look.layout.all, Some(&spread));
     }
     early(&mut page, g);
-    table(&mut page, g, look.all);
+    table(&mut page, g, look.layout.all);
     coverage(&mut page, g);
     page.into_text()
 }
@@ -50,7 +50,7 @@ fn verdict(page: &mut Page, g: &Gathered) {
 }
 
 fn head(page: &mut Page, g: &Gathered) {
-    page.wrap("  ", 6, &[(PLAIN, &clean(&g.program.argv.join(" ")))]);
+    page.wrap("  ", 6, &[(PLAIN, &sanitize(&g.program.argv.join(" ")))]);
     let mut hosts: Vec<&str> = g.processes.iter().map(|p| p.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
@@ -78,7 +78,7 @@ fn head(page: &mut Page, g: &Gathered) {
 
 /// `on all 8 processes, 11.0 to 13.0 KiB per step, most on rank 5`
 fn spread(g: &Gathered, c: &Cause, all: bool) -> String {
-    let names: Vec<String> = c.members.iter().map(|m| clean(&g.processes[m.process].name())).collect();
+    let names: Vec<String> = c.members.iter().map(|m| sanitize(&g.processes[m.process].name())).collect();
     let [least, middle, most] = c.spread;
     let judged = g.judged().max(c.members.len());
     let mut text = match names.len() {
@@ -104,11 +104,11 @@ fn spread(g: &Gathered, c: &Cause, all: bool) -> String {
             ),
         });
     }
-    for (place, of) in &c.partial {
-        let names: Vec<String> = of.iter().take(NAMES).map(|&i| clean(&g.processes[i].name())).collect();
+    for (at, of) in &c.partial {
+        let names: Vec<String> = of.iter().take(NAMES).map(|&i| sanitize(&g.processes[i].name())).collect();
         let only = if of.len() == 1 { "alone" } else { "only" };
         let more = if of.len() > NAMES { format!(" and {} more", of.len() - NAMES) } else { String::new() };
-        let at = clean(&leaktrace_core::report::explain::place(place.as_ref(), &c.program.cwd));
+        let at = sanitize(&location(at.as_ref(), &c.program.cwd));
         text.push_str(&format!("; {at} on {}{more} {only}", names.join(", ")));
     }
     text
@@ -121,17 +121,17 @@ fn early(page: &mut Page, g: &Gathered) {
     page.line(&[(BAD, "Ended early")]);
     for &i in &g.ended_early {
         let p = &g.processes[i];
-        let how = if p.end == End::Clean { "ended in good order" } else { "was killed or crashed" };
         let text = format!(
-            "{how} after step {} of {}, {:.1} s (process {} on {}, {})",
+            "{} after step {} of {}, {:.1} s (process {} on {}, {})",
+            ending(p.end),
             grouped(u64::from(p.steps)),
             grouped(u64::from(g.most_steps(p))),
             p.duration_s,
             p.pid,
-            clean(&p.host),
-            clean(&p.file),
+            sanitize(&p.host),
+            sanitize(&p.file),
         );
-        page.wrap("  ", 4, &[(BOLD, &format!("{}:", clean(&p.name()))), (PLAIN, &text)]);
+        page.wrap("  ", 4, &[(BOLD, &format!("{}:", sanitize(&p.name()))), (PLAIN, &text)]);
     }
     page.gap();
 }
@@ -157,7 +157,7 @@ fn table(page: &mut Page, g: &Gathered, all: bool) {
         };
         let name = p.rank.as_ref().map_or_else(String::new, |_| format!("{}, ", p.name()));
         let text = format!("{name}{} on {}{end}", p.pid, p.host);
-        page.wrap(&head, indent, &[(PLAIN, &clean(&text))]);
+        page.wrap(&head, indent, &[(PLAIN, &sanitize(&text))]);
     }
     if shown < g.processes.len() {
         let more = format!("  and {} more (--all)", grouped((g.processes.len() - shown) as u64));
@@ -177,9 +177,9 @@ fn coverage(page: &mut Page, g: &Gathered) {
     page.line(&[(BOLD, "Coverage: "), (if g.dropped_events == 0 { PLAIN } else { UNSURE }, &lost)]);
     for (gap, n) in &g.gaps {
         let n = format!("({n}×)");
-        page.wrap("  ", 4, &[(UNSURE, "not seen:"), (PLAIN, &clean(gap)), (DIM, &n)]);
+        page.wrap("  ", 4, &[(UNSURE, "coverage gap:"), (PLAIN, &sanitize(gap)), (DIM, &n)]);
     }
     for (file, why) in &g.unread {
-        page.wrap("  ", 4, &[(UNSURE, "not read:"), (PLAIN, &clean(&format!("{file}: {why}")))]);
+        page.wrap("  ", 4, &[(UNSURE, "not read:"), (PLAIN, &sanitize(&format!("{file}: {why}")))]);
     }
 }

@@ -7,6 +7,7 @@ use crate::ledger::sites::Layer;
 
 /// The kind of a cause; the order is that of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Grows with the steps, and nothing frees it.
@@ -58,6 +59,7 @@ impl Kind {
 
 /// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// The site frees other blocks, and these outlived them all; or the figures leave no other reading.

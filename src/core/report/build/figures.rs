@@ -1,4 +1,4 @@
-//! What was in use, device by device: at the judged moment, at a step, over the steps.
+//! What was in use on each device: at the judged moment, at a step, over the steps.
 
 use super::Builder;
 use crate::format::event::NO_DEVICE;
@@ -9,7 +9,7 @@ use crate::report::{Device, Step, StepDevice};
 const SERIES: usize = 10_000;
 const SERIES_DEVICES: usize = 80_000;
 
-/// The totals of the latest steps.
+/// Lists the totals of the latest steps.
 pub(super) fn series(ledger: &Ledger) -> Vec<Step> {
     let records = ledger.steps();
     let mut devices = 0;
@@ -38,22 +38,23 @@ pub(super) fn series(ledger: &Ledger) -> Vec<Step> {
 }
 
 impl Builder<'_> {
-    /// The devices at a step, or at the judged moment.
+    /// Returns the devices at a step, or at the judged moment.
     fn at(&self, step: Option<u32>) -> Vec<ledger::DeviceAt> {
         let record = step.and_then(|s| self.ledger.step(s));
         record.map_or_else(|| self.ledger.judged_devices(), |r| r.devices.clone())
     }
 
-    /// Pinned host memory: at that moment, and (without a step) at the very end.
+    /// Returns the pinned host memory at that moment, and (without a step) at the very end.
     pub(super) fn host(&self, step: Option<u32>) -> (u64, u64) {
         let then = self.at(step).iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes));
         let last = self.ledger.devices().iter().fold(0, |sum: u64, d| sum.wrapping_add(d.host_bytes));
         (then, if step.is_some() { then } else { last })
     }
 
+    /// Lists the devices, by index.
     pub(super) fn devices(&self, step: Option<u32>) -> Vec<Device> {
         let at = self.at(step);
-        let upto = |d: &ledger::DeviceAt| match step {
+        let peak = |d: &ledger::DeviceAt| match step {
             Some(step) => {
                 let records = self.ledger.steps().iter().take_while(|r| r.step <= step);
                 let peaks = records.flat_map(|r| &r.devices).filter(|e| e.device == d.device);
@@ -67,12 +68,12 @@ impl Builder<'_> {
             .map(|d| {
                 let known = self.tables.devices.get(&d.device);
                 let now = self.ledger.devices().iter().find(|e| e.device == d.device);
-                let said = now.map_or(0, |e| e.total_bytes);
+                let total = now.map_or(0, |e| e.total_bytes);
                 Device {
                     index: d.device,
                     name: known.map_or_else(String::new, |k| k.name.clone()),
-                    total_bytes: known.map_or(said, |k| k.total_bytes),
-                    peak_bytes: upto(d),
+                    total_bytes: known.map_or(total, |k| k.total_bytes),
+                    peak_bytes: peak(d),
                     live_bytes: d.live_bytes(),
                     reserved_bytes: d.reserved_bytes,
                     unattributed_bytes: d.unattributed_bytes,

@@ -1,11 +1,11 @@
-//! Findings as they are listed: their sites, their curves, when they fill their device.
+//! Findings as they are listed: their sites, their curves, the steps until they fill their device.
 
 use std::collections::HashMap;
 
 use super::Builder;
 use crate::format::event::NO_DEVICE;
 use crate::ledger::{self, Ledger, verdict};
-use crate::report::{Device, Finding, Point, Program, Site, explain};
+use crate::report::{Device, Finding, Point, Program, Site, wording};
 
 /// Sites listed under one finding.
 const SITES: usize = 20;
@@ -13,6 +13,7 @@ const SITES: usize = 20;
 const CURVE: usize = 120;
 
 impl Builder<'_> {
+    /// Lists a finding.
     pub(super) fn finding(&mut self, f: &verdict::Finding, devices: &[Device], program: &Program) -> Finding {
         let parts = f.sites.iter().take(SITES);
         let sites: Vec<Site> = parts
@@ -54,7 +55,7 @@ impl Builder<'_> {
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
             steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
-            explanation: explain::sentence(f, &sites, &program.cwd),
+            explanation: wording::explanation(f, &sites, &program.cwd),
             sites,
             holders: self.holders(f.sites.iter().map(|part| part.site)),
             retained_over_steps: Vec::new(),
@@ -62,7 +63,7 @@ impl Builder<'_> {
     }
 }
 
-/// What each finding's sites retained over the run.
+/// Returns what each finding's sites retained over the run.
 pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<Point>> {
     let mut of_site: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, f) in findings.iter().enumerate() {
@@ -95,7 +96,7 @@ pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<
     curves
 }
 
-/// Steps until the device is full if it goes on like this.
+/// Counts the steps until the device is full at a rate of growth.
 pub(super) fn steps_to_oom(device: &Device, growth_bytes_per_step: f64) -> Option<u64> {
     let used = device.live_bytes.saturating_add(device.unattributed_bytes.unwrap_or(0));
     let free = device.total_bytes.checked_sub(used).filter(|_| device.total_bytes > 0)?;
@@ -103,7 +104,7 @@ pub(super) fn steps_to_oom(device: &Device, growth_bytes_per_step: f64) -> Optio
     (growth_bytes_per_step > 0.0 && steps.is_finite()).then_some(steps as u64)
 }
 
-/// Whether it fills its device.
+/// Returns whether a finding fills its device.
 pub(super) fn fills(f: &verdict::Finding) -> bool {
     matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing) && f.layer != ledger::Layer::Host
 }

@@ -1,4 +1,4 @@
-//! Who holds what: for the verdicts as numbers, for people by name.
+//! Who holds what: as numbers for the verdicts, by name for people.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ use crate::report::{Holder, Searches};
 const HOLDERS: usize = 32;
 
 impl Builder<'_> {
+    /// Sums up the heap searches, if there were any.
     pub(super) fn searches(&self) -> Option<Searches> {
         let text = self.meta("holder_searches")?;
         let mut figures = text.split(' ').map(|n| n.parse::<u64>().ok());
@@ -20,13 +21,14 @@ impl Builder<'_> {
         Some(Searches { count, seconds: total as f64 / 1e6, longest_s: longest as f64 / 1e6 })
     }
 
+    /// Returns what a site is known by in the recording's tables.
     pub(super) fn key(&self, site: u32) -> Option<entry::Site> {
         let site = self.ledger.site(site)?;
         let (stack, entry_point) = (site.stack, site.entry_point);
         Some(entry::Site { stack, entry_point, device: site.device, layer: site.layer as u8 })
     }
 
-    /// Who holds what, the holders as numbers.
+    /// Returns who holds what, each holder as a number.
     pub(super) fn held(&self) -> HashMap<entry::Site, Vec<SiteHolder>> {
         let mut numbers: HashMap<&str, u64> = HashMap::new();
         let mut of_sites = HashMap::new();
@@ -42,7 +44,7 @@ impl Builder<'_> {
         of_sites
     }
 
-    /// Who held the blocks of these sites when somebody last looked.
+    /// Lists who held the blocks of these sites as of the last heap search.
     pub(super) fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
         let mut holders: Vec<(Retention, Holder)> = Vec::new();
         for key in sites.filter_map(|site| self.key(site)) {
@@ -75,7 +77,7 @@ impl Builder<'_> {
                 }
             }
         }
-        holders.sort_by_key(|(hold, h)| listing_order(*hold, h.blocks, h.bytes));
+        holders.sort_by_key(|(retention, h)| listing_order(*retention, h.blocks, h.bytes));
         holders.into_iter().map(|(_, h)| h).take(HOLDERS).collect()
     }
 }

@@ -1,51 +1,52 @@
-//! Stacks as they are listed: named, folded, no longer than there is room for; and the places in them.
+//! Stacks as they are listed: named, filtered, no longer than there is room for; and the lines that allocate in them.
 
 use std::collections::HashMap;
 
 use super::Builder;
-use crate::report::{Frame, Place, column};
+use crate::report::{Frame, Location, wording};
 use crate::symbols::{FrameKind, NamedFrame, Names};
 
-/// Bytes of names listed in stacks; where they run out, a stack shows its innermost frame only. Every stack of a usual
-/// report fits many times over.
+/// Bytes of names listed in all stacks; beyond them a stack shows its innermost frame only. Every stack of a usual report
+/// fits many times over.
 pub(super) const NAMES: usize = 16 << 20;
-/// What a frame takes beside its names.
+/// Bytes that a frame takes beside its names.
 const FRAME: usize = 256;
 
 impl Builder<'_> {
-    /// The user's line whose backward pass a stack was taken in.
-    pub(super) fn forward_site(&mut self, stack: u32) -> Option<Place> {
+    /// Returns the user's line whose backward pass a stack was taken in.
+    pub(super) fn forward_site(&mut self, stack: u32) -> Option<Location> {
         let names = self.names;
         let find = || {
             let frames = names.forward_of(stack);
             let at = names.allocated_at(&frames)?;
-            Some(Place { file: at.file.clone(), line: at.line, function: at.function.clone() })
+            Some(Location { file: at.file.clone(), line: at.line, function: at.function.clone() })
         };
         self.forward.entry(stack).or_insert_with(find).clone()
     }
 
-    pub(super) fn stack(&mut self, id: u32) -> (Option<Place>, Vec<Frame>) {
+    /// Returns a stack and the line of it that allocates.
+    pub(super) fn stack(&mut self, id: u32) -> (Option<Location>, Vec<Frame>) {
         let names = self.names;
         let left = self.room;
         let resolve = || {
             let frames = names.frames(id);
             let at = names.allocated_at(&frames);
-            let place =
-                at.map(|f| Place { file: f.file.clone(), line: f.line, function: f.function.clone() });
-            let mut frames = whole(names, id, frames);
+            let location =
+                at.map(|f| Location { file: f.file.clone(), line: f.line, function: f.function.clone() });
+            let mut frames = listed_frames(names, id, frames);
             shorten(&mut frames, left);
-            (place, frames)
+            (location, frames)
         };
-        let (place, frames) = self.stacks.entry(id).or_insert_with(resolve);
-        let (place, mut frames) = (place.clone(), frames.clone());
+        let (location, frames) = self.stacks.entry(id).or_insert_with(resolve);
+        let (location, mut frames) = (location.clone(), frames.clone());
         // Listed once more.
         self.room = left.saturating_sub(shorten(&mut frames, left));
-        (place, frames)
+        (location, frames)
     }
 
-    /// The other ways that a site's allocations took from Python's innermost frame to the allocator.
+    /// Returns the other native stacks that a site's allocations took from Python's innermost frame to the allocator.
     pub(super) fn other_native_stacks(&mut self, id: u32) -> Vec<Vec<Frame>> {
-        let mut ways = Vec::new();
+        let mut stacks = Vec::new();
         for frames in self.names.examples(id).into_iter().skip(1) {
             let mut frames = shown(self.names, frames);
             frames.truncate(
@@ -55,41 +56,42 @@ impl Builder<'_> {
                 continue;
             }
             self.room = self.room.saturating_sub(shorten(&mut frames, self.room));
-            ways.push(frames);
+            stacks.push(frames);
         }
-        ways
+        stacks
     }
 
-    /// A number for the line of each stack that allocates, equal for one line.
-    pub(super) fn places(&self) -> HashMap<u32, u64> {
+    /// Numbers the allocating line of each stack; stacks of one line get one number.
+    pub(super) fn lines(&self) -> HashMap<u32, u64> {
         let stacks: Vec<u32> = self.ledger.single_step_stacks();
-        let mut lines: HashMap<Place, u64> = HashMap::new();
-        let mut places = HashMap::new();
+        let mut numbers: HashMap<Location, u64> = HashMap::new();
+        let mut lines = HashMap::new();
         for stack in stacks {
             let frames = self.names.frames(stack);
             let Some(at) = self.names.allocated_at(&frames) else { continue };
-            let place = Place { file: at.file.clone(), line: at.line, function: at.function.clone() };
+            let location = Location { file: at.file.clone(), line: at.line, function: at.function.clone() };
             // Beyond every stack id.
-            let next = (lines.len() as u64) << 32 | u64::from(u32::MAX);
-            places.insert(stack, *lines.entry(place).or_insert(next));
+            let next = (numbers.len() as u64) << 32 | u64::from(u32::MAX);
+            lines.insert(stack, *numbers.entry(location).or_insert(next));
         }
-        places
+        lines
     }
 }
 
-/// A stack as it is listed: of one known by its Python frames alone the example with the native ones. `frames`: its own.
-pub fn whole(names: &Names<'_>, id: u32, frames: Vec<NamedFrame>) -> Vec<Frame> {
+/// Returns a stack as reports list it: with native frames from an example where it is known by its Python frames alone.
+/// `frames`: its own.
+pub fn listed_frames(names: &Names<'_>, id: u32, frames: Vec<NamedFrame>) -> Vec<Frame> {
     shown(names, names.examples(id).into_iter().next().unwrap_or(frames))
 }
 
-/// Frames as they are listed.
+/// Returns frames as they are listed.
 fn shown(names: &Names<'_>, frames: Vec<NamedFrame>) -> Vec<Frame> {
     let frame = |frame: NamedFrame| Frame { own: names.is_own(&frame), frame, hidden_frames: 0 };
     let frames = frames.into_iter().map(frame).collect();
-    if names.shows_all() { frames } else { column::folded(frames) }
+    if names.shows_all() { frames } else { wording::stack::filtered(frames) }
 }
 
-/// Cuts a stack that takes more than `room` bytes to its innermost frame; returns what it takes.
+/// Cuts a stack that takes more than `room` bytes to its innermost frame; returns the bytes it takes.
 fn shorten(frames: &mut Vec<Frame>, room: usize) -> usize {
     let of = |f: &Frame| {
         let module = f.frame.module.as_ref().map_or(0, String::len);

@@ -1,108 +1,66 @@
-//! The tables of the plain report: what was alive, what ran out, the devices, what could not be seen.
+//! The tables of a report: what was retained, what was live when memory ran out, the devices, the coverage.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
-use super::{STACK, line, wrap};
-use crate::report::explain::{count, exact, grouped, place, short, size};
-use crate::report::phrases::{clean, relied_on, unsaid};
-use crate::report::{End, Frame, OutOfMemory, Place, Report, Retained};
+use super::Style::{Bad, Bold, Dim, Good, Plain, Warning};
+use super::{By, Layout, Text};
+use crate::report::wording::{
+    self, count, grouped, location, relative_path, retained_heading, sanitize, size, untracked_calls,
+};
+use crate::report::{End, Frame, Holder, Location, Report, Retained};
 
-pub(super) fn ran_out(out: &mut String, report: &Report, oom: &OutOfMemory, top: usize) {
-    let at = clean(&place(oom.allocated_at.as_ref(), &report.program.cwd));
-    let text = format!(
-        "Out of memory on device {} in step {}: {at} asked for {}; {} were allocated.",
-        oom.device,
-        grouped(u64::from(oom.step)),
-        exact(oom.requested_bytes as f64),
-        exact(oom.allocated_bytes as f64),
-    );
-    wrap(out, "", 0, &text);
-    let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
-    let carried = share(oom.carry_over_bytes, oom.allocated_bytes);
-    if carried >= 1.0 {
-        let text = format!(
-            "{} of that ({carried:.0} %) were left by the step before and waited for its successor to let go (carry-over).",
-            size(oom.carry_over_bytes as f64)
-        );
-        wrap(out, "", 0, &text);
-    }
-    let empty = share(oom.free_in_segments_bytes, oom.reserved_bytes);
-    if empty >= 1.0 {
-        let lost = if oom.free_in_segments_bytes >= oom.requested_bytes
-            && oom.largest_free_block_bytes < oom.requested_bytes
-        {
-            ": together they would have done, so this is fragmentation"
-        } else {
-            ""
-        };
-        let text = format!(
-            "{} of the {} reserved ({empty:.0} %) lay empty between blocks, in pieces of {} at most{lost}.",
-            size(oom.free_in_segments_bytes as f64),
-            size(oom.reserved_bytes as f64),
-            size(oom.largest_free_block_bytes as f64)
-        );
-        wrap(out, "", 0, &text);
-    }
-    if report.out_of_memory_count > 1 {
-        line!(out, "Memory ran out {} times; this was the last.", grouped(report.out_of_memory_count));
-    }
-    out.push('\n');
-    table(out, report, "Alive at that moment", &oom.retained, top);
-    held(out, &oom.retained);
+/// Rows shown of a table, and holders of a failure, if not all are wanted.
+const ROWS: usize = 10;
+const HOLDERS: usize = 8;
+
+/// A row: what it stands for, bytes, blocks.
+type Row = (String, u64, u64);
+
+/// Writes what was retained at the reported moment.
+pub fn retained(text: &mut Text, report: &Report, layout: Layout) {
+    let (column, rows) = match layout.by {
+        By::Site => ("where", sites(report, &report.retained)),
+        By::File => ("file", sums(report, |at| relative_path(&at.file, &report.program.cwd).to_owned())),
+        By::Function => (
+            "function",
+            sums(report, |at| format!("{} in {}", at.function, relative_path(&at.file, &report.program.cwd))),
+        ),
+        By::Cohort => ("allocated in", cohorts(report)),
+    };
+    table(text, &retained_heading(report), column, &rows, layout.all);
 }
 
-/// Who held most of it, where that is known.
-fn held(out: &mut String, retained: &[Retained]) {
-    let mut all: Vec<(&str, u64)> = Vec::new();
-    for h in retained.iter().flat_map(|r| &r.holders) {
-        match all.iter_mut().find(|known| known.0 == h.path) {
-            Some(known) => known.1 = known.1.saturating_add(h.bytes),
-            None => all.push((&h.path, h.bytes)),
+/// Adds up what is retained by a property of its location, largest first.
+fn sums(report: &Report, key: impl Fn(&Location) -> String) -> Vec<Row> {
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for r in &report.retained {
+        let key = r.allocated_at.as_ref().map(&key).filter(|k| !k.is_empty());
+        let sum = sums.entry(key.unwrap_or_else(|| "an unknown location".to_owned())).or_default();
+        *sum = (sum.0.wrapping_add(r.live_bytes), sum.1.wrapping_add(r.live_blocks));
+    }
+    let rows = sums.into_iter().map(|(k, (bytes, blocks))| (sanitize(&k), bytes, blocks));
+    let mut rows: Vec<Row> = rows.collect();
+    rows.sort_by_key(|r| std::cmp::Reverse(r.1));
+    rows
+}
+
+/// Lists cohorts, oldest first: what is old and still there is what is looked for.
+fn cohorts(report: &Report) -> Vec<Row> {
+    let row = |c: &crate::report::Cohort| {
+        let at = location(c.allocated_at.as_ref(), &report.program.cwd);
+        (format!("step {}, most of it at {}", grouped(u64::from(c.step)), sanitize(&at)), c.bytes, c.blocks)
+    };
+    report.cohorts.iter().map(row).collect()
+}
+
+/// Lists what is retained by location, largest first; several stacks may lead through the same lines.
+fn sites(report: &Report, retained: &[Retained]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for r in retained {
+        let mut at = location(r.allocated_at.as_ref(), &report.program.cwd);
+        if let Some(Location { file, line: Some(line), .. }) = caller(r) {
+            at.push_str(&format!(", from {}:{line}", relative_path(&file, &report.program.cwd)));
         }
-    }
-    all.sort_by_key(|h| std::cmp::Reverse(h.1));
-    if all.is_empty() {
-        return;
-    }
-    line!(out, "Held by, when somebody last looked");
-    for (path, bytes) in all.iter().take(STACK) {
-        let head = format!("  {:>10}  ", size(*bytes as f64));
-        wrap(out, &head, head.len(), &clean(path));
-    }
-    out.push('\n');
-}
-
-pub(super) fn table(out: &mut String, report: &Report, title: &str, held: &[Retained], top: usize) {
-    if held.is_empty() {
-        line!(out, "{title}: nothing\n");
-        return;
-    }
-    line!(out, "{title}");
-    line!(out, "  {:>10}  {:>8}  where", "bytes", "blocks");
-    let rows = rows(report, held);
-    for (at, bytes, blocks) in rows.iter().take(top) {
-        let head = format!("  {:>10}  {:>8}  ", size(*bytes as f64), grouped(*blocks));
-        let indent = head.chars().count();
-        wrap(out, &head, indent, at);
-    }
-    if rows.len() > top {
-        let rest: u64 = rows.iter().skip(top).fold(0, |sum, (_, bytes, _)| sum.wrapping_add(*bytes));
-        line!(
-            out,
-            "  {:>10}  {:>8}  {}",
-            size(rest as f64),
-            "",
-            count((rows.len() - top) as f64, "more place")
-        );
-    }
-    out.push('\n');
-}
-
-/// What reads the same is one row (several stacks may lead through the same lines), largest first.
-pub fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
-    let mut rows: Vec<(String, u64, u64)> = Vec::new();
-    for r in held {
-        let mut at = where_of(r, &report.program.cwd);
         if r.layer != "block" {
             let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
             at.push_str(&format!(" ({}{by})", r.layer));
@@ -112,10 +70,10 @@ pub fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
         {
             at.push_str(&format!(" (device {device})"));
         }
-        let at = clean(&at);
+        let at = sanitize(&at);
         match rows.iter_mut().find(|row| row.0 == at) {
             Some(row) => {
-                (row.1, row.2) = (row.1.wrapping_add(r.live_bytes), row.2.wrapping_add(r.live_blocks))
+                (row.1, row.2) = (row.1.wrapping_add(r.live_bytes), row.2.wrapping_add(r.live_blocks));
             }
             None => rows.push((at, r.live_bytes, r.live_blocks)),
         }
@@ -124,59 +82,112 @@ pub fn rows(report: &Report, held: &[Retained]) -> Vec<(String, u64, u64)> {
     rows
 }
 
-pub fn where_of(r: &Retained, cwd: &str) -> String {
-    let caller = |at: &Place| {
-        let own = r.stack.iter().filter(|f| f.own).map(Frame::place);
-        own.skip_while(|p| p == at).find_map(|p| Some(format!(", from {}:{}", short(&p.file, cwd), p.line?)))
-    };
-    let from = r.allocated_at.as_ref().and_then(caller).unwrap_or_default();
-    place(r.allocated_at.as_ref(), cwd) + &from
+/// Returns the user's line that called the allocating one, if that has a number.
+fn caller(r: &Retained) -> Option<Location> {
+    let at = r.allocated_at.as_ref()?;
+    let own = r.stack.iter().filter(|f| f.own).map(Frame::location);
+    own.skip_while(|l| l == at).find(|l| l.line.is_some())
 }
 
-pub(super) fn devices(out: &mut String, report: &Report) {
+/// Writes how the last allocation failed: the explanation, what was live, who held it.
+pub fn out_of_memory(text: &mut Text, report: &Report, layout: Layout) {
+    let Some(oom) = report.out_of_memory.last() else { return };
+    text.wrap("", 2, &[(Bad, "Out of memory:"), (Plain, &sanitize(&oom.explanation))]);
+    if report.out_of_memory_count > 1 {
+        let times =
+            format!("Memory ran out {} times; this was the last.", grouped(report.out_of_memory_count));
+        text.wrap("", 2, &[(Plain, &times)]);
+    }
+    text.gap();
+    table(text, "Live at that moment", "where", &sites(report, &oom.retained), layout.all);
+    held(text, &oom.holders, layout.all);
+}
+
+fn held(text: &mut Text, holders: &[Holder], all: bool) {
+    if holders.is_empty() {
+        return;
+    }
+    text.line(&[(Bold, "Held by (as of the last heap scan)")]);
+    for h in holders.iter().take(if all { usize::MAX } else { HOLDERS }) {
+        let path = h.path.strip_prefix("held by ").unwrap_or(&h.path);
+        let lead = format!("  {:>10}  {:>8}  ", size(h.bytes as f64), grouped(h.blocks));
+        text.wrap(&lead, lead.len(), &[(Plain, &sanitize(path))]);
+    }
+    text.gap();
+}
+
+fn table(text: &mut Text, title: &str, column: &str, rows: &[Row], all: bool) {
+    if rows.is_empty() {
+        text.line(&[(Bold, title), (Plain, ": nothing")]);
+        text.gap();
+        return;
+    }
+    text.line(&[(Bold, title)]);
+    text.line(&[(Dim, &format!("  {:>10}  {:>8}  {column}", "bytes", "blocks"))]);
+    let most = if all { usize::MAX } else { ROWS };
+    for (what, bytes, blocks) in rows.iter().take(most) {
+        let lead = format!("  {:>10}  {:>8}  ", size(*bytes as f64), grouped(*blocks));
+        text.wrap(&lead, lead.len(), &[(Plain, what)]);
+    }
+    if rows.len() > most {
+        let rest: u64 = rows.iter().skip(most).fold(0, |sum, r| sum.wrapping_add(r.1));
+        let more = count((rows.len() - most) as f64, "more row");
+        text.line(&[(Dim, &format!("  {:>10}  {:>8}  {more} (--all)", size(rest as f64), ""))]);
+    }
+    text.gap();
+}
+
+/// Writes one line per device.
+pub fn devices(text: &mut Text, report: &Report) {
     for d in &report.devices {
-        let name = if d.name.is_empty() { String::new() } else { format!(" ({})", clean(&d.name)) };
-        let mut text = format!(
-            "Device {}{name}: {} live ({} in blocks, {} in driver allocations), peak {}, reserved {}",
-            d.index,
+        let name = if d.name.is_empty() { String::new() } else { format!(" ({})", sanitize(&d.name)) };
+        let mut figures = format!(
+            "{} live ({} in blocks, {} in driver allocations), peak {}, reserved {}",
             size(d.live_bytes as f64),
             size(d.block_bytes as f64),
             size(d.driver_allocation_bytes as f64),
             size(d.peak_bytes as f64),
             size(d.reserved_bytes as f64),
         );
+        let mut more = |what: &str, bytes: u64| figures.push_str(&format!(", {what} {}", size(bytes as f64)));
         if d.external_bytes > 0 {
-            text.push_str(&format!(", borrowed {}", size(d.external_bytes as f64)));
+            more("external", d.external_bytes);
         }
         if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
-            text.push_str(&format!(", in use beyond what was seen {}", size(bytes as f64)));
+            more("unattributed", bytes);
         }
         if d.total_bytes > 0 {
-            text.push_str(&format!(", total {}", size(d.total_bytes as f64)));
+            more("total", d.total_bytes);
         }
         if report.program.end == End::Clean && report.step.is_none() {
-            text.push_str(&format!(
-                ", still held from the driver at the very end {}",
-                size(d.driver_live_bytes as f64)
-            ));
+            more("not freed at exit", d.driver_live_bytes);
         }
-        wrap(out, "", 2, &text);
+        text.wrap("", 2, &[(Bold, &format!("Device {}{name}:", d.index)), (Plain, &figures)]);
     }
     if report.host_bytes > 0 {
-        line!(out, "Pinned host memory: {}", size(report.host_bytes as f64));
+        text.line(&[(Bold, "Pinned host memory: "), (Plain, &size(report.host_bytes as f64))]);
     }
 }
 
-pub(super) fn coverage(out: &mut String, report: &Report) {
+/// Writes how far the figures can be relied on, and what was not seen.
+pub fn coverage(text: &mut Text, report: &Report) {
     let c = &report.coverage;
-    wrap(out, "Coverage: ", 2, &relied_on(c));
-    if let Some(calls) = unsaid(c) {
-        wrap(out, "  calls that take memory unsaid: ", 4, &calls);
+    let style = match c.ledger_matches_allocator {
+        _ if c.frees_without_allocation > 0 || c.allocations_without_free > 0 || c.dropped_events > 0 => {
+            Warning
+        }
+        Some(true) => Good,
+        Some(false) => Warning,
+        None => Plain,
+    };
+    text.wrap("", 2, &[(Bold, "Coverage:"), (style, &wording::coverage(c))]);
+    if let Some(calls) = untracked_calls(c) {
+        text.wrap("  ", 4, &[(Dim, "calls with untracked memory use:"), (Plain, &calls)]);
     }
-    for hole in &c.gaps {
-        wrap(out, "  not seen: ", 4, &clean(hole));
+    for gap in &c.gaps {
+        text.wrap("  ", 4, &[(Warning, "coverage gap:"), (Plain, &sanitize(gap))]);
     }
-    for note in &report.warnings {
-        wrap(out, "Note: ", 2, &clean(note));
+    for warning in &report.warnings {
+        text.wrap("", 2, &[(Bold, "Warning:"), (Plain, &sanitize(warning))]);
     }
 }

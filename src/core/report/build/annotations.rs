@@ -1,30 +1,30 @@
-//! The moments of a run that go by a name.
+//! The annotations of a run: named moments.
 
-use super::{Annotation, AnnotationCount};
 use crate::format::event::AnnotationKind;
 use crate::format::tables::Tables;
 use crate::ledger::{self, Ledger};
+use crate::report::{Annotation, AnnotationCount};
 
-/// Characters of a name.
+/// Characters kept of a name.
 const NAME: usize = 200;
-/// The most frequent ones that are counted.
+/// Names counted, the most frequent first.
 const COUNTED: usize = 20;
 
-/// The name of a mark; `None`: it is none to tell of.
+/// Returns the name to list an annotation by; `None`: it is not listed.
 fn name(tables: &Tables, kind: AnnotationKind, label: u32) -> Option<String> {
     let label = || tables.labels.get(&label).map(|text| text.chars().take(NAME).collect());
     match kind {
         AnnotationKind::User => label(),
-        // Of some, how many came is no figure: they stopped being told of.
+        // Some programs end so many ranges that recording them stops: their count is no figure.
         AnnotationKind::Range => label().filter(|_| !tables.meta.contains_key("ranges")),
         AnnotationKind::Gc => Some("garbage collection".into()),
         AnnotationKind::EmptyCache => Some("torch.cuda.empty_cache()".into()),
     }
 }
 
-/// The latest ones, oldest first.
+/// Lists the latest annotations, oldest first.
 pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Annotation> {
-    let mark = |m: &ledger::Annotation| {
+    let annotation = |m: &ledger::Annotation| {
         let kind = m.kind();
         Some(Annotation {
             step: m.step,
@@ -33,10 +33,10 @@ pub fn latest(ledger: &Ledger, tables: &Tables) -> Vec<Annotation> {
             kind: kind.name(),
         })
     };
-    ledger.annotations().filter_map(mark).collect()
+    ledger.annotations().filter_map(annotation).collect()
 }
 
-/// The most frequent ones first.
+/// Counts annotations by name, the most frequent first.
 pub fn counts(ledger: &Ledger, tables: &Tables) -> Vec<AnnotationCount> {
     let count = |(kind, label, count): (AnnotationKind, u32, u32)| {
         Some(AnnotationCount { name: name(tables, kind, label)?, kind: kind.name(), count })

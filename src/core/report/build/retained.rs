@@ -1,13 +1,14 @@
-//! What was alive: at the end, at a step, of what came since one, by birth, and when memory ran out.
+//! What was live: at the end, at a step, since a step, by cohort, and when memory ran out.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Asked, Builder};
+use super::{Builder, Query};
 use crate::format::event::NO_DEVICE;
 use crate::ledger::{self, Ledger, retained};
-use crate::report::{Cohort, OutOfMemory, Retained};
+use crate::report::{Cohort, OutOfMemory, Program, Retained, wording};
 
 impl Builder<'_> {
+    /// Lists what sites have live, no more than `most` of them.
     pub(super) fn retained(&mut self, held: &[ledger::Retained], most: usize) -> Vec<Retained> {
         let mut listed = Vec::new();
         for r in held.iter().take(most) {
@@ -28,13 +29,13 @@ impl Builder<'_> {
         listed
     }
 
-    /// What is alive at the end of what was born after a step, by birth.
+    /// Lists what is live at the end of what was allocated after a step, by the step it was allocated in.
     pub(super) fn cohorts(&mut self, since: u32) -> Vec<Cohort> {
-        // By birth: bytes, blocks, the most of one site and which.
-        let mut births: BTreeMap<u32, (u64, u64, u64, u32)> = BTreeMap::new();
-        for (site, cohorts) in self.ledger.cohorts() {
-            for c in cohorts.iter().filter(|c| c.birth > since) {
-                let sum = births.entry(c.birth).or_default();
+        // By step: bytes, blocks, the most bytes of one site and which.
+        let mut cohorts: BTreeMap<u32, (u64, u64, u64, u32)> = BTreeMap::new();
+        for (site, of_site) in self.ledger.cohorts() {
+            for c in of_site.iter().filter(|c| c.birth > since) {
+                let sum = cohorts.entry(c.birth).or_default();
                 (sum.0, sum.1) = (sum.0.wrapping_add(c.bytes), sum.1.wrapping_add(c.blocks));
                 if c.bytes > sum.2 {
                     (sum.2, sum.3) = (c.bytes, site);
@@ -45,31 +46,34 @@ impl Builder<'_> {
             let stack = self.ledger.site(site).map_or(0, |s| s.stack);
             Cohort { step, bytes, blocks, allocated_at: self.stack(stack).0 }
         };
-        births.into_iter().map(row).collect()
+        cohorts.into_iter().map(row).collect()
     }
 
-    pub(super) fn out_of_memory(&mut self, o: &ledger::OutOfMemory) -> OutOfMemory {
+    /// Describes a failed allocation.
+    pub(super) fn out_of_memory(&mut self, o: &ledger::OutOfMemory, program: &Program) -> OutOfMemory {
         let (allocated_at, stack) = self.stack(o.stack);
         OutOfMemory {
             device: o.device,
             requested_bytes: o.requested_bytes,
             allocated_bytes: o.allocated_bytes,
             step: o.step,
+            explanation: wording::out_of_memory(o, allocated_at.as_ref(), &program.cwd),
             allocated_at,
             stack,
             carry_over_bytes: o.carry_over_bytes,
             reserved_bytes: o.reserved_bytes,
             free_in_segments_bytes: o.free_in_segments_bytes,
             largest_free_block_bytes: o.largest_free_block_bytes,
+            holders: self.holders(o.sites.iter().map(|r| r.site)),
             retained: self.retained(&o.sites, o.sites.len()),
         }
     }
 }
 
-/// What is listed as retained: what was alive then, or what has come since a step.
-pub(super) fn listed(ledger: &Ledger, asked: Asked) -> Vec<ledger::Retained> {
-    let now = retained(ledger, asked.step);
-    let Some(since) = asked.since else { return now };
+/// Returns what is listed as retained: what was live then, or what was allocated since a step.
+pub(super) fn listed(ledger: &Ledger, query: Query) -> Vec<ledger::Retained> {
+    let now = retained(ledger, query.step);
+    let Some(since) = query.since else { return now };
     let before: HashMap<u32, ledger::Retained> = match since {
         0 => HashMap::new(),
         _ => retained(ledger, Some(since)).into_iter().map(|r| (r.site, r)).collect(),

@@ -1,17 +1,17 @@
-//! What a report can be asked for, and what to say where that is not there.
+//! What a report can be asked for, and the error where the recording does not have it.
 
 use std::fmt;
 
-/// What a report is asked for beside the judgement.
+/// What a report shows beside its findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// What was alive when this step ended.
+pub struct Query {
+    /// What was live when this step ended.
     pub step: Option<u32>,
-    /// What came since this one ended (0: since the beginning).
+    /// What was allocated after this step ended and is still live (0: since the beginning).
     pub since: Option<u32>,
-    /// All that was alive, not only the largest.
+    /// All sites, not only the largest.
     pub all: bool,
-    /// And by the step it was born in.
+    /// What is live, also by the step it was allocated in.
     pub cohorts: bool,
 }
 
@@ -20,7 +20,7 @@ pub struct Asked {
 pub struct StepUnknown {
     pub(super) step: u32,
     pub(super) count: u32,
-    /// The nearest one after it that is still known by itself.
+    /// The nearest later step that was kept by itself.
     pub(super) next: Option<u32>,
 }
 

@@ -1,10 +1,11 @@
-//! Puts a report together from books, tables and names; its parts each have a file.
+//! Builds a report from the ledger, the tables and the names; each part has a file.
 
-mod alive;
-mod asked;
+mod annotations;
 mod figures;
 mod findings;
 mod holders;
+mod query;
+mod retained;
 mod stacks;
 
 use std::collections::HashMap;
@@ -16,10 +17,10 @@ use crate::ledger::verdict::{Context, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
-pub use asked::{Asked, StepUnknown};
-pub use stacks::whole;
+pub use query::{Query, StepUnknown};
+pub use stacks::listed_frames;
 
-/// Sites listed under `retained`.
+/// Sites listed under `retained`, if not all are wanted.
 const RETAINED: usize = 50;
 
 /// What is known of a run beside its events.
@@ -27,7 +28,7 @@ const RETAINED: usize = 50;
 pub struct Run {
     pub end: End,
     pub pid: u32,
-    /// Nanoseconds the process was watched, if it said goodbye; else the last boundary's time stands in.
+    /// Nanoseconds from the beginning to the exit; `None`: no exit was recorded, and the last boundary stands in.
     pub duration_ns: Option<u64>,
     /// Events that found no room in the recording.
     pub dropped_events: u64,
@@ -36,8 +37,9 @@ pub struct Run {
     /// Nanoseconds since 1970 when the recording began; 0: not known.
     pub began_ns: u64,
 }
+
 impl Report {
-    /// The report of a run; with `step`, of what was alive when that step ended.
+    /// Builds the report of a run; with `step`, of what was live when that step ended.
     pub fn build(
         ledger: &Ledger,
         tables: &Tables,
@@ -45,19 +47,19 @@ impl Report {
         run: &Run,
         step: Option<u32>,
     ) -> Result<Report, StepUnknown> {
-        Report::asked(ledger, tables, names, run, Asked { step, ..Asked::default() })
+        Report::query(ledger, tables, names, run, Query { step, ..Query::default() })
     }
 
-    /// The same, asked for more.
-    pub fn asked(
+    /// Builds the report of a run as a query wants it.
+    pub fn query(
         ledger: &Ledger,
         tables: &Tables,
         names: &Names<'_>,
         run: &Run,
-        asked: Asked,
+        query: Query,
     ) -> Result<Report, StepUnknown> {
-        let step = asked.step;
-        for step in step.into_iter().chain(asked.since.filter(|&s| s > 0)) {
+        let step = query.step;
+        for step in step.into_iter().chain(query.since.filter(|&s| s > 0)) {
             if ledger.step(step).is_none() {
                 let next = ledger.steps().iter().map(|r| r.step).find(|&s| s > step);
                 return Err(StepUnknown { step, count: ledger.step_count(), next });
@@ -73,12 +75,12 @@ impl Report {
         };
         let mut devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
-        let places = b.places();
+        let lines = b.lines();
         let held = b.held();
         let verdict = judge_by(
             ledger,
             Context {
-                location: &|stack| places.get(&stack).copied().unwrap_or(u64::from(stack)),
+                location: &|stack| lines.get(&stack).copied().unwrap_or(u64::from(stack)),
                 holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
             },
         );
@@ -93,31 +95,30 @@ impl Report {
                 count: ledger.step_count(),
                 source: ledger.source().map(|s| s.name()),
                 phase_steps: ledger.phase_steps(),
-                loop_locations: b.loops("loop"),
+                loop_locations: b.loop_locations("loop"),
                 step_sources: b.step_sources(),
                 unresolved_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
-                annotations: marks::latest(ledger, tables),
-                annotation_counts: marks::counts(ledger, tables),
+                annotations: annotations::latest(ledger, tables),
+                annotation_counts: annotations::counts(ledger, tables),
                 series: figures::series(ledger),
             },
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             non_leaks: verdict.non_leaks.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             suppressed: Vec::new(),
             retained: b
-                .retained(&alive::listed(ledger, asked), if asked.all { usize::MAX } else { RETAINED }),
-            out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o)).collect(),
+                .retained(&retained::listed(ledger, query), if query.all { usize::MAX } else { RETAINED }),
+            out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o, &program)).collect(),
             out_of_memory_count: ledger.out_of_memory_count(),
             coverage: b.coverage(run),
             holder_searches: b.searches(),
             warnings: run.problems.clone(),
-            all_frames: names.shows_all(),
             program,
             devices,
             host_bytes,
             host_live_bytes,
             step,
-            since: asked.since,
-            cohorts: if asked.cohorts { b.cohorts(asked.since.unwrap_or(0)) } else { Vec::new() },
+            since: query.since,
+            cohorts: if query.cohorts { b.cohorts(query.since.unwrap_or(0)) } else { Vec::new() },
         };
         for (f, curve) in report.findings.iter_mut().zip(findings::curves(ledger, &verdict.findings)) {
             f.retained_over_steps = curve;
@@ -149,9 +150,9 @@ struct Builder<'a> {
     ledger: &'a Ledger,
     tables: &'a Tables,
     names: &'a Names<'a>,
-    stacks: HashMap<u32, (Option<Place>, Vec<Frame>)>,
-    forward: HashMap<u32, Option<Place>>,
-    /// Bytes left for names in stacks.
+    stacks: HashMap<u32, (Option<Location>, Vec<Frame>)>,
+    forward: HashMap<u32, Option<Location>>,
+    /// Bytes of names that stacks may still list.
     room: usize,
 }
 
@@ -177,9 +178,9 @@ impl Builder<'_> {
         }
     }
 
-    /// The loops whose iterations are steps, as places.
-    fn loops(&self, level: &str) -> Vec<String> {
-        let place = |text: &str| {
+    /// Locates the loops of a step source, as `file:line`.
+    fn loop_locations(&self, source: &str) -> Vec<String> {
+        let location = |text: &str| {
             let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
             let &[code, header, last] = numbers?.as_slice() else { return None };
             // A `while` begins with its body, and has its condition at the end.
@@ -189,15 +190,15 @@ impl Builder<'_> {
                 self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
             Some(format!("{}:{}", first.file, first.line?))
         };
-        self.meta(level).iter().flat_map(|all| all.split(',')).filter_map(place).collect()
+        self.meta(source).iter().flat_map(|all| all.split(',')).filter_map(location).collect()
     }
 
     fn step_sources(&self) -> Vec<StepSource> {
-        let level = |(by, count): (ledger::BoundarySource, u32)| {
+        let source = |(by, count): (ledger::BoundarySource, u32)| {
             let name = by.to_string();
-            StepSource { loop_locations: self.loops(&name), name, count }
+            StepSource { loop_locations: self.loop_locations(&name), name, count }
         };
-        let mut all: Vec<StepSource> = self.ledger.step_sources().map(level).collect();
+        let mut all: Vec<StepSource> = self.ledger.step_sources().map(source).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -205,6 +206,7 @@ impl Builder<'_> {
     fn entry_point(&self, id: u16) -> Option<String> {
         self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
     }
+
     fn untracked_call(&self, m: &ledger::UntrackedCalls) -> Option<UntrackedCall> {
         let entry_point = self.entry_point(m.entry_point)?;
         Some(UntrackedCall { entry_point, calls: m.calls, bytes: m.bytes })

@@ -1,21 +1,21 @@
-//! Which native frames are nobody's business: the interpreter's own on the way from one Python function to the next, and
-//! the ways of PyTorch's dispatcher from an operator's name to its kernel. One table of rules over demangled names and
-//! modules. Knows names only. A frame without a name is never folded: nobody knows what it hides.
+//! Which native frames a reader is better off without: the interpreter's own between two Python functions, and those of
+//! PyTorch's dispatcher between an operator's name and its kernel. One table of rules over demangled names and modules.
+//! Knows names only. A frame without a name is never hidden: nobody knows what it stands for.
 
 use super::{FrameKind, NamedFrame};
 
 /// What a native frame does for whoever reads the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Role {
     /// The interpreter's machinery.
     Evaluator,
     /// From an operator to its kernel.
     Dispatcher,
-    /// An operator as it is called: its name, where the kernel does not bear it.
+    /// An operator as it is called, which names it where the kernel does not.
     Called,
-    /// What Python calls of PyTorch's: takes arguments apart.
+    /// What Python calls of PyTorch's, which parses arguments.
     Binding,
-    /// Between a kernel and the allocator: makes the tensor that the memory is for.
+    /// Between a kernel and the allocator, which makes the tensor that the memory is for.
     Factory,
     /// Autograd's engine, around a node.
     Engine,
@@ -27,15 +27,15 @@ enum Part {
     Other,
 }
 
-use Part::*;
+use Role::*;
 
-impl Part {
-    fn is_folded(self) -> bool {
+impl Role {
+    fn is_hidden(self) -> bool {
         !matches!(self, Operator | Other)
     }
 }
 
-/// How a pattern is held against a name.
+/// How a pattern matches a name.
 #[derive(Clone, Copy)]
 enum Name {
     Is(&'static str),
@@ -46,8 +46,8 @@ enum Name {
 
 use Name::*;
 
-/// The first that fits counts.
-const SYMBOLS: [(Name, Part); 49] = [
+/// The rules; the first that matches counts.
+const SYMBOLS: [(Name, Role); 49] = [
     // A user's extension module begins there.
     (Begins("PyInit_"), Other),
     (Begins("_PyEval_"), Evaluator),
@@ -103,32 +103,32 @@ const SYMBOLS: [(Name, Part); 49] = [
 /// Object files whose every named function is the interpreter's machinery: how their names begin.
 const MODULES: [&str; 5] = ["libpython3", "python3.", "python3-", "_ctypes.", "libffi."];
 
-/// For each frame of a stack, innermost first, whether a reader is better off without it. The innermost never goes. Of the
-/// native frames between two Python frames at least one names the operator, if any does.
-pub fn folded(frames: &[NamedFrame]) -> Vec<bool> {
-    let parts: Vec<Part> = frames.iter().map(part).collect();
-    let mut folded: Vec<bool> = parts.iter().map(|part| part.is_folded()).collect();
+/// Returns, for each frame of a stack, innermost first, whether to hide it. The innermost is never hidden, and of the native
+/// frames between two Python frames at least one that names the operator is left, if any does.
+pub fn hidden(frames: &[NamedFrame]) -> Vec<bool> {
+    let roles: Vec<Role> = frames.iter().map(role).collect();
+    let mut hidden: Vec<bool> = roles.iter().map(|role| role.is_hidden()).collect();
     let mut begin = 0;
     while begin < frames.len() {
         let native = frames[begin..].iter().take_while(|f| f.kind == FrameKind::Native).count();
-        let of = &parts[begin..begin + native];
+        let of = &roles[begin..begin + native];
         if !of.contains(&Operator) {
             // The outermost is what was asked for; what it is made of lies further in.
             let name =
                 of.iter().rposition(|p| *p == Called).or_else(|| of.iter().rposition(|p| *p == Binding));
             if let Some(at) = name {
-                folded[begin + at] = false;
+                hidden[begin + at] = false;
             }
         }
         begin += native.max(1);
     }
-    if let Some(innermost) = folded.first_mut() {
+    if let Some(innermost) = hidden.first_mut() {
         *innermost = false;
     }
-    folded
+    hidden
 }
 
-fn part(frame: &NamedFrame) -> Part {
+fn role(frame: &NamedFrame) -> Role {
     if !frame.has_symbol() {
         return Other;
     }
@@ -143,13 +143,13 @@ fn part(frame: &NamedFrame) -> Part {
     let base = module.rsplit('/').next().unwrap_or(module);
     let of_module = || base == "python3" || MODULES.iter().any(|start| base.starts_with(start));
     match of {
-        Some((_, part)) => *part,
+        Some((_, role)) => *role,
         None if of_module() => Evaluator,
         None => Other,
     }
 }
 
-/// A function's name for people: without its parameters, template arguments and result.
+/// Returns a function's name for people: without its parameters, template arguments and result.
 pub fn plain(name: &str) -> String {
     let name = name.replace("(anonymous namespace)::", "");
     let (mut plain, mut depth, mut rest) = (String::new(), 0u32, name.as_str());
@@ -200,8 +200,8 @@ mod tests {
     }
 
     fn shown(frames: &[NamedFrame]) -> Vec<&str> {
-        let folded = folded(frames);
-        frames.iter().zip(folded).filter(|(_, folded)| !folded).map(|(f, _)| f.function.as_str()).collect()
+        let hidden = hidden(frames);
+        frames.iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(f, _)| f.function.as_str()).collect()
     }
 
     const CPU: &str = "/v/torch/lib/libtorch_cpu.so";
@@ -290,7 +290,7 @@ mod tests {
         // Even where it alone is left.
         let one = [native(PYTHON, "PyObject_Vectorcall")];
         assert_eq!(shown(&one), ["PyObject_Vectorcall"]);
-        assert!(folded(&[]).is_empty());
+        assert!(hidden(&[]).is_empty());
     }
 
     #[test]

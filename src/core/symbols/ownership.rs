@@ -2,7 +2,7 @@
 
 use super::{FrameKind, NamedFrame};
 
-/// Object files that never are the user's: how their names begin.
+/// How the names of object files begin that never are the user's.
 const RUNTIME: [&str; 19] = [
     "libleaktrace",
     "libcu",
@@ -25,10 +25,10 @@ const RUNTIME: [&str; 19] = [
     "ld-linux",
 ];
 
-/// Those among them that only carry out what somebody else asked for.
+/// Those among them that only carry out a request of their caller.
 const CARRIERS: [&str; 3] = ["libleaktrace", "libcuda.", "libcudart"];
 
-/// The innermost frame in the user's own code; else the innermost Python frame outside torch; else the innermost
+/// Returns the innermost frame in the user's own code; else the innermost Python frame outside torch; else the innermost
 /// Python frame; of a native stack the innermost frame outside the runtime's libraries, else the innermost that
 /// asked the driver or its runtime, else the innermost.
 pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Option<&'f NamedFrame> {
@@ -38,17 +38,17 @@ pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Optio
         .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
         .or_else(|| python().find(|f| !is_internal(&f.file)))
         .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
-        // All of it is the runtime's: at least whoever asked for it.
+        // All of it is the runtime's: at least the one that made the request.
         .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_of(f, &CARRIERS)))
         .or_else(|| frames.first())
 }
 
-/// Whether a Python frame is neither in a package, nor in the standard library, nor in the interpreter itself.
+/// Returns whether a Python frame is neither in a package, nor in the standard library, nor in the interpreter itself.
 pub fn is_own(frame: &NamedFrame, stdlib: Option<&str>) -> bool {
     frame.kind == FrameKind::Python && is_own_file(&frame.file, stdlib)
 }
 
-/// The same of a file that has Python code.
+/// Returns whether a file of Python code is the user's own.
 pub fn is_own_file(file: &str, stdlib: Option<&str>) -> bool {
     !file.is_empty()
         && !is_internal(file)
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allocating_place_falls_back_outwards() {
+    fn the_allocating_frame_falls_back_outwards() {
         let at = |files: &[NamedFrame]| allocated_at(files, None).map(|f| f.file.clone());
         let torch = python("/v/lib/python3.11/site-packages/torch/nn/functional.py");
         let other = python("/v/lib/python3.11/site-packages/lightning/x.py");

@@ -1,0 +1,239 @@
+//! The explanation of a finding: one sentence on what happens, since when, and why it is a leak or is none.
+
+use super::{count, exact, grouped, location, ordinal, size};
+use crate::ledger::Layer;
+use crate::ledger::verdict::{Confidence, Finding, Kind};
+use crate::report::{Location, Site};
+
+/// Explains a finding in one sentence. `cwd`: the program's working directory, which paths are relative to.
+pub fn explanation(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    match f.kind {
+        Kind::Growing if f.sites.is_empty() => unattributed(f),
+        Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, cwd),
+        Kind::Leak | Kind::Growing => grows(f, sites, cwd),
+        Kind::PendingGc => pending(f, sites, cwd),
+        Kind::Residue => residue(f, sites, cwd),
+        Kind::Fragmentation => fragmentation(f, sites, cwd),
+        Kind::CarryOver => carry_over(f, sites, cwd),
+        Kind::Periodic => periodic(f, sites, cwd),
+        Kind::WarmUp | Kind::Plateau | Kind::Cache | Kind::Spike | Kind::ReservedGrowth => non_leak(f),
+    }
+}
+
+/// Explains growth of memory in use that no recorded call accounts for.
+fn unattributed(f: &Finding) -> String {
+    format!(
+        "device {}: unattributed memory in use grew by {} over {}, {} per step on average. No recorded call allocated \
+         it: device code loaded anew, the driver's own buffers, another process on this device, or an allocation \
+         through an unhooked path.",
+        f.device,
+        size(f.live_bytes as f64),
+        count(f64::from(f.span), "step"),
+        size(f.growth_bytes_per_step.round()),
+    )
+}
+
+/// The lines of a finding as the subject of a sentence.
+struct Subject {
+    name: String,
+    plural: bool,
+    /// `this line`, `these lines`
+    these: &'static str,
+}
+
+fn subject(sites: &[Site], cwd: &str) -> Subject {
+    let first = sites.first();
+    let mut main = location(first.and_then(|s| s.allocated_at.as_ref()), cwd);
+    if first.is_some_and(|s| s.forward_site.is_some() && s.forward_site == s.allocated_at) {
+        main.push_str(", in its backward pass,");
+    }
+    let mut locations: Vec<Option<&Location>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();
+    locations.sort_by_key(|p| p.map(|p| (&p.file, p.line)));
+    locations.dedup();
+    match locations.len() {
+        0 | 1 => Subject { name: main, plural: false, these: "this line" },
+        n => {
+            let name = format!("{main} and {}", count((n - 1) as f64, "more line"));
+            Subject { name, plural: true, these: "these lines" }
+        }
+    }
+}
+
+fn noun(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Block => "block",
+        Layer::Driver => "driver allocation",
+        Layer::Host => "pinned host allocation",
+        Layer::External => "external allocation",
+    }
+}
+
+/// Returns `2 blocks (64.0 KiB, 65,536 B)`.
+fn amount(blocks: f64, bytes: f64, noun: &str) -> String {
+    let bytes = match bytes {
+        b if b < 1024.0 => size(b),
+        b => format!("{}, {} B", size(b), grouped(b.round() as u64)),
+    };
+    format!("{} ({bytes})", count(blocks, noun))
+}
+
+/// Returns ` (between 4.0 KiB and 6.5 KiB, …)`; nothing where every step adds as much.
+fn interval(f: &Finding) -> String {
+    match f.bytes_interval.map(|bounds| bounds.map(size)) {
+        Some([low, high]) if low != high => format!(" (between {low} and {high}, at 95 % confidence)"),
+        _ => String::new(),
+    }
+}
+
+/// Returns `of every step`, `of about every 10th step`, `of 80 % of the steps`.
+fn frequency(f: &Finding) -> String {
+    if f.growth_step_ratio >= 0.995 {
+        return "of every step".to_owned();
+    }
+    if f.growth_step_ratio >= 0.5 {
+        return format!("of {:.0} % of the steps", f.growth_step_ratio * 100.0);
+    }
+    format!("of about every {} step", ordinal((1.0 / f.growth_step_ratio.max(1e-9)).round() as u64))
+}
+
+fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, plural, these } = subject(sites, cwd);
+    let noun = noun(f.layer);
+    let keep = if plural { "keep" } else { "keeps" };
+    let held = format!(
+        "{noun}s of {} of the {} steps since step {} are still held",
+        grouped(u64::from(f.cohorts)),
+        grouped(u64::from(f.span)),
+        grouped(u64::from(f.oldest_step)),
+    );
+    let why = match (f.freed, f.longest_life) {
+        (0, _) => format!("and nothing that {these} allocated was ever freed"),
+        (_, 0) => {
+            format!("while the others of {these} were all freed in the step that made them")
+        }
+        (_, life) => {
+            let life = count(f64::from(life), "step");
+            format!("while no other of {these} that was freed lived longer than {life}")
+        }
+    };
+    let late = grouped(u64::from(f.evidence_step));
+    let verdict = match f.kind {
+        Kind::Leak => "This is a leak.".to_owned(),
+        _ if f.bound_bytes.is_some() => format!(
+            "Its holder is bounded, but only at about {}, which this device does not have.",
+            size(f.bound_bytes.unwrap_or(0) as f64)
+        ),
+        _ if f.evidence_step > 0 => {
+            format!("They were freed only in step {late}, at the end: until then this grew without a bound.")
+        }
+        _ => {
+            "It grows, and the run is too short or too irregular to tell whether there is a bound.".to_owned()
+        }
+    };
+    let amount = amount(f.blocks_per_step, f.bytes_per_step, noun);
+    format!("{name} {keep} {amount} {}{}: {held}, {why}. {verdict}", frequency(f), interval(f))
+}
+
+fn reallocated(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, .. } = subject(sites, cwd);
+    format!(
+        "{name} reallocates about every step and grows by {} each time, {} by now: no block is old, but the floor rises \
+         all the time, and the run does not show a bound.",
+        exact(f.bytes_per_step),
+        size(f.live_bytes as f64),
+    )
+}
+
+fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, plural, these } = subject(sites, cwd);
+    let leave = if plural { "leave" } else { "leaves" };
+    let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
+    if f.freed == 0 {
+        return format!(
+            "{name} {leave} {amount} {} in reference cycles that nothing else holds, waiting for garbage collection. \
+             Break the cycle, and the memory is free at once.",
+            frequency(f)
+        );
+    }
+    format!(
+        "{name} {leave} {amount} {} in reference cycles: nothing but the garbage collector frees what {these} \
+         allocated, up to {} later. It grows only until the next collection; break the cycle, and the memory is free \
+         at once.",
+        frequency(f),
+        count(f64::from(f.longest_life), "step"),
+    )
+}
+
+fn residue(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, .. } = subject(sites, cwd);
+    let step = grouped(u64::from(f.evidence_step));
+    let stays = amount(f.live_blocks as f64, f.live_bytes as f64, noun(f.layer));
+    match f.confidence {
+        Confidence::Confirmed => format!(
+            "{name}: {} of what was allocated together were freed in step {step}, but {stays} stayed and are still \
+             held. Nothing grows.",
+            count(f.freed as f64, noun(f.layer)),
+        ),
+        Confidence::Likely => format!(
+            "{name}: {stays} were set up for the part of the program that was over in step {step}, when cached \
+             memory was released and other objects were set up; none of it was freed. Nothing grows.",
+        ),
+    }
+}
+
+fn fragmentation(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, .. } = subject(sites, cwd);
+    format!(
+        "{} ({}) keep {} of otherwise free segments from being returned to the driver; most of them are from {name}.",
+        count(f.live_blocks as f64, "block"),
+        size(f.live_bytes as f64),
+        size(f.reserved_growth_bytes.unwrap_or(0) as f64),
+    )
+}
+
+fn carry_over(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, .. } = subject(sites, cwd);
+    let (live, die) = if f.blocks_per_step == 1.0 { ("lives", "dies") } else { ("live", "die") };
+    format!(
+        "{name}: {}{} of one step {live} on into the next and {die} only there, after its peak. Nothing grows, but \
+         without it the peak would be {} lower.",
+        amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
+        interval(f),
+        exact(f.peak_reduction_bytes as f64),
+    )
+}
+
+fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, plural, .. } = subject(sites, cwd);
+    let (accumulate, release) = if plural { ("accumulate", "release") } else { ("accumulates", "releases") };
+    format!(
+        "{name} {accumulate} {} per step and {release} all of it every {}, down to the same floor (sawtooth). This is no leak.",
+        amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
+        count(f.period_steps.unwrap_or(0.0), "step"),
+    )
+}
+
+fn non_leak(f: &Finding) -> String {
+    let bytes = size(f.live_bytes as f64);
+    if let Some(bound) = f.bound_bytes {
+        return format!(
+            "{bytes} in a holder with a bounded number of entries: it will be {} at most.",
+            size(bound as f64)
+        );
+    }
+    let (step, since) = (grouped(u64::from(f.evidence_step)), grouped(u64::from(f.oldest_step)));
+    match f.kind {
+        Kind::WarmUp => {
+            format!("{bytes} came in the first steps and stayed: parameters, states, workspaces.")
+        }
+        Kind::Plateau => format!("{bytes} came after the first steps and no more of it since step {step}."),
+        Kind::Cache => {
+            format!("{bytes} in a pool that is recycled or saturating: nothing in it outlives what it frees.")
+        }
+        Kind::Spike => format!("{bytes} above the floor at step {step}, and back to it."),
+        _ => format!(
+            "{bytes} more were reserved since step {since} though no more was live: requests that found no cached block \
+             large enough."
+        ),
+    }
+}

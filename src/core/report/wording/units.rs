@@ -1,0 +1,112 @@
+//! Figures, paths and words for people: sizes with their unit, grouped digits, shortened paths. Knows no finding.
+
+use crate::report::Location;
+
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
+const PUNCTUATION: [char; 5] = [',', ';', '.', ':', ')'];
+
+/// Returns bytes with one unit: `512 B`, `72.0 KiB`, `1.5 GiB`.
+pub fn size(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 || unit == "TiB" {
+            return if unit == "B" && value.fract() == 0.0 {
+                format!("{value:.0} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1024.0;
+    }
+    String::new()
+}
+
+/// Returns a number with its thousands apart: `282,112`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Returns `512 B`, or `72.0 KiB (73,728 B)` where the unit rounds.
+pub fn exact(bytes: f64) -> String {
+    if bytes < 1024.0 {
+        size(bytes)
+    } else {
+        format!("{} ({} B)", size(bytes), grouped(bytes.round() as u64))
+    }
+}
+
+/// Returns `1 block`, `2 blocks`, `1.5 blocks`.
+pub fn count(n: f64, noun: &str) -> String {
+    let plural = if n == 1.0 { "" } else { "s" };
+    let n = if n.fract() == 0.0 { grouped(n as u64) } else { format!("{n:.1}") };
+    format!("{n} {noun}{plural}")
+}
+
+/// Returns `1st`, `2nd`, `11th`.
+pub fn ordinal(n: u64) -> String {
+    let ending = match (n % 10, n % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{}{ending}", grouped(n))
+}
+
+/// Returns the path relative to the program's working directory where it lies below it.
+pub fn relative_path<'p>(file: &'p str, cwd: &str) -> &'p str {
+    let cwd = cwd.trim_end_matches('/');
+    match file.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/')) {
+        Some(rest) if !cwd.is_empty() && !rest.is_empty() => rest,
+        _ => file,
+    }
+}
+
+/// Returns `train.py:37 cross_entropy_loss`.
+pub fn location(location: Option<&Location>, cwd: &str) -> String {
+    let Some(at) = location else { return "an unknown location (no stack was taken)".to_owned() };
+    match at.line {
+        Some(line) => format!("{}:{line} {}", relative_path(&at.file, cwd), at.function),
+        None => at.function.clone(),
+    }
+}
+
+/// Replaces control characters: a program's own texts must not steer the terminal.
+pub fn sanitize(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Returns the words that a line may be broken between; a number stays with its unit.
+pub fn words(text: &str) -> impl Iterator<Item = String> {
+    let mut words = text.split_whitespace().peekable();
+    std::iter::from_fn(move || {
+        let first = words.next()?;
+        Some(match words.next_if(|next| UNITS.contains(&next.trim_end_matches(PUNCTUATION))) {
+            Some(unit) => format!("{first} {unit}"),
+            None => first.to_owned(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_for_people() {
+        let sizes = [0.0, 512.0, 1023.0, 73_728.0, 1.5 * 1024.0 * 1024.0, 80.0 * f64::from(1 << 30)];
+        assert_eq!(sizes.map(size), ["0 B", "512 B", "1023 B", "72.0 KiB", "1.5 MiB", "80.0 GiB"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(exact(282_112.0), "275.5 KiB (282,112 B)");
+        assert_eq!([1, 2, 3, 11, 23].map(ordinal), ["1st", "2nd", "3rd", "11th", "23rd"]);
+    }
+}
