@@ -1,13 +1,14 @@
-//! How an exported driver function is written: its C signature, what it needs, and a body that yields a `Res`.
+//! How an exported driver function is written: its C signature, what it needs, and a body that yields a
+//! `Res`.
 //!
 //! ```text
 //! fn cuName(driver, owner; stream: Stream, bytes: usize) = cuSecondName [cuName_ptsz] { … }
 //! ```
 //!
-//! The names before the semicolon are bound for the body: the locked state, and the current context with its device.
-//! A function that needs neither binds none and may lock the state itself. `= cuSecondName` exports it once more with
-//! the same ABI; the names in brackets are the variants for programs built with `--default-stream per-thread`, whose
-//! null stream is the thread's own.
+//! The names before the semicolon are bound for the body: the locked state, and the current context with its
+//! device. A function that needs neither binds none and may lock the state itself. `= cuSecondName` exports
+//! it once more with the same ABI; the names in brackets are the variants for programs built with
+//! `--default-stream per-thread`, whose null stream is the thread's own.
 
 macro_rules! driver_api {
     ($($(#[$doc:meta])* fn $name:ident $head:tt $(= $alias:ident)? $([$($variant:ident)*])? $body:block)*) => {$(
@@ -37,9 +38,8 @@ macro_rules! driver_api {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($arg: $type),*) -> $crate::abi::status::Status {
-            // Callers tell the driver's functions apart by address, but the optimiser merges functions with the same
-            // body. The comment is all that reaches the assembler.
-            // SAFETY: no instruction.
+            // Callers tell the driver's functions apart by address, but the optimiser merges functions with
+            // the same body. The comment is all that reaches the assembler. SAFETY: no instruction.
             unsafe {
                 std::arch::asm!(
                     concat!("/* ", stringify!($name), " */"),

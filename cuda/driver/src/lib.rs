@@ -1,5 +1,5 @@
-//! The simulated CUDA driver: a `libcuda.so.1` made of documented APIs only. `cuda/README.md` says what it does and what
-//! it does not do.
+//! The simulated CUDA driver: a `libcuda.so.1` made of documented APIs only. `cuda/README.md` says what it
+//! does and what it does not do.
 //!
 //! The rooms, from the bottom up; each names only rooms above it in this list:
 //!

@@ -1,7 +1,7 @@
 //! `cuGetProcAddress`: the documented rule for choosing among the functions of one name.
 //!
-//! It answers the newest version not above the requested one. `_ptsz` and `_ptds` rows are for callers that ask for the
-//! per-thread default stream, who prefer them. Names are asked for without their suffix.
+//! It answers the newest version not above the requested one. `_ptsz` and `_ptds` rows are for callers that
+//! ask for the per-thread default stream, who prefer them. Names are asked for without their suffix.
 
 use std::ffi::{c_char, c_void};
 
@@ -74,7 +74,7 @@ fn find(name: &str, version: i32, flags: u64) -> Result<*const c_void, i32> {
     }
 }
 
-/// For programs built with the per-thread default stream, no flags means theirs.
+/// Returns the flags for a program built with the per-thread default stream, where none means its own.
 fn per_thread_flags(flags: u64) -> u64 {
     if flags == 0 { PER_THREAD_STREAM } else { flags }
 }
@@ -97,13 +97,13 @@ fn get(name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64, stat
 }
 
 driver_api! {
-    /// CUDA 12's form. `status` may be null.
+    /// Is CUDA 12's form. `status` may be null.
     fn cuGetProcAddress_v2(; name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64, status:
         Out<i32>) {
         get(name, out, version, flags, status)
     }
 
-    /// CUDA 11.3's form.
+    /// Is CUDA 11.3's form, without a status.
     fn cuGetProcAddress(; name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64) {
         get(name, out, version, flags, Out::NONE)
     }

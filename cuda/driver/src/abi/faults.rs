@@ -1,8 +1,8 @@
 //! Failures on demand (`SIMGPU_FAIL=API:N,…`): the Nth call of an entry point fails and does nothing else.
 //!
-//! `API` is an exported name (`cuMemAlloc_v2`) or one without suffixes (`cuMemAlloc`: every variant of it, counted
-//! together). `API:N` is one call, counted from 1 in this process, `API:N-M` a range, `API:*` every one. A call that
-//! the driver makes inside itself is part of the program's and not counted.
+//! `API` is an exported name (`cuMemAlloc_v2`) or one without suffixes (`cuMemAlloc`: every variant of it,
+//! counted together). `API:N` is one call, counted from 1 in this process, `API:N-M` a range, `API:*` every
+//! one. A call that the driver makes inside itself is part of the program's and not counted.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -64,7 +64,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call of the program's, for as long as it lasts.
+/// A call that the program makes, for as long as it lasts.
 pub struct Call {
     outermost: bool,
 }
@@ -78,7 +78,7 @@ impl Drop for Call {
     }
 }
 
-/// At the head of every entry point.
+/// Counts a call at the head of an entry point, or makes it fail.
 #[inline(always)]
 pub fn call(symbol: &'static str) -> Result<Call, Status> {
     if PHASE.load(Relaxed) == OFF { Ok(Call { outermost: false }) } else { counted(symbol) }
@@ -103,7 +103,8 @@ fn counted(symbol: &'static str) -> Result<Call, Status> {
     Ok(Call { outermost: true })
 }
 
-/// A documented error of the function: what is not here makes, frees, maps or asks, and says why it cannot by its name.
+/// A documented error of the function: what is not here makes, frees, maps or asks, and says why it cannot by
+/// its name.
 fn error_of(base: &str) -> Status {
     let has = |part: &str| base.contains(part);
     match base {

@@ -1,7 +1,8 @@
 //! The C caller's arguments: out and in pointers, opaque handles, streams.
 //!
-//! The CUDA contract, argued once: every pointer a caller passes is either null or valid for what the function's
-//! documentation says it reads or writes. `Out` and `In` are built nowhere but in a caller's argument list.
+//! The CUDA contract, argued once: every pointer a caller passes is either null or valid for what the
+//! function's documentation says it reads or writes. `Out` and `In` are built nowhere but in a caller's
+//! argument list.
 
 use std::ffi::{CStr, c_char, c_void};
 

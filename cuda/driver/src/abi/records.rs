@@ -1,5 +1,5 @@
-//! The documented records that cross the border: cudarc's declarations where no field is an enum, our own, of the same
-//! layout, where one is. A caller may leave any number there, and a Rust enum may not hold any.
+//! The documented records that cross the border: cudarc's declarations where no field is an enum, our own, of
+//! the same layout, where one is. A caller may leave any number there, and a Rust enum may not hold any.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -6,7 +6,7 @@ use crate::abi::pointers::{Handle, In, Out, put_text};
 use crate::abi::status::*;
 use crate::state::driver::{Driver, initialise};
 
-/// CUDA 13.0.
+/// The driver version: CUDA 13.0.
 const VERSION: i32 = 13000;
 
 fn uuid(driver: &mut Driver, device: i32) -> Res<[u8; 16]> {
@@ -19,7 +19,7 @@ fn bus_id(number: u32) -> String {
     format!("0000:{:02X}:00.0", number + 1)
 }
 
-/// The old property record: ten attributes in a row, two of them triples.
+/// The attributes that `CUdevprop` has, in its order.
 const PROPERTIES: [i32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
 
 fn put_text_of(

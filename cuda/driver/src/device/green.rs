@@ -110,13 +110,13 @@ driver_api! {
         driver.add_stream(out, Owner { context, device }, flags, priority)
     }
 
-    /// Null for a stream of an ordinary context.
+    /// Writes null for a stream of an ordinary context.
     fn cuStreamGetGreenCtx(driver; stream: Stream, out: Out<Handle>) {
         let context = driver.stream_owner(stream)?.context;
         out.put(driver.green_of(context).unwrap_or(0))
     }
 
-    /// Everything in a context is complete, so recording and waiting for all of it is recording and nothing.
+    /// Records an event: everything in the context is complete.
     fn cuGreenCtxRecordEvent(driver; green: Handle, event: Handle) {
         driver.green(green)?;
         driver.event(event)?;

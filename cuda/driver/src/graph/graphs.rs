@@ -36,7 +36,8 @@ impl Driver {
     }
 }
 
-/// Copies a graph. Documented: one with memory nodes cannot be cloned, nor be another's child unless it is moved there.
+/// Copies a graph. Documented: one with memory nodes cannot be cloned, nor be another's child unless it is
+/// moved there.
 pub fn clone_graph(driver: &mut Driver, graph: Handle) -> Res<Graph> {
     let original = driver.graph(graph)?.clone();
     if original.has_memory_nodes() {
@@ -62,7 +63,8 @@ pub fn clone_graph(driver: &mut Driver, graph: Handle) -> Res<Graph> {
     Ok(copy)
 }
 
-/// Writes a list by the documented two steps: without room for it only the count, then as much as there is room for.
+/// Writes a list by the documented two steps: without room for it only the count, then as much as there is
+/// room for.
 fn list(out: Out<Handle>, count: Out<usize>, items: &[Handle]) -> Res {
     if out.is_null() {
         return count.put(items.len());

@@ -1,7 +1,7 @@
 //! What is charged to a device: ranges of its arena, and what its memory pools hold.
 //!
-//! A pool's `reserved` grows in steps of 32 MiB when `used` exceeds it. It shrinks when the pool is trimmed, at a
-//! synchronisation (down to the release threshold), and when the device runs out of memory.
+//! A pool's `reserved` grows in steps of 32 MiB when `used` exceeds it. It shrinks when the pool is trimmed,
+//! at a synchronisation (down to the release threshold), and when the device runs out of memory.
 
 use crate::abi::pointers::{Addr, Handle};
 use crate::abi::status::*;
@@ -73,7 +73,8 @@ impl Driver {
         Ok(at)
     }
 
-    /// Charges what a pool lacks to hold `target` bytes. Charging may trim this pool too, hence the second look.
+    /// Charges what a pool lacks to hold `target` bytes. Charging may trim this pool too, hence the second
+    /// look.
     fn charge_pool(&mut self, handle: Handle, target: u64) -> Res {
         let (device, held) = self.pools.get(&handle).map(|p| (p.device, p.reserved)).ok_or(INVALID_VALUE)?;
         if self.device(device)?.used + (target - held) > self.memory {

@@ -1,6 +1,7 @@
 //! Memory that another API made and handed over as a file descriptor.
 //!
-//! An import owns the descriptor. What is mapped of it is the program's to free, also after the import was destroyed.
+//! An import owns the descriptor. What is mapped of it is the program's to free, also after the import was
+//! destroyed.
 
 use crate::abi::pointers::{Addr, Handle, In, Out};
 use crate::abi::records::{ExternalBuffer, ExternalMemory, ExternalMipmap};

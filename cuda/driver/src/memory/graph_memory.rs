@@ -1,6 +1,7 @@
 //! The memory that graphs' allocation nodes stand for.
 //!
-//! What a graph's block leaves when it ends stays reserved for graphs, charged to the device, until it is trimmed.
+//! What a graph's block leaves when it ends stays reserved for graphs, charged to the device, until it is
+//! trimmed.
 
 use crate::abi::pointers::{Addr, In, Out};
 use crate::abi::records::{AllocNode, Location, PoolProps};
@@ -41,7 +42,8 @@ impl Driver {
         self.graph_memory.contains_key(&at)
     }
 
-    /// Returns whether an executable graph holds the node: documented, only one of a graph with memory nodes may exist.
+    /// Returns whether an executable graph holds the node: documented, only one of a graph with memory nodes
+    /// may exist.
     pub fn is_instantiated(&self, at: Addr) -> bool {
         self.graph_memory.get(&at).is_some_and(|m| m.references > 1)
     }

@@ -1,7 +1,7 @@
 //! Memory and events of one process opened by another.
 //!
-//! A device's memory is a file, so a handle says which process, which descriptor, and where. The opener maps it and
-//! keeps it even when the exporter ends; nothing is left behind, since the file never had a name.
+//! A device's memory is a file, so a handle says which process, which descriptor, and where. The opener maps
+//! it and keeps it even when the exporter ends; nothing is left behind, since the file never had a name.
 
 use crate::abi::pointers::{Addr, Handle, Out};
 use crate::abi::status::*;

@@ -1,7 +1,7 @@
 //! Multicast objects: a team of devices, and the memory of each that is bound to the object.
 //!
-//! The object is a handle like a physical one (mapped, released, exported) that owns no memory; what is bound to it
-//! stays as long as the binding does.
+//! The object is a handle like a physical one (mapped, released, exported) that owns no memory; what is bound
+//! to it stays as long as the binding does.
 
 use crate::abi::pointers::{Addr, In, Out};
 use crate::abi::records::{AllocationProps, MulticastProps};

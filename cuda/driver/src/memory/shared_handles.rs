@@ -1,6 +1,7 @@
 //! Physical handles handed to another process as file descriptors.
 //!
-//! An exported handle moves from the arena to a file of its own: whoever gets the descriptor maps the same bytes.
+//! An exported handle moves from the arena to a file of its own: whoever gets the descriptor maps the same
+//! bytes.
 
 use crate::abi::pointers::{Addr, In, Out};
 use crate::abi::records::AllocationProps;
@@ -44,7 +45,8 @@ fn copy_in(file: i32, at: Addr, bytes: u64) -> Res {
     const STEP: usize = 64 << 10;
     let view = map(0, bytes, RW, file, 0).ok_or(OPERATING_SYSTEM)?;
     for offset in (0..bytes).step_by(STEP) {
-        // SAFETY: both ranges are mapped, `bytes` is a multiple of the step, and nothing else uses the new one.
+        // SAFETY: both ranges are mapped, `bytes` is a multiple of the step, and nothing else uses the new
+        // one.
         unsafe {
             let from = std::slice::from_raw_parts((at + offset) as *const u8, STEP);
             if from.iter().any(|&b| b != 0) {

@@ -1,7 +1,7 @@
 //! Pools of one process opened by another.
 //!
-//! A pool's blocks lie in its device's file: the descriptor is of that file, and a pointer's export data says where in
-//! it the block is.
+//! A pool's blocks lie in its device's file: the descriptor is of that file, and a pointer's export data says
+//! where in it the block is.
 
 use crate::abi::pointers::{Addr, Handle, In, Out};
 use crate::abi::status::*;

@@ -1,7 +1,7 @@
 //! Arrays without memory of their own: what physical handles are mapped into, tile by tile.
 //!
-//! A handle's bytes stay while a tile is mapped. What is copied into such an array lies in a range of its own,
-//! whatever is mapped: two tiles over one handle are not one memory here.
+//! A handle's bytes stay while a tile is mapped. What is copied into such an array lies in a range of its
+//! own, whatever is mapped: two tiles over one handle are not one memory here.
 
 use cudarc::driver::sys;
 

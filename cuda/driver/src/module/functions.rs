@@ -8,7 +8,7 @@ use crate::state::driver::Driver;
 
 const DYNAMIC_SHARED: i32 = 8;
 const CARVE_OUT: i32 = 9;
-/// The last documented one.
+/// The last documented attribute.
 const LAST: i32 = 15;
 
 /// Returns an attribute of a function, by its documented number.

@@ -7,7 +7,7 @@ use crate::abi::status::*;
 use crate::module::modules::check_file;
 use crate::state::driver::Driver;
 
-/// What every link gives: modules are never parsed.
+/// The image that every link yields: modules are never parsed.
 static IMAGE: [u8; 16] = *b"simulated cubin\0";
 
 fn check(driver: &Driver, state: Handle) -> Res {

@@ -1,8 +1,8 @@
 //! Modules: they load, hold any function and variable one asks for, and do nothing but cost memory.
 //!
-//! A module's code takes one large page of its context's device, until it is unloaded or the context ends; a library's
-//! does so in each context that uses anything of it, from then on. Code is nobody's allocation: it is charged, and not
-//! in the truth log.
+//! A module's code takes one large page of its context's device, until it is unloaded or the context ends; a
+//! library's does so in each context that uses anything of it, from then on. Code is nobody's allocation: it
+//! is charged, and not in the truth log.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::state::device::Owner;
 use crate::state::driver::Driver;
 use crate::state::memory::Kind;
 
-/// The size of every variable: nothing here knows the real one.
+/// The size of every variable: the real one is not known here.
 const GLOBAL: usize = 256;
-/// What a module's code takes.
+/// The bytes that a module's code takes.
 const CODE: u64 = LARGE;
 
 impl Driver {
@@ -63,8 +63,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Unloads what a context that ends has: its modules, and the libraries' code and variables in it. (Its blocks have
-    /// ended already.)
+    /// Unloads what a context that ends has: its modules, and the libraries' code and variables in it. (Its
+    /// blocks have ended already.)
     pub fn end_modules_of(&mut self, context: Handle) {
         let modules: Vec<_> = self.modules.iter().filter(|m| m.1.context == context).map(|m| *m.0).collect();
         let mut freed = Vec::new();

@@ -29,8 +29,8 @@ driver_api! {
 
     fn cuSurfObjectDestroy(driver; object: u64) { destroy(driver, object) }
 
-    /// A `CUtensorMap` is 128 opaque bytes. Whatever it is made of, here they are zero: the other arguments are not
-    /// looked at.
+    /// A `CUtensorMap` is 128 opaque bytes. Whatever it is made of, here they are zero: the other arguments
+    /// are not looked at.
     fn cuTensorMapEncodeTiled(; out: Out<[u64; 16]>) { out.put([0; 16]) }
 
     fn cuTensorMapEncodeIm2col(; out: Out<[u64; 16]>) { out.put([0; 16]) }

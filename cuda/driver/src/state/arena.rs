@@ -1,7 +1,8 @@
 //! A device's memory: one lazily backed range of addresses over one nameless shared file.
 //!
-//! The file is sparse, so tens of GiB cost nothing until they are touched; freed blocks are punched out of it. Because
-//! it is a file, another process can open a block of it, and a physical handle can be mapped anywhere.
+//! The file is sparse, so tens of GiB cost nothing until they are touched; freed blocks are punched out of
+//! it. Because it is a file, another process can open a block of it, and a physical handle can be mapped
+//! anywhere.
 
 use crate::state::free_ranges::FreeRanges;
 use crate::state::mapping::{RW, close, discard, map, shared_file};
@@ -27,7 +28,8 @@ pub fn rounded(bytes: u64) -> Option<u64> {
 }
 
 impl Arena {
-    /// Reserves twice the capacity and 1 GiB, or half of that and half again until there is room for the range.
+    /// Reserves twice the capacity and 1 GiB, or half of that and half again until there is room for the
+    /// range.
     pub fn new(capacity: u64) -> Option<Arena> {
         let mut bytes = (capacity.saturating_mul(2).saturating_add(1 << 30)).next_multiple_of(LARGE);
         while bytes >= LARGE {

@@ -25,7 +25,7 @@ impl Config {
     }
 }
 
-/// `80G`, `1.5t`, `512M`, `4096`.
+/// Reads a size such as `80G`, `1.5t`, `512M` or `4096`.
 fn size(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -41,7 +41,7 @@ fn size(text: &str) -> Option<u64> {
     (number > 0.0).then_some((number * (1u64 << shift) as f64) as u64)
 }
 
-/// Documented: a list of device numbers; the first invalid one hides itself and all that follow.
+/// Reads `CUDA_VISIBLE_DEVICES`. Documented: the first invalid number hides itself and all that follow.
 fn visible(present: u32, wish: Option<&str>) -> Vec<u32> {
     let Some(wish) = wish else { return (0..present).collect() };
     let mut list = Vec::new();

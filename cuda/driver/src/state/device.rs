@@ -5,7 +5,6 @@ use std::cell::Cell;
 use crate::abi::pointers::Handle;
 use crate::abi::status::*;
 use crate::state::arena::Arena;
-use crate::state::memory::GraphPool;
 
 pub struct Device {
     pub arena: Arena,
@@ -17,6 +16,15 @@ pub struct Device {
     pub default_pool: Handle,
     pub pool: Handle,
     pub graph_pool: GraphPool,
+}
+
+/// A device's memory for graphs: what live blocks use, and what is charged for them.
+#[derive(Default)]
+pub struct GraphPool {
+    pub used: u64,
+    pub used_high: u64,
+    pub reserved: u64,
+    pub reserved_high: u64,
 }
 
 /// A device's primary context, which is alive while it is retained.
@@ -34,7 +42,8 @@ pub struct Context {
     pub cache: i32,
 }
 
-/// Stack size, printf FIFO, malloc heap, runtime sync depth, pending launches, L2 fetch granularity, persisting L2.
+/// Stack size, printf FIFO, malloc heap, runtime sync depth, pending launches, L2 fetch granularity,
+/// persisting L2.
 const DEFAULT_LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
 impl Context {

@@ -11,9 +11,9 @@ use crate::abi::status::*;
 use crate::state::arena::Arena;
 use crate::state::code::{Kernel, Module};
 use crate::state::config::Config;
-use crate::state::device::{Context, Device, Green, Owner, Primary};
+use crate::state::device::{Context, Device, GraphPool, Green, Owner, Primary};
 use crate::state::host_writes::HostWrites;
-use crate::state::memory::{Array, Block, External, GraphMemory, GraphPool, Mipmap, Physical, Pool, Tile};
+use crate::state::memory::{Array, Block, External, GraphMemory, Mipmap, Physical, Pool, Tile};
 use crate::state::truth_log::TruthLog;
 use crate::state::work::{Capture, Event, Exec, Graph, StreamState};
 
@@ -48,7 +48,7 @@ pub struct Driver {
     pub graph_memory: BTreeMap<Addr, GraphMemory>,
     pub modules: BTreeMap<Handle, Module>,
     pub kernels: BTreeMap<Handle, Kernel>,
-    /// Texture and surface objects and linker states: handles that only have to be told from wrong ones.
+    /// Texture and surface objects and linker states: handles that only have to be known to exist.
     pub objects: BTreeSet<u64>,
     pub peers: BTreeSet<(Handle, Handle)>,
 }

@@ -1,7 +1,7 @@
 //! Which device bytes the host wrote since the last launch.
 //!
-//! Kernels do not run, so a count or flag the host reads back would be stale. Hence the rule: a device-to-host read
-//! of 16 bytes or less gives 0 unless the host wrote that range since the last launch.
+//! Kernels do not run, so a count or flag the host reads back would be stale. Hence the rule: a
+//! device-to-host read of 16 bytes or less gives 0 unless the host wrote that range since the last launch.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ pub fn shared_file(bytes: u64) -> Option<i32> {
     if file < 0 {
         return None;
     }
-    // SAFETY: a descriptor of ours.
+    // SAFETY: a descriptor that was opened just now.
     if unsafe { libc::ftruncate(file, bytes as i64) } == 0 {
         return Some(file);
     }
@@ -21,13 +21,14 @@ pub fn shared_file(bytes: u64) -> Option<i32> {
 }
 
 pub fn close(file: i32) {
-    // SAFETY: callers pass descriptors of ours.
+    // SAFETY: callers pass descriptors that they own.
     unsafe { libc::close(file) };
 }
 
 pub const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Maps `bytes` of a file (or of nothing, for -1) where the kernel likes, or exactly at `at` when that is not 0.
+/// Maps `bytes` of a file (or of nothing, for -1) where the kernel likes, or exactly at `at` when that is not
+/// 0.
 pub fn map(at: u64, bytes: u64, protection: i32, file: i32, offset: i64) -> Option<u64> {
     let kind = if file < 0 { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_SHARED };
     let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
@@ -42,7 +43,7 @@ pub fn unmap(at: u64, bytes: u64) {
     unsafe { libc::munmap(at as *mut _, bytes as usize) };
 }
 
-/// Gives the pages inside a range of ours back; they read as zero afterwards.
+/// Discards the whole pages inside a range; they read as zero afterwards.
 pub fn discard(at: u64, bytes: u64) -> bool {
     let start = at.next_multiple_of(PAGE);
     let end = (at + bytes) / PAGE * PAGE;
@@ -57,7 +58,8 @@ pub fn discard(at: u64, bytes: u64) -> bool {
     }
 }
 
-/// Maps the pages of a file that hold a range of it. Returns where they are, and how far into them the range starts.
+/// Maps the pages of a file that hold a range of it. Returns where they are, and how far into them the range
+/// starts.
 pub fn map_within(file: i32, offset: u64, bytes: u64) -> Res<(Addr, u64)> {
     let skip = offset % PAGE;
     let start = map(0, (skip + bytes).next_multiple_of(PAGE), RW, file, (offset - skip) as i64);

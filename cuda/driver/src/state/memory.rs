@@ -26,7 +26,8 @@ pub enum Kind {
         inode: u64,
         offset: u64,
     },
-    /// Memory imported as a file or from another process's pool; `skip` bytes into this process's mapping of it.
+    /// Memory imported as a file or from another process's pool; `skip` bytes into this process's mapping of
+    /// it.
     Foreign {
         skip: u64,
         from_pool: bool,
@@ -125,8 +126,8 @@ pub struct Pool {
     pub destroyed: bool,
     /// The kinds of handle it may be shared by.
     pub handle_types: i32,
-    /// The file of another process's pool, and its inode: nothing is allocated from such a pool, but single blocks of
-    /// it are opened.
+    /// The file of another process's pool, and its inode: nothing is allocated from such a pool, but single
+    /// blocks of it are opened.
     pub imported: Option<(OwnedFile, u64)>,
     pub used: u64,
     pub used_high: u64,
@@ -150,21 +151,13 @@ impl Pool {
     }
 }
 
-/// The memory of a graph's allocation node: an address for as long as a graph may use it, bytes only while it is live.
+/// The memory of a graph's allocation node: an address for as long as a graph may use it, bytes only while it
+/// is live.
 pub struct GraphMemory {
     pub bytes: u64,
     pub owner: Owner,
     /// The graphs, executable or not, that hold its node.
     pub references: u32,
-}
-
-/// A device's memory for graphs: what live blocks use, and what is charged for them.
-#[derive(Default)]
-pub struct GraphPool {
-    pub used: u64,
-    pub used_high: u64,
-    pub reserved: u64,
-    pub reserved_high: u64,
 }
 
 pub struct Array {
@@ -191,8 +184,8 @@ pub struct Mipmap {
     pub at: Addr,
     pub device: i32,
     pub context: Handle,
-    /// How far it lies into the first page of a mapping that is no memory of the device's: of an external file, or of
-    /// nothing.
+    /// How far it lies into the first page of a mapping that is no memory of the device's: of an external
+    /// file, or of nothing.
     pub foreign: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! The driver's state: what each object is, the one lock, and how objects are found. It holds data and names no
-//! function of the API.
+//! The driver's state: what each object is, the one lock, and how objects are found. It holds data and names
+//! no function of the API.
 
 pub mod arena;
 pub mod attributes;

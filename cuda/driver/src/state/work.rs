@@ -13,7 +13,7 @@ pub struct StreamState {
     pub flags: u32,
     pub priority: i32,
     pub id: u64,
-    /// The capture it takes part in, and the nodes that its next one will depend on.
+    /// The capture that the stream takes part in, and the nodes that its next node will depend on.
     pub capture: Option<u64>,
     pub tail: Vec<Handle>,
 }

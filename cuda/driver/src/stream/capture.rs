@@ -61,8 +61,8 @@ impl Driver {
         self.append(key, Op::Free(address))
     }
 
-    /// Drops or spoils the capture of a stream that ends: one that began in it can never end, one that it joined cannot
-    /// succeed.
+    /// Drops or spoils the capture of a stream that ends: one that began in it can never end, one that it
+    /// joined cannot succeed.
     pub fn drop_capture_of(&mut self, key: Handle, capture: u64) {
         self.invalidate(capture);
         let Some(left) = self.captures.remove(&capture) else { return };
@@ -194,8 +194,8 @@ impl Driver {
     }
 }
 
-/// Writes the capture's status (0 none, 1 active, 2 invalidated), number and graph, and what the next node would
-/// depend on.
+/// Writes the capture's status (0 none, 1 active, 2 invalidated), number and graph, and what the next node
+/// would depend on.
 fn info(
     driver: &mut Driver,
     stream: Stream,

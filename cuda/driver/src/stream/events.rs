@@ -109,7 +109,7 @@ driver_api! {
         out.put(((end as f64 - start as f64) / 1e6) as f32)
     }
 
-    /// Everything in a context is complete, so recording and waiting for all of it is recording and nothing.
+    /// Records an event: everything in the context is complete.
     fn cuCtxRecordEvent(driver; _context: Handle, event: Handle) {
         driver.event(event)?;
         driver.complete_event(event);

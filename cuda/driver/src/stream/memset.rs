@@ -1,4 +1,4 @@
-//! Memsets: at most 64 MiB are really written, but zeroes always hold, because the pages are given back.
+//! Memsets: at most 64 MiB are really written, but zeroes always hold, because their pages are discarded.
 
 use crate::abi::pointers::{Addr, Stream};
 use crate::abi::records::MemsetNode;

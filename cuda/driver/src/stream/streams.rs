@@ -10,8 +10,8 @@ use crate::state::work::StreamState;
 const NON_BLOCKING: u32 = 1;
 
 impl Driver {
-    /// Returns a stream's key in the table. Each thread and context has its own per-thread default stream, made when it
-    /// is first named; the legacy stream has none.
+    /// Returns a stream's key in the table. Each thread and context has its own per-thread default stream,
+    /// made when it is first named; the legacy stream has none.
     pub fn stream_key(&mut self, stream: Stream) -> Res<Option<Handle>> {
         let owner = self.stream_owner(stream)?;
         if !is_default(stream) {

@@ -1,4 +1,5 @@
-//! The simulated driver as a program meets it: the built library, opened by `dlopen`, in a process of its own per test.
+//! The simulated driver as a program meets it: the built library, opened by `dlopen`, in a process of its own
+//! per test.
 
 mod devices;
 mod families;

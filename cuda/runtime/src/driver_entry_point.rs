@@ -1,9 +1,9 @@
-//! Driver entry points for the program: the driver's own answer, by the pointer the runtime itself uses.
+//! `cudaGetDriverEntryPoint`: the driver's own answer, by the pointer that the runtime itself uses.
 
 use crate::abi::Handle;
-use crate::driver::{Via, find};
 use crate::error::{Code, Outcome};
-use crate::state;
+use crate::lookup::{Via, find};
+use crate::version;
 use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
 
@@ -48,7 +48,7 @@ fn flags_for(via: Via, flags: u64) -> u64 {
 export_streams! {
     init fn cudaGetDriverEntryPoint [cudaGetDriverEntryPoint_ptsz] (via; name: *const c_char, out: *mut Handle,
         flags: u64, status: *mut i32) {
-        answer(name, out, state::toolkit_version(), flags_for(via, flags), status)
+        answer(name, out, version::toolkit_version(), flags_for(via, flags), status)
     }
 
     init fn cudaGetDriverEntryPointByVersion [cudaGetDriverEntryPointByVersion_ptsz] (via; name: *const c_char,
