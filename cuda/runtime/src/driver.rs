@@ -6,7 +6,6 @@ use crate::abi::*;
 use crate::error::Outcome;
 pub use crate::lookup::{D, Via};
 use crate::lookup::{Row, Slots, check, empty, pointer};
-use cudarc::driver::sys::CUDA_KERNEL_NODE_PARAMS;
 use std::ffi::{c_char, c_int, c_void};
 
 macro_rules! streams {
@@ -204,7 +203,7 @@ driver_api! {
     d graph_node_dependencies_edges = c"cuGraphNodeGetDependencies" 12030 (Node, P<Node>, Handle, P<Size>);
     d graph_add_dependencies = c"cuGraphAddDependencies" 10000 (Graph, Q<Node>, Q<Node>, Size);
     d graph_destroy_node = c"cuGraphDestroyNode" 10000 (Node);
-    d graph_add_kernel = c"cuGraphAddKernelNode" 12000 (P<Node>, Graph, Q<Node>, Size, Q<CUDA_KERNEL_NODE_PARAMS>);
+    d graph_add_kernel = c"cuGraphAddKernelNode" 12000 (P<Node>, Graph, Q<Node>, Size, Q<DriverKernelParams>);
     d graph_add_memset = c"cuGraphAddMemsetNode" 10000 (P<Node>, Graph, Q<Node>, Size, Q<c_void>, Handle);
     d graph_add_memcpy = c"cuGraphAddMemcpyNode" 10000 (P<Node>, Graph, Q<Node>, Size, Q<DriverCopy3D>, Handle);
     d graph_add_empty = c"cuGraphAddEmptyNode" 10000 (P<Node>, Graph, Q<Node>, Size);

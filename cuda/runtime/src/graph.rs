@@ -1,12 +1,13 @@
 //! Graphs.
 
-use crate::abi::{Copy3DParams, DevPtr, Dim3, Graph, GraphExec, Handle, Node, Stream};
+use crate::abi::{
+    Copy3DParams, DevPtr, DriverKernelParams, Graph, GraphExec, Handle, KernelParams, Node, Stream,
+};
 use crate::driver::D;
 use crate::error::Code;
 use crate::{copy_shaped, modules, state, version};
-use cudarc::driver::sys::CUDA_KERNEL_NODE_PARAMS;
 use std::ffi::{c_char, c_void};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 /// cudaMemAllocNodeParams: the driver's struct is the same, and so is the place of the answer.
 #[repr(C)]
@@ -18,38 +19,13 @@ pub struct AllocParams {
     pointer: Handle,
 }
 
-/// cudaKernelNodeParams.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct KernelParams {
-    function: *const c_void,
-    grid: Dim3,
-    block: Dim3,
-    shared: u32,
-    args: *mut Handle,
-    extra: *mut Handle,
-}
-
 export! {
     device fn cudaGraphAddKernelNode(out: *mut Node, graph: Graph, after: *const Node, count: usize,
         params: *const KernelParams) {
         let Some(params) = params.as_ref() else { return Err(Code::INVALID_VALUE) };
         let kernel = modules::kernel(params.function)?;
-        let KernelParams { grid, block, shared, args, extra, .. } = *params;
-        let node = CUDA_KERNEL_NODE_PARAMS {
-            func: null_mut(),
-            gridDimX: grid.x,
-            gridDimY: grid.y,
-            gridDimZ: grid.z,
-            blockDimX: block.x,
-            blockDimY: block.y,
-            blockDimZ: block.z,
-            sharedMemBytes: shared,
-            kernelParams: args,
-            extra,
-            kern: kernel.cast(),
-            ctx: null_mut(),
-        };
+        let params = KernelParams { function: null(), ..*params };
+        let node = DriverKernelParams { params, kernel, context: null_mut() };
         D.graph_add_kernel(out, graph, after, count, &node)
     }
 
