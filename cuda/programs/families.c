@@ -9,7 +9,7 @@
    prints a line per 100 of its own. Then the program waits to be killed. END = finish does the same and ends. There
    what each thread allocates and frees depends on SEED alone; with instants, threads also end what others began.
 
-   With `check` it keeps books, prints at each instant "own N DEVICE HOST", bytes that it holds itself, and stops with
+   With `check` it keeps accounts, prints at each instant "own N DEVICE HOST", bytes that it holds itself, and stops with
    status 93 where what the device says is in use is something else. */
 #include "families.h"
 #include "families_vmm.h"
@@ -23,8 +23,7 @@
 static CUcontext context;
 static CUdesc green_share;
 static CUpool default_pool;
-static int operations, instants, threads, progress;
-int checking;
+static int operations, instants, threads, progress, checking;
 static struct thread *all;
 static _Atomic(struct living *) mail[MAIL];
 static struct pool *pools;
@@ -38,11 +37,6 @@ static const struct { int kind, weight; } table[] = {
     {CONTEXT, 1}, {GREEN, 1},
 };
 static unsigned char chances[WEIGHTS];
-
-void book_pool(struct thread *t, struct pool *pool, int sign, size_t bytes) {
-    book_reserved(t, sign, bytes);
-    if (pool) __atomic_fetch_add(&pool->used, sign * rounded(bytes), __ATOMIC_RELAXED);
-}
 
 /* Pools belong to the thread that made them; what was allocated from them may be anywhere. */
 static void pool_act(struct thread *t) {
@@ -126,7 +120,7 @@ static void mipmap_begin(struct thread *t, struct living *l) {
 }
 
 /* A context with memory in it, which it takes along when it ends. */
-int inner_begin(struct thread *t, struct living *l, int green) {
+static int inner_begin(struct thread *t, struct living *l, int green) {
     struct inner *in = &l->inner;
     memset(in, 0, sizeof *in);
     if (green) {
@@ -155,7 +149,7 @@ int inner_begin(struct thread *t, struct living *l, int green) {
     return 1;
 }
 
-void inner_end(struct thread *t, struct living *l) {
+static void inner_end(struct thread *t, struct living *l) {
     struct inner *in = &l->inner;
     if (in->green) MUST(cu(GreenDestroy)(in->green));
     else MUST(cu(CtxDestroy)(in->context));

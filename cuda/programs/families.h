@@ -1,4 +1,5 @@
-/* What `families.c` and its parts share: the things alive, who holds them, and the books about them. */
+/* What the families of `families.c` share: the live objects, the threads that hold them, and the accounts of both. Each
+   family has a header of its own above this one: begin makes an object, act does something else with it, end ends it. */
 #pragma once
 #include "families_api.h"
 #include <pthread.h>
@@ -18,7 +19,7 @@ enum {
     OPENED, POINTER, EXTERNAL, GRAPH, CONTEXT, GREEN, FAMILIES
 };
 
-/* A pool. It stays in the books after its end, for what is still allocated from it. */
+/* A pool. It stays in the accounts after its end, for what is still allocated from it. */
 struct pool { CUpool handle; long long used; int destroyed; struct pool *next; };
 
 struct range {
@@ -54,16 +55,10 @@ struct thread {
     CUstream stream;
     struct pool *pools[POOLS];
     struct living *living[MOST];
-    /* In the books: bytes asked for of the device and the host, and what the device is charged outside of pools.
+    /* The accounts: bytes asked for of the device and the host, and what the device is charged outside of pools.
        Threads end what others began, so only the sums over all threads say anything. */
     long long device, host, charged;
 };
-
-/* What a helper process, which has its own driver, lets this one open. */
-struct offer { CUshare blocks[4], pointers[2]; int physical, pool; };
-extern struct offer offer;
-extern int helper, checking;
-extern CUpool opened_pool;
 
 static inline int below(struct thread *t, unsigned bound) { return (int)(chance(&t->random) % bound); }
 
@@ -81,23 +76,7 @@ static inline void book_host(struct thread *t, int sign, size_t bytes) { t->host
 /* Memory of graphs and pools, whose charge is what they reserve. */
 static inline void book_reserved(struct thread *t, int sign, size_t bytes) { t->device += sign * (long long)bytes; }
 
-void book_pool(struct thread *t, struct pool *pool, int sign, size_t bytes);
-
-/* Each family: begin makes one, act does something else with it, end brings it to its end. */
-int range_begin(struct thread *t, struct living *l);
-void range_act(struct thread *t, struct living *l);
-void range_end(struct thread *t, struct living *l);
-int team_begin(struct thread *t, struct living *l);
-void team_end(struct thread *t, struct living *l);
-void start_helper(const char *program);
-int be_helper(void);
-void open_offer(void);
-int opened_begin(struct thread *t, struct living *l);
-int pointer_begin(struct thread *t, struct living *l);
-int external_begin(struct thread *t, struct living *l);
-void external_end(struct thread *t, struct living *l);
-int graph_begin(struct thread *t, struct living *l);
-void graph_act(struct thread *t, struct living *l);
-void graph_end(struct thread *t, struct living *l);
-int inner_begin(struct thread *t, struct living *l, int green);
-void inner_end(struct thread *t, struct living *l);
+static inline void book_pool(struct thread *t, struct pool *pool, int sign, size_t bytes) {
+    book_reserved(t, sign, bytes);
+    if (pool) __atomic_fetch_add(&pool->used, sign * rounded(bytes), __ATOMIC_RELAXED);
+}

@@ -24,7 +24,7 @@ static void graph_by_capture(struct thread *t, struct graph *g) {
     MUST(cu(CaptureEnd)(t->stream, &g->graph));
 }
 
-int graph_begin(struct thread *t, struct living *l) {
+static int graph_begin(struct thread *t, struct living *l) {
     if (!has(NodeAlloc) || !has(Instantiate) || !has(CaptureBegin)) return 0;
     memset(&l->graph, 0, sizeof l->graph);
     struct graph *g = &l->graph;
@@ -73,7 +73,7 @@ static void graph_free(struct thread *t, struct graph *g, int i) {
     book_reserved(t, -1, g->bytes[i]);
 }
 
-void graph_act(struct thread *t, struct living *l) {
+static void graph_act(struct thread *t, struct living *l) {
     struct graph *g = &l->graph;
     int i = below(t, g->count);
     switch (below(t, 8)) {
@@ -92,7 +92,7 @@ void graph_act(struct thread *t, struct living *l) {
     }
 }
 
-void graph_end(struct thread *t, struct living *l) {
+static void graph_end(struct thread *t, struct living *l) {
     struct graph *g = &l->graph;
     int blocks_first = below(t, 2);
     for (int round = 0; round < 2; round++) {

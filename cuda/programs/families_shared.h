@@ -8,12 +8,14 @@
 
 #define HELPER_SOCKET 3
 
-struct offer offer;
-int helper = -1;
-CUpool opened_pool;
+/* What the helper process, which has its own driver, lets this one open. */
+struct offer { CUshare blocks[4], pointers[2]; int physical, pool; };
+static struct offer offer;
+static int helper = -1;
+static CUpool opened_pool;
 
 /* The helper's life: it makes what it offers, hands it over, and stays until the other end is gone. */
-int be_helper(void) {
+static int be_helper(void) {
     CUcontext context;
     CUdeviceptr block;
     struct offer made = {.physical = -1, .pool = -1};
@@ -54,7 +56,7 @@ int be_helper(void) {
 extern char **environ;
 
 /* Starts the helper as a program of its own, which nobody traces and which writes no truth log. */
-void start_helper(const char *program) {
+static void start_helper(const char *program) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return;
     int count = 0, kept = 0;
@@ -89,12 +91,12 @@ void start_helper(const char *program) {
 }
 
 /* Once there is a context. */
-void open_offer(void) {
+static void open_offer(void) {
     if (helper >= 0 && has(PoolImport)) MUST(cu(PoolImport)(&opened_pool, (void *)(intptr_t)offer.pool, 1, 0));
 }
 
 /* A block, which may be open already, or the helper's physical memory. */
-int opened_begin(struct thread *t, struct living *l) {
+static int opened_begin(struct thread *t, struct living *l) {
     if (helper < 0 || !has(IpcOpen)) return 0;
     l->handle = NULL;
     if (below(t, 4) == 0) {
@@ -108,13 +110,13 @@ int opened_begin(struct thread *t, struct living *l) {
     return 1;
 }
 
-int pointer_begin(struct thread *t, struct living *l) {
+static int pointer_begin(struct thread *t, struct living *l) {
     if (!opened_pool || !has(PoolImportAt)) return 0;
     MUST(cu(PoolImportAt)(&l->address, opened_pool, &offer.pointers[below(t, 2)]));
     return 1;
 }
 
-int external_begin(struct thread *t, struct living *l) {
+static int external_begin(struct thread *t, struct living *l) {
     if (!has(ExtImport)) return 0;
     memset(&l->external, 0, sizeof l->external);
     struct external *e = &l->external;
@@ -133,7 +135,7 @@ int external_begin(struct thread *t, struct living *l) {
     return 1;
 }
 
-void external_end(struct thread *t, struct living *l) {
+static void external_end(struct thread *t, struct living *l) {
     struct external *e = &l->external;
     int import_first = below(t, 2);
     if (import_first) MUST(cu(ExtDestroy)(e->memory));

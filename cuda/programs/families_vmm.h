@@ -11,15 +11,6 @@ static void book_physical(struct thread *t, int sign, size_t bytes, int on_host)
     else book_device(t, sign, bytes);
 }
 
-int range_begin(struct thread *t, struct living *l) {
-    memset(&l->range, 0, sizeof l->range);
-    l->range.unit = GRANULE * (1 + below(t, 2));
-    MUST(cu(Reserve)(&l->range.base, PARTS * l->range.unit, 0, 0, 0));
-    range_act(t, l);
-    range_act(t, l);
-    return 1;
-}
-
 static void range_create(struct thread *t, struct range *r, int h) {
     r->on_host[h] = below(t, 8) == 0;
     CUprop prop = physical(r->on_host[h]);
@@ -63,7 +54,7 @@ static void range_again(struct thread *t, struct range *r, int h, int p) {
     r->references[h]++;
 }
 
-void range_act(struct thread *t, struct living *l) {
+static void range_act(struct thread *t, struct living *l) {
     struct range *r = &l->range;
     int h = below(t, HANDLES), p = below(t, PARTS);
     CUaccess access = {{1, 0}, 3};
@@ -94,7 +85,16 @@ void range_act(struct thread *t, struct living *l) {
     }
 }
 
-void range_end(struct thread *t, struct living *l) {
+static int range_begin(struct thread *t, struct living *l) {
+    memset(&l->range, 0, sizeof l->range);
+    l->range.unit = GRANULE * (1 + below(t, 2));
+    MUST(cu(Reserve)(&l->range.base, PARTS * l->range.unit, 0, 0, 0));
+    range_act(t, l);
+    range_act(t, l);
+    return 1;
+}
+
+static void range_end(struct thread *t, struct living *l) {
     struct range *r = &l->range;
     int release_first = below(t, 2);
     for (int round = 0; round < 2; round++) {
@@ -110,7 +110,7 @@ void range_end(struct thread *t, struct living *l) {
 }
 
 /* A multicast object of one device, with physical memory or a plain block bound to it. */
-int team_begin(struct thread *t, struct living *l) {
+static int team_begin(struct thread *t, struct living *l) {
     if (!has(TeamCreate)) return 0;
     memset(&l->team, 0, sizeof l->team);
     struct team *team = &l->team;
@@ -130,7 +130,7 @@ int team_begin(struct thread *t, struct living *l) {
     return 1;
 }
 
-void team_end(struct thread *t, struct living *l) {
+static void team_end(struct thread *t, struct living *l) {
     struct team *team = &l->team;
     int object_first = below(t, 2);
     MUST(cu(TeamUnbind)(team->object, 0, 0, team->bytes));

@@ -1,4 +1,4 @@
-/* Looks `cudaMalloc` up in every way, from wherever it is told to, and says whose it got (who.c) or the loader's words.
+/* Looks `cudaMalloc` up in every way, from wherever its arguments say, and prints whose it got (who.c) or the loader's message.
    usage: lookups ACTION …
      local=PATH global=PATH deep=PATH deepglobal=PATH   dlopen; the handle is kept under the file's name
      close=NAME                     dlclose

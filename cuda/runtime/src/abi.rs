@@ -1,4 +1,7 @@
 //! The types that cross the border: handles, and the structs whose layout both sides must agree on.
+//!
+//! They are our own and not cudarc's: callers may leave any number in an enum field, and the archive that the runtime is
+//! linked from would grow by 10 MB.
 
 use std::ffi::c_void;
 
@@ -140,7 +143,19 @@ pub struct Side3D {
     pub height: usize,
 }
 
-/// CUmemorytype: an array, or an address whose place the driver finds out by itself.
+/// cudaKernelNodeParams.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct KernelParams {
+    pub function: *const c_void,
+    pub grid: Dim3,
+    pub block: Dim3,
+    pub shared: u32,
+    pub args: *mut Handle,
+    pub extra: *mut Handle,
+}
+
+/// CUmemorytype: an array, or an address which the driver resolves by itself.
 pub const MEMORY_ARRAY: i32 = 3;
 pub const MEMORY_UNIFIED: i32 = 4;
 
@@ -148,3 +163,4 @@ const _: () = assert!(size_of::<DriverCopy2D>() == 128);
 const _: () = assert!(size_of::<DriverCopy3D>() == 200);
 const _: () = assert!(size_of::<Copy3DParams>() == 160);
 const _: () = assert!(size_of::<ArrayDescriptor>() == 40);
+const _: () = assert!(size_of::<DriverKernelParams>() == 72);

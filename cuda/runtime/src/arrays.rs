@@ -86,13 +86,13 @@ export! {
         D.mipmap_create(out, &descriptor, levels)
     }
 
-    device fn cudaGetMipmappedArrayLevel(out: *mut Array, mipmap: Handle, level: u32) {
-        D.mipmap_level(out, mipmap, level)
-    }
-
     device fn cudaFreeMipmappedArray(mipmap: Handle) {
         if mipmap.is_null() { Ok(()) } else { D.mipmap_destroy(mipmap) }
     }
+}
+
+forward! {
+    device fn cudaGetMipmappedArrayLevel(out: *mut Array, mipmap: Handle, level: u32) => mipmap_level;
 }
 
 /// Bits per channel, and the kind of number.

@@ -1,50 +1,20 @@
 //! Stream capture.
 
 use crate::abi::{Graph, Node, Stream};
-use crate::driver::D;
-use crate::state;
+use crate::version;
 use std::ffi::c_void;
 
 type NodeList = *mut *const Node;
 
-export! {
-    device fn cudaThreadExchangeStreamCaptureMode(mode: *mut i32) {
-        D.capture_mode(mode)
-    }
+forward! {
+    device fn cudaThreadExchangeStreamCaptureMode(mode: *mut i32) => capture_mode;
 }
 
 export_streams! {
-    device fn cudaStreamBeginCapture [cudaStreamBeginCapture_ptsz] (via; stream: Stream, mode: i32) {
-        via.capture_begin(stream, mode)
-    }
-
-    device fn cudaStreamBeginCaptureToGraph [cudaStreamBeginCaptureToGraph_ptsz] (via; stream: Stream, graph: Graph,
-        after: *const Node, edges: *const c_void, count: usize, mode: i32) {
-        via.capture_begin_to(stream, graph, after, edges, count, mode)
-    }
-
-    device fn cudaStreamEndCapture [cudaStreamEndCapture_ptsz] (via; stream: Stream, out: *mut Graph) {
-        via.capture_end(stream, out)
-    }
-
-    device fn cudaStreamIsCapturing [cudaStreamIsCapturing_ptsz] (via; stream: Stream, status: *mut i32) {
-        via.capture_status(stream, status)
-    }
-
-    device fn cudaStreamGetCaptureInfo_v2 [cudaStreamGetCaptureInfo_v2_ptsz] (via; stream: Stream, status: *mut i32,
-        id: *mut u64, graph: *mut Graph, after: NodeList, count: *mut usize) {
-        via.capture_info(stream, status, id, graph, after, count)
-    }
-
-    device fn cudaStreamGetCaptureInfo_v3 [cudaStreamGetCaptureInfo_v3_ptsz] (via; stream: Stream, status: *mut i32,
-        id: *mut u64, graph: *mut Graph, after: NodeList, edges: *mut *const c_void, count: *mut usize) {
-        via.capture_info_edges(stream, status, id, graph, after, edges, count)
-    }
-
     /// Three arguments up to CUDA 12, seven since.
     device fn cudaStreamGetCaptureInfo [cudaStreamGetCaptureInfo_ptsz] (via; stream: Stream, status: *mut i32,
         id: *mut u64, graph: *mut Graph, after: NodeList, edges: *mut *const c_void, count: *mut usize) {
-        if state::major() >= 13 {
+        if version::major() >= 13 {
             via.capture_info_edges(stream, status, id, graph, after, edges, count)
         } else {
             let none = std::ptr::null_mut();
@@ -60,10 +30,26 @@ export_streams! {
     /// CUDA 13 put the edges before the count.
     device fn cudaStreamUpdateCaptureDependencies [cudaStreamUpdateCaptureDependencies_ptsz] (via; stream: Stream,
         after: *mut Node, third: usize, fourth: usize, flags: u32) {
-        if state::major() >= 13 {
+        if version::major() >= 13 {
             via.capture_update_edges(stream, after, third as *const c_void, fourth, flags)
         } else {
             via.capture_update(stream, after, third, fourth as u32)
         }
     }
+}
+
+forward_streams! {
+    device fn cudaStreamBeginCapture [cudaStreamBeginCapture_ptsz] (stream: Stream, mode: i32) =>
+        capture_begin;
+    device fn cudaStreamBeginCaptureToGraph [cudaStreamBeginCaptureToGraph_ptsz] (stream: Stream, graph:
+        Graph, after: *const Node, edges: *const c_void, count: usize, mode: i32) => capture_begin_to;
+    device fn cudaStreamEndCapture [cudaStreamEndCapture_ptsz] (stream: Stream, out: *mut Graph) =>
+        capture_end;
+    device fn cudaStreamIsCapturing [cudaStreamIsCapturing_ptsz] (stream: Stream, status: *mut i32) =>
+        capture_status;
+    device fn cudaStreamGetCaptureInfo_v2 [cudaStreamGetCaptureInfo_v2_ptsz] (stream: Stream, status: *mut
+        i32, id: *mut u64, graph: *mut Graph, after: NodeList, count: *mut usize) => capture_info;
+    device fn cudaStreamGetCaptureInfo_v3 [cudaStreamGetCaptureInfo_v3_ptsz] (stream: Stream, status: *mut
+        i32, id: *mut u64, graph: *mut Graph, after: NodeList, edges: *mut *const c_void, count: *mut
+        usize) => capture_info_edges;
 }

@@ -2,7 +2,7 @@
 
 use crate::driver::D;
 use crate::error::Code;
-use crate::state;
+use crate::{state, version};
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
 
@@ -22,7 +22,7 @@ export! {
         if out.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        *out = state::toolkit_version();
+        *out = version::toolkit_version();
         Ok(())
     }
 
@@ -76,10 +76,6 @@ export! {
         D.device_attribute(out, attribute, device)
     }
 
-    init fn cudaDeviceGetByPCIBusId(out: *mut i32, text: *const c_char) {
-        D.device_by_pci(out, text)
-    }
-
     init fn cudaDeviceGetPCIBusId(text: *mut c_char, room: i32, device: i32) {
         state::valid(device)?;
         D.device_pci(text, room, device)
@@ -95,15 +91,6 @@ export! {
             *greatest = high;
         }
         Ok(())
-    }
-
-    device fn cudaDeviceSynchronize() {
-        D.ctx_synchronize()
-    }
-
-    /// The old name.
-    device fn cudaThreadSynchronize() {
-        D.ctx_synchronize()
     }
 
     init fn cudaDeviceReset() {
@@ -123,22 +110,6 @@ export! {
         D.primary_state(state::current_device(), flags, &mut active)
     }
 
-    device fn cudaDeviceSetLimit(limit: i32, value: usize) {
-        D.ctx_set_limit(limit, value)
-    }
-
-    device fn cudaDeviceGetLimit(value: *mut usize, limit: i32) {
-        D.ctx_limit(value, limit)
-    }
-
-    device fn cudaDeviceSetCacheConfig(config: i32) {
-        D.ctx_set_cache(config)
-    }
-
-    device fn cudaDeviceGetCacheConfig(config: *mut i32) {
-        D.ctx_cache(config)
-    }
-
     /// Without effect since the hardware lost the choice.
     device fn cudaDeviceSetSharedMemConfig(_config: i32) {
         Ok(())
@@ -156,12 +127,17 @@ export! {
     device fn cudaDeviceFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) {
         Ok(())
     }
+}
 
-    device fn cudaProfilerStart() {
-        D.profiler_start()
-    }
-
-    device fn cudaProfilerStop() {
-        D.profiler_stop()
-    }
+forward! {
+    init fn cudaDeviceGetByPCIBusId(out: *mut i32, text: *const c_char) => device_by_pci;
+    device fn cudaDeviceSynchronize() => ctx_synchronize;
+    /// The old name.
+    device fn cudaThreadSynchronize() => ctx_synchronize;
+    device fn cudaDeviceSetLimit(limit: i32, value: usize) => ctx_set_limit;
+    device fn cudaDeviceGetLimit(value: *mut usize, limit: i32) => ctx_limit;
+    device fn cudaDeviceSetCacheConfig(config: i32) => ctx_set_cache;
+    device fn cudaDeviceGetCacheConfig(config: *mut i32) => ctx_cache;
+    device fn cudaProfilerStart() => profiler_start;
+    device fn cudaProfilerStop() => profiler_stop;
 }

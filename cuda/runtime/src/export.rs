@@ -1,9 +1,10 @@
-//! How an exported runtime function is written: its C signature, what must stand before it runs, its body.
+//! How an exported runtime function is written: its C signature, what it needs before it runs, its body.
 //!
 //! `plain` needs nothing, `init` an initialised driver, `device` a current context as well. A body yields
 //! `Outcome`; the error becomes the thread's last error and the C return value. A function with a second name
 //! in brackets takes the default stream to be the legacy one under the first name and the thread's own under
-//! the second, and tells its body by the value named after `via`.
+//! the second; its body learns which from `via`. Functions that only hand their arguments to a function of
+//! the driver are listed in `forward!`.
 
 macro_rules! export {
     ($( $(#[$doc:meta])* $need:ident fn $name:ident ( $($arg:ident : $type:ty),* $(,)? ) $body:block )*) => { $(
@@ -44,4 +45,19 @@ macro_rules! export_streams {
             }
         };
     )* };
+}
+
+macro_rules! forward {
+    ($( $(#[$doc:meta])* $need:ident fn $name:ident ( $($arg:ident : $type:ty),* ) => $method:ident; )*) => {
+        export! { $( $(#[$doc])* $need fn $name($($arg: $type),*) { $crate::driver::D.$method($($arg),*) } )* }
+    };
+}
+
+macro_rules! forward_streams {
+    ($( $(#[$doc:meta])* $need:ident fn $name:ident [ $per_thread:ident ] ( $($arg:ident : $type:ty),* )
+        => $method:ident; )*) => {
+        export_streams! {
+            $( $(#[$doc])* $need fn $name [$per_thread] (via; $($arg: $type),*) { via.$method($($arg),*) } )*
+        }
+    };
 }

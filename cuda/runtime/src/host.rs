@@ -36,10 +36,6 @@ export! {
         D.host_register(pointer, bytes, flags | PORTABLE)
     }
 
-    device fn cudaHostUnregister(pointer: Handle) {
-        D.host_unregister(pointer)
-    }
-
     device fn cudaHostGetDevicePointer(out: *mut Handle, host: Handle, flags: u32) {
         if out.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -49,8 +45,9 @@ export! {
         *out = address as Handle;
         Ok(())
     }
+}
 
-    device fn cudaHostGetFlags(flags: *mut u32, host: Handle) {
-        D.host_flags(flags, host)
-    }
+forward! {
+    device fn cudaHostUnregister(pointer: Handle) => host_unregister;
+    device fn cudaHostGetFlags(flags: *mut u32, host: Handle) => host_flags;
 }

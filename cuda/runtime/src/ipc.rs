@@ -22,12 +22,9 @@ export! {
     device fn cudaIpcCloseMemHandle(pointer: Handle) {
         D.ipc_close_mem(pointer as DevPtr)
     }
+}
 
-    device fn cudaIpcGetEventHandle(out: *mut IpcHandle, event: Event) {
-        D.ipc_event_handle(out, event)
-    }
-
-    device fn cudaIpcOpenEventHandle(out: *mut Event, shared: IpcHandle) {
-        D.ipc_open_event(out, shared)
-    }
+forward! {
+    device fn cudaIpcGetEventHandle(out: *mut IpcHandle, event: Event) => ipc_event_handle;
+    device fn cudaIpcOpenEventHandle(out: *mut Event, shared: IpcHandle) => ipc_open_event;
 }

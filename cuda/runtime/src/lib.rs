@@ -2,10 +2,10 @@
 //! in test programs.
 //!
 //! It owns no memory and no device. Whatever a program asks for goes to the driver, found the way the real
-//! runtime finds it (`driver`), so that everything which stands between a runtime and a driver sees what it
+//! runtime finds it (`lookup`), so that everything that stands between a runtime and a driver sees what it
 //! would see with the real pair. Only documented behaviour is written here; the declarations are our own.
 //!
-//! Both majors come from this one source. Where they differ, `state::major()` says which one this is; the
+//! Both majors come from this one source. Where they differ, `version::major()` says which one this is; the
 //! step that links the library defines the C symbol `simgpu_cudart_major`.
 
 // The names are CUDA's.
@@ -23,8 +23,7 @@ mod copy;
 mod copy_shaped;
 mod device;
 mod driver;
-mod driver_table;
-mod entry;
+mod driver_entry_point;
 mod error;
 mod error_text;
 mod event;
@@ -34,6 +33,7 @@ mod host;
 mod ipc;
 mod launch;
 mod libraries;
+mod lookup;
 mod memory;
 mod memset;
 mod modules;
@@ -45,6 +45,7 @@ mod register;
 mod state;
 mod stream;
 mod unified;
+mod version;
 
 /// Opens the driver while the program loads, because some callers look for an already open `libcuda.so.1`.
 #[used]

@@ -1,5 +1,5 @@
-//! The device code a program brought along. A fat binary is loaded into the driver at the first use of anything
-//! in it, as with lazy loading; kernels and variables are found there by name.
+//! The device code a program brought along. A fat binary is loaded into the driver at the first use of
+//! anything in it, as with lazy loading; kernels and variables are found there by name.
 
 use crate::abi::{DevPtr, Handle};
 use crate::driver::D;
@@ -48,8 +48,8 @@ fn add(table: &Table, binary: *mut FatBinary, host: *const c_void, name: *const 
     table.write().insert(host.addr(), symbol);
 }
 
-/// The driver's handle of a kernel, given the address of its host stub. An address that was never registered is
-/// taken for a handle that was handed out before.
+/// The driver's handle of a kernel, given the address of its host stub. An address that was never registered
+/// is taken for a handle that was handed out before.
 pub unsafe fn kernel(host: *const c_void) -> Result<Handle, Code> {
     if host.is_null() {
         return Err(Code::INVALID_DEVICE_FUNCTION);

@@ -58,34 +58,6 @@ export! {
         D.device_set_pool(device, pool)
     }
 
-    device fn cudaMemPoolCreate(out: *mut Pool, properties: *const c_void) {
-        D.pool_create(out, properties)
-    }
-
-    device fn cudaMemPoolDestroy(pool: Pool) {
-        D.pool_destroy(pool)
-    }
-
-    device fn cudaMemPoolTrimTo(pool: Pool, keep: usize) {
-        D.pool_trim(pool, keep)
-    }
-
-    device fn cudaMemPoolGetAttribute(pool: Pool, attribute: i32, value: Handle) {
-        D.pool_attribute(pool, attribute, value)
-    }
-
-    device fn cudaMemPoolSetAttribute(pool: Pool, attribute: i32, value: Handle) {
-        D.pool_set_attribute(pool, attribute, value)
-    }
-
-    device fn cudaMemPoolGetAccess(flags: *mut i32, pool: Pool, place: *mut Location) {
-        D.pool_access(flags, pool, place)
-    }
-
-    device fn cudaMemPoolSetAccess(pool: Pool, access: *const c_void, count: usize) {
-        D.pool_set_access(pool, access, count)
-    }
-
     device fn cudaMemPoolExportToShareableHandle(out: Handle, pool: Pool, kind: i32, flags: u32) {
         D.pool_export(out, pool, kind, u64::from(flags))
     }
@@ -107,4 +79,14 @@ export! {
         *out = address as Handle;
         Ok(())
     }
+}
+
+forward! {
+    device fn cudaMemPoolCreate(out: *mut Pool, properties: *const c_void) => pool_create;
+    device fn cudaMemPoolDestroy(pool: Pool) => pool_destroy;
+    device fn cudaMemPoolTrimTo(pool: Pool, keep: usize) => pool_trim;
+    device fn cudaMemPoolGetAttribute(pool: Pool, attribute: i32, value: Handle) => pool_attribute;
+    device fn cudaMemPoolSetAttribute(pool: Pool, attribute: i32, value: Handle) => pool_set_attribute;
+    device fn cudaMemPoolGetAccess(flags: *mut i32, pool: Pool, place: *mut Location) => pool_access;
+    device fn cudaMemPoolSetAccess(pool: Pool, access: *const c_void, count: usize) => pool_set_access;
 }

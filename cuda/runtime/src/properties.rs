@@ -2,7 +2,7 @@
 
 use crate::driver::D;
 use crate::error::{Code, Outcome};
-use crate::state;
+use crate::{state, version};
 use std::ffi::{c_char, c_void};
 
 /// The struct's size: CUDA 13, CUDA 12, and what callers of the older name have room for.
@@ -125,7 +125,7 @@ unsafe fn fill(out: *mut u8, device: i32, size: usize) -> Outcome {
     D.device_total(&mut total, device)?;
     out.add(TOTAL_MEMORY).cast::<usize>().write_unaligned(total);
     for field in FIELDS {
-        let at = if state::major() >= 13 { field.at_13 } else { field.at_12 };
+        let at = if version::major() >= 13 { field.at_13 } else { field.at_12 };
         let width = if field.wide { 8 } else { 4 };
         if at == NONE || at + width > size {
             continue;
@@ -146,12 +146,12 @@ unsafe fn fill(out: *mut u8, device: i32, size: usize) -> Outcome {
 
 export! {
     init fn cudaGetDeviceProperties_v2(out: *mut u8, device: i32) {
-        fill(out, device, if state::major() >= 13 { SIZE_13 } else { SIZE_12 })
+        fill(out, device, if version::major() >= 13 { SIZE_13 } else { SIZE_12 })
     }
 
     /// In CUDA 12 this name is kept for callers of CUDA 11, whose struct is shorter.
     init fn cudaGetDeviceProperties(out: *mut u8, device: i32) {
-        fill(out, device, if state::major() >= 13 { SIZE_13 } else { SIZE_OLD })
+        fill(out, device, if version::major() >= 13 { SIZE_13 } else { SIZE_OLD })
     }
 }
 

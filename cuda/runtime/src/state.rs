@@ -1,41 +1,17 @@
-//! Which runtime this is, and what a thread needs before a call: an initialised driver, a current context.
+//! What a thread needs before a call: an initialised driver, a current context.
 
 use crate::abi::Handle;
 use crate::driver::D;
 use crate::error::{Code, Outcome};
 use std::cell::Cell;
-use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
 
-#[cfg(test)]
-#[unsafe(no_mangle)]
-static simgpu_cudart_major: c_int = 13;
-
-#[cfg(not(test))]
-unsafe extern "C" {
-    /// 12 or 13: defined by the step that links this code into a library or a program.
-    static simgpu_cudart_major: c_int;
-}
-
-pub fn major() -> i32 {
-    // SAFETY: a constant of the image we are linked into.
-    #[cfg_attr(test, allow(unused_unsafe))]
-    unsafe {
-        simgpu_cudart_major
-    }
-}
-
-/// The toolkit release we stand for.
-pub fn toolkit_version() -> i32 {
-    if major() >= 13 { 13000 } else { 12080 }
-}
-
 const DEVICES: usize = 64;
 
 thread_local! {
-    /// The device this thread asked for; only a thread that has no context yet is told by it.
+    /// The device this thread asked for; it decides only for a thread that has no context yet.
     static DEVICE: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -93,7 +69,8 @@ pub fn primary(device: i32) -> Result<Handle, Code> {
         return Ok(held);
     }
     let mut context: Handle = null_mut();
-    // SAFETY: an out-parameter of our own. Two threads may both retain: one reference too many, never too few.
+    // SAFETY: an out-parameter of our own. Two threads may both retain: one reference too many, never too
+    // few.
     unsafe { D.primary_retain(&mut context, device)? };
     slot.store(context, Release);
     Ok(context)

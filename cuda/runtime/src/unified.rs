@@ -3,7 +3,7 @@
 use crate::abi::{DEVICE_INVALID, DevPtr, Handle, Location, Stream};
 use crate::driver::{D, Via};
 use crate::error::{Code, Outcome};
-use crate::state;
+use crate::version;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -43,7 +43,7 @@ export! {
             (&raw mut ordinal).cast(),
         ];
         D.pointer_attributes(5, ATTRIBUTES.as_ptr(), answers.as_mut_ptr(), pointer as DevPtr)?;
-        if state::major() >= 13 {
+        if version::major() >= 13 {
             (*out).reserved = [0; 8];
         }
         let kind = match place {
@@ -81,7 +81,7 @@ export! {
 
     /// The place is a device number up to CUDA 12, a location since.
     device fn cudaMemAdvise(at: *const c_void, bytes: usize, advice: i32, place: u64) {
-        let place = if state::major() >= 13 { ordinal(unpack(place)) } else { place as i32 };
+        let place = if version::major() >= 13 { ordinal(unpack(place)) } else { place as i32 };
         D.mem_advise(at as DevPtr, bytes, advice, place)
     }
 }
@@ -95,7 +95,7 @@ export_streams! {
     /// (address, size, device, stream) up to CUDA 12; (address, size, location, flags, stream) since.
     device fn cudaMemPrefetchAsync [cudaMemPrefetchAsync_ptsz] (via; at: *const c_void, bytes: usize, place: u64,
         third: u64, fourth: Stream) {
-        if state::major() >= 13 {
+        if version::major() >= 13 {
             prefetch(via, at, bytes, ordinal(unpack(place)), fourth)
         } else {
             prefetch(via, at, bytes, place as i32, third as Stream)

@@ -1,4 +1,5 @@
-//! The hand-written C bodies: what stands before the code of every library, and which functions a file defines.
+//! The hand-written C bodies: what stands before the code of every library, and which functions a file
+//! defines.
 
 pub const PRELUDE: &str = include_str!("../bodies/prelude.h");
 

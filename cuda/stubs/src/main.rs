@@ -1,5 +1,5 @@
-//! Makes the libraries a CUDA program would load: the simulated driver and runtime under their real names, and a
-//! stub for every other vendor library that the given ELF files need.
+//! Makes the libraries a CUDA program would load: the simulated driver and runtime under their real names,
+//! and a stub for every other vendor library that the given ELF files need.
 //!
 //!     simgpu-stubs OUT_DIR --driver libsimgpu_driver.so --runtime libsimgpu_runtime.a [ELF-or-directory …]
 //!

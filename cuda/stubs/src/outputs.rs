@@ -1,7 +1,7 @@
 //! Which arguments of a vendor function its caller reads back, and what they get.
 //!
-//! A pattern may hold `*`; the first that fits counts. `?` is one letter: the number type in `cusolverDn?potrf`.
-//! Indices are the documented positions of arguments, from 0.
+//! A pattern may hold `*`; the first that fits counts. `?` is one letter: the number type in
+//! `cusolverDn?potrf`. Indices are the documented positions of arguments, from 0.
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
@@ -53,7 +53,8 @@ static OUTPUTS: &[(&str, Outputs)] = &[
     ("cufftGetVersion", &[(0, Int(12000))]),
     ("curandCreateGenerator*", &[(0, Handle)]),
     ("cusolverDnCreate*", &[(0, Handle)]),
-    // cuSOLVER: the generic ones first, bytes on the device and on the host; then those of one number type, a length
+    // cuSOLVER: the generic ones first, bytes on the device and on the host; then those of one number type, a
+    // length
     ("cusolverDnXgeqrf_bufferSize", &[(10, Size(0)), (11, Size(0))]),
     ("cusolverDnXpotrf_bufferSize", &[(8, Size(0)), (9, Size(0))]),
     ("cusolverDnXsyev*_bufferSize", &[(11, Size(0)), (12, Size(0))]),

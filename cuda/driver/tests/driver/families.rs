@@ -1,5 +1,5 @@
-//! A program that uses every family at random keeps its own books: what it holds, what the truth log says and what the
-//! device says is in use must agree at each of its instants.
+//! A program that uses every family at random keeps its own books: what it holds, what the truth log says and
+//! what the device says is in use must agree at each of its instants.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -64,8 +64,8 @@ fn run(program: &Path, arguments: [&str; 6]) -> Truth {
     let mut command = Command::new(program);
     command.args(arguments).arg("check").env_clear().env("SIMGPU_LOG", &log);
     let output = command.env("LD_LIBRARY_PATH", program.parent().unwrap()).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {:?} {told}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {:?} {stderr}", output.status);
     let text = std::fs::read_to_string(&log).unwrap();
     let (mut truth, mut done, mut own) = (Truth::default(), 0, (-1, -1));
     for line in String::from_utf8(output.stdout).unwrap().lines() {

@@ -48,16 +48,16 @@ fn variants_are_counted_together_and_inner_calls_not() {
 }
 
 #[test]
-fn an_unreadable_value_is_told_and_ignored() {
+fn an_unreadable_value_is_reported_and_ignored() {
     if std::env::var_os("SIMGPU_FAIL").is_some() {
         context();
         result("cuMemAlloc_v2", &[512]);
         return;
     }
-    let mut run = child("faults::an_unreadable_value_is_told_and_ignored");
+    let mut run = child("faults::an_unreadable_value_is_reported_and_ignored");
     let output = run.env("SIMGPU_FAIL", "cuMemAlloc:1,cuNoSuch:1").output().unwrap();
     assert!(output.status.success());
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(told.starts_with("simgpu: SIMGPU_FAIL=\"cuMemAlloc:1,cuNoSuch:1\" is ignored"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("simgpu: SIMGPU_FAIL=\"cuMemAlloc:1,cuNoSuch:1\" is ignored"), "{stderr}");
 }

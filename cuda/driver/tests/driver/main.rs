@@ -1,6 +1,7 @@
-//! The simulated driver as a program meets it: the built library, opened by `dlopen`, in a process of its own per test.
+//! The simulated driver as a program meets it: the built library, opened by `dlopen`, in a process of its own
+//! per test.
 
-mod doors;
+mod devices;
 mod families;
 mod faults;
 mod graphs;

@@ -158,7 +158,7 @@ fn pools_hold_and_give_back() {
         assert_eq!(
             (attribute(used_now), attribute(reserved)),
             (10 * MIB, 64 * MIB),
-            "nothing is given back yet"
+            "nothing is released yet"
         );
         let mut threshold = 48 * MIB;
         ok("cuMemPoolSetAttribute", &[pool, 4, at(&mut threshold)]);

@@ -28,7 +28,7 @@ fn a_module_costs_its_context_memory() {
         result("cuModuleLoadData", &[image()]);
         assert_eq!(used(), 3 * CODE);
         ok("cuCtxDestroy_v2", &[other]);
-        assert_eq!(used(), 2 * CODE, "given back with its context");
+        assert_eq!(used(), 2 * CODE, "released with its context");
         ok("cuModuleUnload", &[first]);
         assert_eq!(used(), CODE);
     });

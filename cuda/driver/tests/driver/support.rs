@@ -1,4 +1,5 @@
-//! The library under test, and a fresh process for each test: the driver's state and its settings are the process's.
+//! The library under test, and a fresh process for each test: the driver's state and its settings are the
+//! process's.
 
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
@@ -42,7 +43,8 @@ pub fn library() -> PathBuf {
 pub fn symbol(name: &str) -> *mut c_void {
     let path = CString::new(library().into_os_string().into_encoded_bytes()).expect("a path without NUL");
     let name = CString::new(name).expect("a name without NUL");
-    // SAFETY: a NUL-terminated path to our own library, whose constructors do nothing; opening it again is counted.
+    // SAFETY: a NUL-terminated path to our own library, whose constructors do nothing; opening it again is
+    // counted.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!library.is_null(), "the library opens");
     // SAFETY: a live handle and a NUL-terminated name.
@@ -56,7 +58,8 @@ pub fn call_at(address: *mut c_void, arguments: &[u64]) -> i32 {
     assert!(!address.is_null());
     let mut a = [0; 12];
     a[..arguments.len()].copy_from_slice(arguments);
-    // SAFETY: the driver's functions take integers and pointers only, in this platform's C calling convention.
+    // SAFETY: the driver's functions take integers and pointers only, in this platform's C calling
+    // convention.
     unsafe {
         let function: Twelve = std::mem::transmute(address);
         function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])

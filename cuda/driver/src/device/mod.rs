@@ -1,0 +1,6 @@
+//! Initialisation, devices and contexts.
+
+pub mod contexts;
+pub mod devices;
+pub mod green;
+pub mod primary;
