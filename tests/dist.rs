@@ -21,7 +21,6 @@ struct Installed {
 }
 
 /// Runs a command, which must succeed; returns its standard output.
-
 #[track_caller]
 fn done(command: &mut Command) -> String {
     let out = command.env_remove("LD_PRELOAD").output().unwrap_or_else(|e| panic!("{command:?}: {e}"));

@@ -16,10 +16,13 @@ use leaktrace_core::symbols::{Function, Symboliser};
 /// A module by its path and build id: addresses in it mean the same in every recording.
 type ModuleKey = (String, Vec<u8>);
 
+/// The functions at the addresses of one module that were looked up.
+type NamesAt = HashMap<u64, Vec<Function>>;
+
 /// The names that were looked up, shared by all threads that read recordings: ranks of one run call the same
 /// functions.
 #[derive(Clone, Default)]
-pub struct SharedNames(Arc<Mutex<HashMap<ModuleKey, HashMap<u64, Vec<Function>>>>>);
+pub struct SharedNames(Arc<Mutex<HashMap<ModuleKey, NamesAt>>>);
 
 thread_local! {
     /// blazesym's caches cannot be shared between threads.
