@@ -1,7 +1,7 @@
 //! The columns and rows of each table.
 
 use super::{Field, Result, Sink, Table, Type};
-use crate::export::input::{device, layer};
+use crate::export::input::device;
 use crate::export::range::EventRange;
 use crate::export::{Input, stats};
 use leaktrace_core::format::event::{EventKind, MemoryClass, StepSource};
@@ -252,7 +252,7 @@ pub fn sites(input: &Input, names: &Names<'_>, since: Option<u32>, sink: &mut dy
             int(f.site),
             int(s.stack),
             maybe(device(s.device)),
-            text(layer(s.layer)),
+            text(s.layer.name()),
             known(entry_point.as_deref()),
             known(place.map(|p| p.file.as_str())),
             maybe(place.and_then(|p| p.line)),
