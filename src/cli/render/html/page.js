@@ -94,9 +94,9 @@ function listFindings(run, look, most = 50) {
 
 const HOLDER_COLUMNS = [["Held by"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]];
 
-/** A holder as a table row; cells of its own stand behind its path. */
+/** A holder as a table row, with more cells behind its path. */
 function holderRow(holder, ...cells) {
-  return h("tr", {}, h("td", { class: "where mono" }, holder.path), cells.filter(cell => cell instanceof Node),
+  return h("tr", {}, h("td", { class: "where mono" }, holder.path), cells,
     h("td", { class: "n" }, whole(holder.blocks)), bytesCell(holder.bytes), h("td", { class: "n" }, whole(holder.step)));
 }
 

@@ -5,10 +5,10 @@ use crate::diff::{Change, Diff, Row, Side};
 use leaktrace_core::report::text::Style;
 use leaktrace_core::report::wording::{self, count, exact, grouped, location, sanitize, size};
 
-/// Rows shown if not all are wanted.
+/// Rows shown, if not all are wanted.
 const TOP: usize = 20;
 
-/// The whole comparison.
+/// Returns the whole comparison.
 pub fn render(diff: &Diff, look: &Look) -> String {
     let mut page = Page::new(look.layout.width, look.colour);
     answer(&mut page, diff);
@@ -62,7 +62,7 @@ fn signed(before: u64, after: u64) -> String {
     format!("{sign}{}", size(after.abs_diff(before) as f64))
 }
 
-/// Where, with the line it had before, if that is another.
+/// Locates a row, with the line it had in A if that is another.
 fn at(r: &Row) -> String {
     let mut text = sanitize(&location(r.allocated_at.as_ref(), ""));
     if let Some(line) = r.line_before {
@@ -100,7 +100,7 @@ fn leaks(page: &mut Page, diff: &Diff) {
     page.gap();
 }
 
-/// How many of the findings that do not grow came, and how many went.
+/// Counts the findings without growth that are new in B, and those gone from A.
 fn turned(diff: &Diff) -> (usize, usize) {
     let came = diff.others.iter().filter(|o| o.before.is_none()).count();
     (came, diff.others.iter().filter(|o| o.after.is_none()).count())

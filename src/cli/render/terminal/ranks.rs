@@ -6,11 +6,11 @@ use leaktrace_core::report::End;
 use leaktrace_core::report::text::{finding, style_of};
 use leaktrace_core::report::wording::{count, ending, exact, found, grouped, location, sanitize, size};
 
-/// Names in a row of them, and processes in the table, if not all are wanted.
+/// Processes named in a sentence and listed in the table, if not all are wanted.
 const NAMES: usize = 8;
 const TABLE: usize = 16;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn render(g: &Gathered, look: &Look) -> String {
     let mut page = Page::new(look.layout.width, look.colour);
     verdict(&mut page, g);
@@ -76,7 +76,7 @@ fn head(page: &mut Page, g: &Gathered) {
     page.wrap("  ", 6, &[(DIM, &text)]);
 }
 
-/// `on all 8 processes, 11.0 to 13.0 KiB per step, most on rank 5`
+/// Returns the processes of a cause: `on all 8 processes, 11.0 to 13.0 KiB per step, most on rank 5`
 fn spread(g: &Gathered, c: &Cause, all: bool) -> String {
     let names: Vec<String> = c.members.iter().map(|m| sanitize(&g.processes[m.process].name())).collect();
     let [least, middle, most] = c.spread;
