@@ -98,7 +98,7 @@ fn every_interpreter_is_understood() {
                 "__main__.plain.kept[*]",
                 "__main__.slotted.kept[*]",
                 "__main__.derived.kept[*]",
-                "__main__.MemoryClass.kept[*]",
+                "__main__.Class.kept[*]",
                 "__main__.push → closure variable `box`[*][1]",
                 "__main__.remember → default of argument `seen`[*]",
                 "__main__.recall → default of argument `past`[*]",
