@@ -1,4 +1,4 @@
-//! Every way of a call of the program's to the driver and the runtime, against the simulated GPU's own log.
+//! Calls of the driver and the runtime by every way of linking, against the simulated GPU's own log.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,8 @@ fn reported(report: &Report) -> BTreeMap<String, (u64, u64)> {
     sums
 }
 
-/// A program that reaches `runtime` in each of three ways: everything in the report once, by the runtime's names.
+/// A program that reaches `runtime` in each of three ways: everything in the report once, by the runtime's
+/// names.
 #[track_caller]
 fn runtime(runtime: &std::path::Path, with_driver: bool) {
     let version = runtime.file_name().unwrap().to_str().unwrap();
