@@ -221,3 +221,16 @@ fn contexts_come_and_go_without_end() {
     assert!(report.coverage("freed_with_context").as_u64() >= Some(700));
     report.assert_whole();
 }
+
+#[test]
+fn a_device_first_seen_during_capture_has_a_name() {
+    for what in ["capture", "launch"] {
+        let program = compile("capture_first.c", "capture_first", &["-DBY_PROC"]);
+        let run = Run::new(program).arg(what).simulated().traced().env("LEAKTRACE_QUIET", "1");
+        let report = Report::of(&run.run().success().recording());
+        let devices = report.0["devices"].as_array().unwrap();
+        let [device] = &devices[..] else { panic!("{what}: {devices:?}") };
+        assert_ne!(device["name"], "", "{what}");
+        assert_ne!(device["total_bytes"], 0, "{what}");
+    }
+}
