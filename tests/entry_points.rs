@@ -223,6 +223,26 @@ fn contexts_come_and_go_without_end() {
 }
 
 #[test]
+fn primary_contexts_are_the_programs_alone() {
+    // No reference of ours: it could make a context that the program has ended, or end one that it uses.
+    let driver =
+        compile("counting_driver.c", "libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+    let program = compile("primary_contexts.c", "primary_contexts", &[]);
+    let run = || Run::new(&program).env("LD_LIBRARY_PATH", driver.parent().unwrap());
+    let plain = run().run().success();
+    let traced = run().traced().env("LEAKTRACE_QUIET", "1").env("LEAKTRACE_STEP", "api").run().success();
+    assert_eq!(plain.text(), "taken 4 given up 3 made 2 ended 2\n");
+    assert_eq!(traced.text(), plain.text());
+    let report = Report::of(&traced.recording());
+    for device in [0, 1] {
+        // What the driver says of a device that is not the current one is known nevertheless.
+        assert!(report.device(device, "unattributed_bytes") > 0, "device {device}");
+    }
+    assert_eq!(report.coverage("freed_with_context"), 2);
+    report.assert_whole();
+}
+
+#[test]
 fn a_device_first_seen_during_capture_has_a_name() {
     for what in ["capture", "launch"] {
         let program = compile("capture_first.c", "capture_first", &["-DBY_PROC"]);

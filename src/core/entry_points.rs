@@ -76,6 +76,7 @@ macro_rules! entry_points {
     // ── what ends memory without naming it ─────────────────────────────────────────────────────────────────
     cuCtxDestroy = Driver "cuCtxDestroy" c"cuCtxDestroy" 2000 false context::destroy [];
     cuCtxDestroy_v2 = Driver "cuCtxDestroy" c"cuCtxDestroy_v2" 4000 false context::destroy [];
+    cuDevicePrimaryCtxRetain = Driver "cuDevicePrimaryCtxRetain" c"cuDevicePrimaryCtxRetain" 7000 false context::retain_primary [];
     cuDevicePrimaryCtxReset = Driver "cuDevicePrimaryCtxReset" c"cuDevicePrimaryCtxReset" 7000 false context::reset_primary [];
     cuDevicePrimaryCtxReset_v2 = Driver "cuDevicePrimaryCtxReset" c"cuDevicePrimaryCtxReset_v2" 11000 false context::reset_primary [];
     cuDevicePrimaryCtxRelease = Driver "cuDevicePrimaryCtxRelease" c"cuDevicePrimaryCtxRelease" 7000 false context::release_primary [];
@@ -175,10 +176,6 @@ pub const PASSED_OVER: &[(&str, &str)] = &[
     ),
     (
         "cuGreenCtxCreate",
-        "the driver does not tell the size of a context's own memory: it shows as unattributed",
-    ),
-    (
-        "cuDevicePrimaryCtxRetain",
         "the driver does not tell the size of a context's own memory: it shows as unattributed",
     ),
     ("cuStreamBeginCaptureToCig", "captures for a graphics client: no memory nodes"),

@@ -14,6 +14,12 @@ hooks! {
         record_end(call, NO_DEVICE, driver_queries::context_ends(context), || true)
     };
 
+    /// `cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)`: learns which context it is, so that
+    /// nothing else has to take a reference to ask.
+    fn retain_primary(context: Arg<CUcontext>, device: CUdevice) => |call| {
+        call.call_then(|| driver_queries::learn_primary_context(device, context.handle()))
+    };
+
     /// `cuDevicePrimaryCtxReset(CUdevice device)`
     fn reset_primary(device: CUdevice) => |call| {
         record_end(call, device as u8, driver_queries::primary_context_ends(device), || true)

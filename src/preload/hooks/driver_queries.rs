@@ -1,6 +1,8 @@
 //! The driver as we know it: where its functions lie, and the few cheap questions we ask it ourselves.
 //!
-//! Nothing is asked while a stream capture is under way: capture forbids most calls.
+//! Nothing is asked while a stream capture is under way: capture forbids most calls. And no question changes
+//! anything: a reference to a context, held for a moment, could make one that the program has just ended, or
+//! end one in its place.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering::*};
@@ -31,8 +33,6 @@ questions! {
     CTX_GET_DEVICE c"cuCtxGetDevice";
     CTX_GET_CURRENT c"cuCtxGetCurrent";
     PRIMARY_STATE c"cuDevicePrimaryCtxGetState";
-    PRIMARY_RETAIN c"cuDevicePrimaryCtxRetain";
-    PRIMARY_RELEASE c"cuDevicePrimaryCtxRelease_v2";
     DEVICE_NAME c"cuDeviceGetName";
     DEVICE_TOTAL c"cuDeviceTotalMem_v2";
     MEM_INFO c"cuMemGetInfo_v2";
@@ -103,7 +103,7 @@ pub fn forget_unloaded() {
         return;
     }
     let questions = QUESTIONS.iter().map(|question| &question.address);
-    for address in questions.chain(&EXPORTS) {
+    for address in questions.chain(&EXPORTS).chain(&PRIMARY_CONTEXTS) {
         address.store(std::ptr::null_mut(), Release);
     }
 }
@@ -170,27 +170,31 @@ pub fn context_ended(ending: Ending, ended: bool) {
     }
 }
 
-/// A device's primary context, if it is active.
-fn primary_context(device: i32) -> Option<CUcontext> {
-    let mut context: CUcontext = std::ptr::null_mut();
-    if !primary_context_active(device)
-        || ask!(PRIMARY_RETAIN, (&mut context, device) as (*mut CUcontext, i32)) != Some(0)
-    {
-        return None;
+/// The primary context of each device, as the program was given it.
+static PRIMARY_CONTEXTS: [AtomicPtr<c_void>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
+
+/// Learns a device's primary context from the program's own reference.
+pub fn learn_primary_context(device: i32, context: u64) {
+    if let Some(known) = PRIMARY_CONTEXTS.get(device as usize) {
+        known.store(context as *mut c_void, Release);
     }
-    let _ = ask!(PRIMARY_RELEASE, (device) as (i32));
-    Some(context)
+}
+
+/// A device's primary context; null if the program never had it.
+fn primary_context(device: i32) -> CUcontext {
+    let known = PRIMARY_CONTEXTS.get(device as usize);
+    known.map_or(std::ptr::null_mut(), |context| context.load(Acquire).cast())
 }
 
 /// A device's primary context is about to end.
 pub fn primary_context_ends(device: i32) -> Ending {
-    context_ends(primary_context(device).unwrap_or(std::ptr::null_mut()))
+    context_ends(primary_context(device))
 }
 
 /// The program gives up a reference to a primary context. As long as there are others it is used on, under
 /// its number.
 pub fn primary_context_may_end(device: i32) -> Ending {
-    let context = primary_context(device).unwrap_or(std::ptr::null_mut());
+    let context = primary_context(device);
     Ending { number: known_context(context), context }
 }
 
@@ -221,7 +225,8 @@ pub fn describe(device: u8) -> Option<(String, u64)> {
         .then(|| (unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(), total as u64))
 }
 
-/// Free and total bytes of a device, as the driver counts them; `None` where its primary context is not active.
+/// Free and total bytes of a device, as the driver counts them: where one of its contexts is current, or its
+/// primary context is active. A driver refuses a context that ends between the two calls.
 pub fn memory_info(device: u8) -> Option<(u64, u64)> {
     let ask = || {
         let (mut free, mut total) = (0usize, 0usize);
@@ -231,8 +236,11 @@ pub fn memory_info(device: u8) -> Option<(u64, u64)> {
     if current().0 == device {
         return ask();
     }
-    let context = primary_context(i32::from(device))?;
-    if ask!(PUSH_CONTEXT, (context) as (CUcontext)) != Some(0) {
+    let context = primary_context(i32::from(device));
+    if context.is_null()
+        || !primary_context_active(i32::from(device))
+        || ask!(PUSH_CONTEXT, (context) as (CUcontext)) != Some(0)
+    {
         return None;
     }
     let answer = ask();
