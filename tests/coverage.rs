@@ -1,5 +1,5 @@
-//! Every function in cudarc's bindings, over all CUDA versions they know, has a hook or a stated reason for having none.
-//! Made from the one list of entry points, so that the two cannot drift apart.
+//! Every function in cudarc's bindings, over all CUDA versions they know, has a hook or a stated reason for
+//! having none. Made from the one list of entry points, so that the two cannot drift apart.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -85,7 +85,8 @@ fn every_function_is_hooked_or_has_a_reason() {
     assert!(forms.is_empty(), "forms of functions that have a hook, without one: {forms:?}");
 }
 
-/// What allocates cannot be passed over by a pattern: it is named, with a reason of its own, or it has a hook.
+/// What allocates cannot be passed over by a pattern: it is named, with a reason of its own, or it has a
+/// hook.
 #[test]
 fn what_sounds_like_memory_is_not_swept_up() {
     let sounds = |name: &str| {
@@ -123,7 +124,7 @@ fn what_sounds_like_memory_is_not_swept_up() {
     }
 }
 
-/// Every row is a symbol that the simulated driver has, at the version it says: what is listed is what is called.
+/// No two rows are the same choice of name, version and stream.
 #[test]
 fn no_row_is_listed_twice() {
     for (i, (symbol, name, since)) in LISTED.iter().enumerate() {

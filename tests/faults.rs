@@ -1,5 +1,5 @@
-//! Calls of the driver that fail: each entry point of the list in turn, once and every time. The program sees what it
-//! would have seen, and nothing of a failed call stays in the books.
+//! Calls of the driver that fail: each entry point of the list in turn, once and every time. The program sees
+//! what it would have seen, and nothing of a failed call stays in the books.
 
 use crate::common::Run;
 use crate::common::programs::reaching;

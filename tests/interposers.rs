@@ -1,4 +1,5 @@
-//! In company: other preloads before and after us, a runtime inside another library, a Python that opens the libraries itself.
+//! In company: other preloads before and after us, a runtime inside another library, a Python that opens the
+//! libraries itself.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +7,8 @@ use crate::common::programs::{compile, driver_calls, linked, script};
 use crate::common::report::Report;
 use crate::common::{Ran, Run, library, simulated_libraries};
 
-/// Runs with a preload before us, after us and without us. It counts the same each time, the program says the same, and
-/// the report is what the driver's log says.
+/// Runs with a preload before us, after us and without us. It counts the same each time, the program says the
+/// same, and the report is what the driver's log says.
 #[track_caller]
 fn with_preload(preload: &Path, run: impl Fn() -> Run, says: impl Fn(&Ran) -> String) {
     let (other, own) = (preload.to_str().unwrap(), library().to_str().unwrap());

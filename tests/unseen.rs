@@ -1,5 +1,5 @@
-//! What cannot be attributed is told: memory that grows where no allocation is seen, forms of functions that are newer than
-//! the list, memory of others.
+//! What cannot be attributed is reported: memory that grows where no allocation is seen, forms of functions
+//! that are newer than the list, memory of others.
 
 use crate::common::Run;
 use crate::common::programs::{compile, families, reaching};

@@ -1,32 +1,33 @@
-//! The one list of entry points, and of those that were considered and have no hook. Hooks, look-up, exports and the
-//! coverage test are made from it. It knows no code: whoever reads it brings a macro.
+//! The one list of entry points, and of those that were considered and have no hook. Hooks, look-up, exports
+//! and the coverage test are made from it. It knows no code: whoever reads it brings a macro.
 //!
-//! A row: `id = LIBRARY "name" c"symbol" VERSION PER_THREAD room::hook ["what ends it" …];` The name is what programs ask
-//! for and reports print; the symbol is what is exported; VERSION is the CUDA version (1000 × major + 10 × minor) from
-//! which the name means this signature; PER_THREAD: works on the calling thread's default stream.
+//! A row: `id = LIBRARY "name" c"symbol" VERSION PER_THREAD room::hook ["what ends it" …];` The name is what
+//! programs ask for and reports print; the symbol is what is exported; VERSION is the CUDA version (1000 ×
+//! major + 10 × minor) from which the name means this signature; PER_THREAD: works on the calling thread's
+//! default stream.
 
 /// Hands all rows to the macro `$then`.
 #[macro_export]
 macro_rules! entry_points {
     ($then:ident) => { $then! {
-    // ── look-up ──────────────────────────────────────────────────────────────────────────────────────────────────
-    cuGetProcAddress = Driver "cuGetProcAddress" c"cuGetProcAddress" 11030 false lookup::get_proc_address [];
-    cuGetProcAddress_v2 = Driver "cuGetProcAddress" c"cuGetProcAddress_v2" 12000 false lookup::get_proc_address_v2 [];
-    cuGetProcAddress_ptsz = Driver "cuGetProcAddress" c"cuGetProcAddress_ptsz" 11030 true lookup::get_proc_address [];
-    cuGetProcAddress_v2_ptsz = Driver "cuGetProcAddress" c"cuGetProcAddress_v2_ptsz" 12000 true lookup::get_proc_address_v2 [];
-    // ── device memory ────────────────────────────────────────────────────────────────────────────────────────────
+    // ── look-up ────────────────────────────────────────────────────────────────────────────────────────────
+    cuGetProcAddress = Driver "cuGetProcAddress" c"cuGetProcAddress" 11030 false proc_address::get_proc_address [];
+    cuGetProcAddress_v2 = Driver "cuGetProcAddress" c"cuGetProcAddress_v2" 12000 false proc_address::get_proc_address_v2 [];
+    cuGetProcAddress_ptsz = Driver "cuGetProcAddress" c"cuGetProcAddress_ptsz" 11030 true proc_address::get_proc_address [];
+    cuGetProcAddress_v2_ptsz = Driver "cuGetProcAddress" c"cuGetProcAddress_v2_ptsz" 12000 true proc_address::get_proc_address_v2 [];
+    // ── device memory ──────────────────────────────────────────────────────────────────────────────────────
     cuMemAlloc_v2 = Driver "cuMemAlloc" c"cuMemAlloc_v2" 3020 false device::alloc ["cuMemFree"];
     cuMemAllocPitch_v2 = Driver "cuMemAllocPitch" c"cuMemAllocPitch_v2" 3020 false device::alloc_pitch ["cuMemFree"];
     cuMemAllocManaged = Driver "cuMemAllocManaged" c"cuMemAllocManaged" 6000 false device::alloc_managed ["cuMemFree"];
     cuMemFree_v2 = Driver "cuMemFree" c"cuMemFree_v2" 3020 false device::free [];
-    // ── pinned host memory ───────────────────────────────────────────────────────────────────────────────────────
+    // ── pinned host memory ─────────────────────────────────────────────────────────────────────────────────
     cuMemHostAlloc = Driver "cuMemHostAlloc" c"cuMemHostAlloc" 2020 false pinned_host::host_alloc ["cuMemFreeHost"];
     cuMemAllocHost_v2 = Driver "cuMemAllocHost" c"cuMemAllocHost_v2" 3020 false pinned_host::alloc_host ["cuMemFreeHost"];
     cuMemFreeHost = Driver "cuMemFreeHost" c"cuMemFreeHost" 2000 false pinned_host::free [];
     cuMemHostRegister = Driver "cuMemHostRegister" c"cuMemHostRegister" 4000 false pinned_host::register ["cuMemHostUnregister"];
     cuMemHostRegister_v2 = Driver "cuMemHostRegister" c"cuMemHostRegister_v2" 6050 false pinned_host::register ["cuMemHostUnregister"];
     cuMemHostUnregister = Driver "cuMemHostUnregister" c"cuMemHostUnregister" 4000 false pinned_host::unregister [];
-    // ── stream-ordered memory ────────────────────────────────────────────────────────────────────────────────────
+    // ── stream-ordered memory ──────────────────────────────────────────────────────────────────────────────
     cuMemAllocAsync = Driver "cuMemAllocAsync" c"cuMemAllocAsync" 11020 false pool::alloc ["cuMemFreeAsync" "cuMemFree"];
     cuMemAllocAsync_ptsz = Driver "cuMemAllocAsync" c"cuMemAllocAsync_ptsz" 11020 true pool::alloc ["cuMemFreeAsync" "cuMemFree"];
     cuMemAllocFromPoolAsync = Driver "cuMemAllocFromPoolAsync" c"cuMemAllocFromPoolAsync" 11020 false pool::alloc_from_pool ["cuMemFreeAsync" "cuMemFree"];
@@ -36,7 +37,7 @@ macro_rules! entry_points {
     cuMemPoolCreate = Driver "cuMemPoolCreate" c"cuMemPoolCreate" 11020 false pool::create ["cuMemPoolDestroy"];
     cuMemPoolDestroy = Driver "cuMemPoolDestroy" c"cuMemPoolDestroy" 11020 false pool::destroy [];
     cuMemPoolImportPointer = Driver "cuMemPoolImportPointer" c"cuMemPoolImportPointer" 11020 false external::import_pointer ["cuMemFreeAsync" "cuMemFree"];
-    // ── virtual memory management ────────────────────────────────────────────────────────────────────────────────
+    // ── virtual memory management ──────────────────────────────────────────────────────────────────────────
     cuMemAddressReserve = Driver "cuMemAddressReserve" c"cuMemAddressReserve" 10020 false virtual_memory::reserve ["cuMemAddressFree"];
     cuMemAddressFree = Driver "cuMemAddressFree" c"cuMemAddressFree" 10020 false virtual_memory::unreserve [];
     cuMemCreate = Driver "cuMemCreate" c"cuMemCreate" 10020 false virtual_memory::create ["cuMemRelease" "cuMemUnmap"];
@@ -46,13 +47,13 @@ macro_rules! entry_points {
     cuMemUnmap = Driver "cuMemUnmap" c"cuMemUnmap" 10020 false virtual_memory::unmap [];
     cuMemImportFromShareableHandle = Driver "cuMemImportFromShareableHandle" c"cuMemImportFromShareableHandle" 10020 false external::import_handle ["cuMemRelease"];
     cuMulticastCreate = Driver "cuMulticastCreate" c"cuMulticastCreate" 12010 false external::create_multicast ["cuMemRelease"];
-    // ── arrays ───────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── arrays ─────────────────────────────────────────────────────────────────────────────────────────────
     cuArrayCreate_v2 = Driver "cuArrayCreate" c"cuArrayCreate_v2" 3020 false array::create ["cuArrayDestroy"];
     cuArray3DCreate_v2 = Driver "cuArray3DCreate" c"cuArray3DCreate_v2" 3020 false array::create_3d ["cuArrayDestroy"];
     cuArrayDestroy = Driver "cuArrayDestroy" c"cuArrayDestroy" 2000 false array::destroy [];
     cuMipmappedArrayCreate = Driver "cuMipmappedArrayCreate" c"cuMipmappedArrayCreate" 5000 false array::create_mipmapped ["cuMipmappedArrayDestroy"];
     cuMipmappedArrayDestroy = Driver "cuMipmappedArrayDestroy" c"cuMipmappedArrayDestroy" 5000 false array::destroy [];
-    // ── memory of others: another process's, another interface's ─────────────────────────────────────────────────
+    // ── memory of others: another process's, another interface's ───────────────────────────────────────────
     cuIpcOpenMemHandle = Driver "cuIpcOpenMemHandle" c"cuIpcOpenMemHandle" 4010 false external::open_ipc ["cuIpcCloseMemHandle"];
     cuIpcOpenMemHandle_v2 = Driver "cuIpcOpenMemHandle" c"cuIpcOpenMemHandle_v2" 11000 false external::open_ipc ["cuIpcCloseMemHandle"];
     cuIpcCloseMemHandle = Driver "cuIpcCloseMemHandle" c"cuIpcCloseMemHandle" 4010 false external::close_ipc [];
@@ -60,7 +61,7 @@ macro_rules! entry_points {
     cuDestroyExternalMemory = Driver "cuDestroyExternalMemory" c"cuDestroyExternalMemory" 10000 false external::destroy_external [];
     cuExternalMemoryGetMappedBuffer = Driver "cuExternalMemoryGetMappedBuffer" c"cuExternalMemoryGetMappedBuffer" 10000 false external::map_external_buffer ["cuMemFree"];
     cuExternalMemoryGetMappedMipmappedArray = Driver "cuExternalMemoryGetMappedMipmappedArray" c"cuExternalMemoryGetMappedMipmappedArray" 10000 false external::map_external_array ["cuMipmappedArrayDestroy"];
-    // ── graphs: an allocation node gives an address when it is added, memory when it is launched ─────────────────
+    // ── graphs: an allocation node gives an address when it is added, memory when it is launched ───────────
     cuGraphAddMemAllocNode = Driver "cuGraphAddMemAllocNode" c"cuGraphAddMemAllocNode" 11040 false graph::add_alloc_node [];
     cuGraphAddNode = Driver "cuGraphAddNode" c"cuGraphAddNode" 12020 false graph::add_node [];
     cuGraphAddNode_v2 = Driver "cuGraphAddNode" c"cuGraphAddNode_v2" 12030 false graph::add_node_v2 [];
@@ -72,15 +73,16 @@ macro_rules! entry_points {
     cuGraphLaunch = Driver "cuGraphLaunch" c"cuGraphLaunch" 10000 false graph::launch ["cuMemFree" "cuMemFreeAsync"];
     cuGraphLaunch_ptsz = Driver "cuGraphLaunch" c"cuGraphLaunch_ptsz" 10000 true graph::launch ["cuMemFree" "cuMemFreeAsync"];
     cuGraphExecDestroy = Driver "cuGraphExecDestroy" c"cuGraphExecDestroy" 10000 false graph::exec_destroy [];
-    // ── what ends memory without naming it ───────────────────────────────────────────────────────────────────────
+    // ── what ends memory without naming it ─────────────────────────────────────────────────────────────────
     cuCtxDestroy = Driver "cuCtxDestroy" c"cuCtxDestroy" 2000 false context::destroy [];
     cuCtxDestroy_v2 = Driver "cuCtxDestroy" c"cuCtxDestroy_v2" 4000 false context::destroy [];
+    cuDevicePrimaryCtxRetain = Driver "cuDevicePrimaryCtxRetain" c"cuDevicePrimaryCtxRetain" 7000 false context::retain_primary [];
     cuDevicePrimaryCtxReset = Driver "cuDevicePrimaryCtxReset" c"cuDevicePrimaryCtxReset" 7000 false context::reset_primary [];
     cuDevicePrimaryCtxReset_v2 = Driver "cuDevicePrimaryCtxReset" c"cuDevicePrimaryCtxReset_v2" 11000 false context::reset_primary [];
     cuDevicePrimaryCtxRelease = Driver "cuDevicePrimaryCtxRelease" c"cuDevicePrimaryCtxRelease" 7000 false context::release_primary [];
     cuDevicePrimaryCtxRelease_v2 = Driver "cuDevicePrimaryCtxRelease" c"cuDevicePrimaryCtxRelease_v2" 11000 false context::release_primary [];
     cuGreenCtxDestroy = Driver "cuGreenCtxDestroy" c"cuGreenCtxDestroy" 12040 false context::destroy_green [];
-    // ── capture: while it lasts, the driver must not be asked anything ───────────────────────────────────────────
+    // ── capture: while it lasts, the driver must not be asked anything ─────────────────────────────────────
     cuStreamBeginCapture = Driver "cuStreamBeginCapture" c"cuStreamBeginCapture" 10000 false context::begin_capture_v1 [];
     cuStreamBeginCapture_ptsz = Driver "cuStreamBeginCapture" c"cuStreamBeginCapture_ptsz" 10000 true context::begin_capture_v1 [];
     cuStreamBeginCapture_v2 = Driver "cuStreamBeginCapture" c"cuStreamBeginCapture_v2" 10010 false context::begin_capture [];
@@ -89,28 +91,28 @@ macro_rules! entry_points {
     cuStreamBeginCaptureToGraph_ptsz = Driver "cuStreamBeginCaptureToGraph" c"cuStreamBeginCaptureToGraph_ptsz" 12030 true context::begin_capture_to_graph [];
     cuStreamEndCapture = Driver "cuStreamEndCapture" c"cuStreamEndCapture" 10000 false context::end_capture [];
     cuStreamEndCapture_ptsz = Driver "cuStreamEndCapture" c"cuStreamEndCapture_ptsz" 10000 true context::end_capture [];
-    // ── what takes memory without saying how much: counted, so that a report can name it ─────────────────────────
-    cuModuleLoad = Driver "cuModuleLoad" c"cuModuleLoad" 2000 false untracked::marked [];
-    cuModuleLoadData = Driver "cuModuleLoadData" c"cuModuleLoadData" 2000 false untracked::marked [];
-    cuModuleLoadDataEx = Driver "cuModuleLoadDataEx" c"cuModuleLoadDataEx" 2010 false untracked::marked [];
-    cuModuleLoadFatBinary = Driver "cuModuleLoadFatBinary" c"cuModuleLoadFatBinary" 2000 false untracked::marked [];
-    cuModuleUnload = Driver "cuModuleUnload" c"cuModuleUnload" 2000 false untracked::marked [];
-    cuLibraryLoadData = Driver "cuLibraryLoadData" c"cuLibraryLoadData" 12000 false untracked::marked [];
-    cuLibraryLoadFromFile = Driver "cuLibraryLoadFromFile" c"cuLibraryLoadFromFile" 12000 false untracked::marked [];
-    cuLibraryUnload = Driver "cuLibraryUnload" c"cuLibraryUnload" 12000 false untracked::marked [];
-    cuCtxSetLimit = Driver "cuCtxSetLimit" c"cuCtxSetLimit" 3010 false untracked::marked [];
-    cuCtxEnablePeerAccess = Driver "cuCtxEnablePeerAccess" c"cuCtxEnablePeerAccess" 4000 false untracked::marked [];
-    cuCtxDisablePeerAccess = Driver "cuCtxDisablePeerAccess" c"cuCtxDisablePeerAccess" 4000 false untracked::marked [];
-    cuGraphicsMapResources = Driver "cuGraphicsMapResources" c"cuGraphicsMapResources" 3000 false untracked::marked [];
-    cuGraphicsMapResources_ptsz = Driver "cuGraphicsMapResources" c"cuGraphicsMapResources_ptsz" 3000 true untracked::marked [];
-    cuGraphicsUnmapResources = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources" 3000 false untracked::marked [];
-    cuGraphicsUnmapResources_ptsz = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources_ptsz" 3000 true untracked::marked [];
-    cuMemPoolTrimTo = Driver "cuMemPoolTrimTo" c"cuMemPoolTrimTo" 11020 false untracked::marked [];
-    cuDeviceGraphMemTrim = Driver "cuDeviceGraphMemTrim" c"cuDeviceGraphMemTrim" 11040 false untracked::marked [];
+    // ── what takes memory without saying how much: counted, so that a report can name it ───────────────────
+    cuModuleLoad = Driver "cuModuleLoad" c"cuModuleLoad" 2000 false untracked::count [];
+    cuModuleLoadData = Driver "cuModuleLoadData" c"cuModuleLoadData" 2000 false untracked::count [];
+    cuModuleLoadDataEx = Driver "cuModuleLoadDataEx" c"cuModuleLoadDataEx" 2010 false untracked::count [];
+    cuModuleLoadFatBinary = Driver "cuModuleLoadFatBinary" c"cuModuleLoadFatBinary" 2000 false untracked::count [];
+    cuModuleUnload = Driver "cuModuleUnload" c"cuModuleUnload" 2000 false untracked::count [];
+    cuLibraryLoadData = Driver "cuLibraryLoadData" c"cuLibraryLoadData" 12000 false untracked::count [];
+    cuLibraryLoadFromFile = Driver "cuLibraryLoadFromFile" c"cuLibraryLoadFromFile" 12000 false untracked::count [];
+    cuLibraryUnload = Driver "cuLibraryUnload" c"cuLibraryUnload" 12000 false untracked::count [];
+    cuCtxSetLimit = Driver "cuCtxSetLimit" c"cuCtxSetLimit" 3010 false untracked::count [];
+    cuCtxEnablePeerAccess = Driver "cuCtxEnablePeerAccess" c"cuCtxEnablePeerAccess" 4000 false untracked::count [];
+    cuCtxDisablePeerAccess = Driver "cuCtxDisablePeerAccess" c"cuCtxDisablePeerAccess" 4000 false untracked::count [];
+    cuGraphicsMapResources = Driver "cuGraphicsMapResources" c"cuGraphicsMapResources" 3000 false untracked::count [];
+    cuGraphicsMapResources_ptsz = Driver "cuGraphicsMapResources" c"cuGraphicsMapResources_ptsz" 3000 true untracked::count [];
+    cuGraphicsUnmapResources = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources" 3000 false untracked::count [];
+    cuGraphicsUnmapResources_ptsz = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources_ptsz" 3000 true untracked::count [];
+    cuMemPoolTrimTo = Driver "cuMemPoolTrimTo" c"cuMemPoolTrimTo" 11020 false untracked::count [];
+    cuDeviceGraphMemTrim = Driver "cuDeviceGraphMemTrim" c"cuDeviceGraphMemTrim" 11040 false untracked::count [];
     cuModuleGetGlobal_v2 = Driver "cuModuleGetGlobal" c"cuModuleGetGlobal_v2" 3020 false untracked::global [];
     cuLibraryGetGlobal = Driver "cuLibraryGetGlobal" c"cuLibraryGetGlobal" 12000 false untracked::global [];
     cuLibraryGetManaged = Driver "cuLibraryGetManaged" c"cuLibraryGetManaged" 12000 false untracked::global [];
-    // ── the runtime: names what happens inside it ────────────────────────────────────────────────────────────────
+    // ── the runtime: names what happens inside it ──────────────────────────────────────────────────────────
     cudaMalloc = Runtime "cudaMalloc" c"cudaMalloc" 0 false runtime::malloc ["cudaFree"];
     cudaMallocManaged = Runtime "cudaMallocManaged" c"cudaMallocManaged" 0 false runtime::malloc_managed ["cudaFree"];
     cudaMallocPitch = Runtime "cudaMallocPitch" c"cudaMallocPitch" 0 false runtime::malloc_pitch ["cudaFree"];
@@ -135,13 +137,13 @@ macro_rules! entry_points {
     } };
 }
 
-/// Every other function of the driver and the runtime, by pattern (`*`: anything), and why it needs no hook. The first
-/// pattern that fits is the reason.
+/// Every other function of the driver and the runtime, by pattern (`*`: anything), and why it needs no hook.
+/// The first pattern that fits is the reason.
 pub const PASSED_OVER: &[(&str, &str)] = &[
-    // ── near memory, and yet ─────────────────────────────────────────────────────────────────────────────────────────
+    // ── near memory, and yet ───────────────────────────────────────────────────────────────────────────────
     (
         "cuMemMapArrayAsync",
-        "maps handles that are counted where they are made; tiles keep no handle alive here (README, limits)",
+        "maps handles that are counted where they are made; tiles keep no handle alive: see `leaktrace help limits`",
     ),
     ("cuMemExportToShareableHandle", "lends: the memory stays counted here"),
     ("cuMemPoolExport*", "lends: the memory stays counted here"),
@@ -166,14 +168,16 @@ pub const PASSED_OVER: &[(&str, &str)] = &[
     ("cuGraphicsSubResource*", "an address of a resource that is mapped"),
     ("cuGraphicsResource*", "an address of a resource that is mapped"),
     ("cuGraphicsUnregisterResource", "the memory is the graphics library's"),
-    ("cuCtxCreate*", "a context's own memory is not told; it shows in what cannot be attributed"),
+    ("cuCtxCreate*", "the driver does not tell the size of a context's own memory: it shows as unattributed"),
     ("cuCtxAttach", "deprecated: a reference"),
     (
         "cuCtxDetach",
         "deprecated: ends a context with its last reference only; its memory then counts until the exit",
     ),
-    ("cuGreenCtxCreate", "a context's own memory is not told; it shows in what cannot be attributed"),
-    ("cuDevicePrimaryCtxRetain", "a context's own memory is not told; it shows in what cannot be attributed"),
+    (
+        "cuGreenCtxCreate",
+        "the driver does not tell the size of a context's own memory: it shows as unattributed",
+    ),
     ("cuStreamBeginCaptureToCig", "captures for a graphics client: no memory nodes"),
     ("cuStreamBeginRecaptureToGraph", "records over a graph that was seen"),
     ("cuStreamEndCaptureToCig", "captures for a graphics client: no memory nodes"),
@@ -186,7 +190,7 @@ pub const PASSED_OVER: &[(&str, &str)] = &[
     ("cuImportExternalSemaphore", "no memory"),
     ("cuDestroyExternalSemaphore", "no memory"),
     ("cuUserObject*", "lifetimes of the program's own objects"),
-    // ── data on its way, work, questions ─────────────────────────────────────────────────────────────────────────────
+    // ── data on its way, work, questions ───────────────────────────────────────────────────────────────────
     ("cuMemcpy*", "moves bytes"),
     ("cuMemset*", "writes bytes"),
     ("cuMemPrefetch*", "moves pages"),
@@ -223,6 +227,6 @@ pub const PASSED_OVER: &[(&str, &str)] = &[
     ("cuGetError*", "asks"),
     ("cuGetExportTable", "private tables are not ours to read"),
     ("cuInit", "no memory of the program's"),
-    // ── the runtime: what it takes passes the driver's doors; hooks only lend the names people know ──────────────────
+    // ── the runtime: what it takes comes from the driver, where it is seen; hooks only lend the names people know ──
     ("cuda*", "reaches the driver, where it is seen under the driver's name"),
 ];

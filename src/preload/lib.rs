@@ -12,6 +12,8 @@
 //! * `interpose`: how a call of the program's reaches a hook. Naked tail-jumps stand under the names of
 //!   `dlsym`, `dlopen` and their kin, of the driver's and the runtime's allocators. The hook is chosen by the
 //!   address that the real look-up returned; the real function is the one in the caller's own scope.
+//! * `loader`: what is loaded in the process, and what the loader would find: the list of objects, their
+//!   symbols, the rules of scope.
 //! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,
 //!   record one event.
 //! * `frameworks`: the symbols by which PyTorch reports blocks, optimizer steps, backward passes and
@@ -42,8 +44,9 @@
 //! **Architecture invariant:** no lock is held while the real function runs, while a stack is taken, or
 //! across `fork` except those that the fork handlers take in one fixed order.
 //!
-//! **Architecture invariant:** a hook never takes the GIL, never enters the loader (`dlopen`, `dlsym`,
-//! `dl_iterate_phdr`), and calls no `malloc` on its usual path.
+//! **Architecture invariant:** a hook never takes the GIL, never asks the loader (`dlopen`, `dlsym`), and calls
+//! no `malloc` on its usual path. What it has to look up once, it reads from the list of loaded objects, under
+//! a lock that glibc holds for bookkeeping only (`loader::link_map`).
 //!
 //! **Architecture invariant:** every committed event survives the process, whatever ends it: SIGKILL,
 //! `_exit`, `abort`, the out-of-memory killer, a full disk.
@@ -81,6 +84,7 @@ mod hash;
 mod hooks;
 mod interpose;
 mod lifecycle;
+mod loader;
 mod numbering;
 mod python;
 mod recording_path;

@@ -21,9 +21,8 @@ use crate::analysis::analyzer;
 use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
 use crate::frameworks::torch;
-use crate::hooks::driver_queries;
-use crate::interpose::hook_table;
-use crate::interpose::link_map;
+use crate::hooks::{devices, entry_points, events};
+use crate::loader::link_map;
 use crate::python;
 use crate::recording_path;
 use crate::settings;
@@ -36,7 +35,6 @@ use crate::writer::lock::Mutex;
 use crate::writer::recording;
 use crate::writer::signals::calmly;
 use leaktrace_core::format::entry::TableEntry;
-use leaktrace_core::format::event::NO_DEVICE;
 
 const DORMANT: u8 = 0;
 const ARMING: u8 = 1;
@@ -68,8 +66,6 @@ static OPENING: Mutex<()> = Mutex::new(());
 static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// Events that could not wait until all was armed.
 static MISSED: AtomicU64 = AtomicU64::new(0);
-/// Devices already described in the recording, a bit each.
-static SIGHTED: AtomicU64 = AtomicU64::new(0);
 
 /// The settings of this process.
 pub fn settings() -> &'static Settings {
@@ -89,16 +85,23 @@ pub fn arm() {
     // A panic of ours is caught; it must not write on the program's stderr either.
     std::panic::set_hook(Box::new(|_| {}));
     // What arming itself calls is no event.
-    crate::hooks::record::deeper(|| {
+    events::reentrant(|| {
         shield::fenced(|| {
             register_handlers();
-            link_map::orient();
+            link_map::init();
             if !settings().on {
                 STATE.store(OFF, Release);
                 return;
             }
             step_boundaries::arm(settings().step);
             recording::help(&recording::Help { relieve: analyzer::make_room, full });
+            events::set_callbacks(events::Callbacks {
+                segment_filled: analyzer::relieve,
+                allocated: || {
+                    torch::watch_steps();
+                    python::poke();
+                },
+            });
             stacks::arm(settings().stacks);
             python::arm(&python::Callbacks {
                 optimizer_stepped: |optimizer| {
@@ -248,26 +251,9 @@ fn introduce(began: Duration) {
     meta("began", &began.as_secs().to_string());
     meta("leaktrace", env!("CARGO_PKG_VERSION"));
     meta("python", stacks::python());
-    for (i, entry) in hook_table::ENTRY_POINTS.iter().enumerate() {
+    for (i, entry) in entry_points::ENTRY_POINTS.iter().enumerate() {
         recording::append_entry(&TableEntry::Symbol { id: i as u16 + 1, name: entry.name });
     }
-}
-
-/// A device appears in an event: describes it on first sight.
-pub fn sighted(device: u8) {
-    if device == NO_DEVICE || device >= 64 || SIGHTED.fetch_or(1 << device, AcqRel) >> device & 1 == 1 {
-        return;
-    }
-    if driver_queries::may_ask()
-        && let Some((name, total_bytes)) = crate::hooks::record::deeper(|| driver_queries::describe(device))
-    {
-        recording::append_entry(&TableEntry::Device { index: device, name: &name, total_bytes });
-    }
-}
-
-/// The devices that appeared in events, a bit each.
-pub fn devices_sighted() -> u64 {
-    SIGHTED.load(Acquire)
 }
 
 /// Nanoseconds since the recording began.
@@ -311,17 +297,6 @@ pub fn unloaded() {
     }
 }
 
-/// More providers of one entry point than can be told apart: calls to the last of them are not seen.
-pub fn too_many_providers(row: usize) {
-    if !is_live() {
-        return;
-    }
-    let name = hook_table::entry_point(row).name;
-    recording::append_entry(&TableEntry::Note {
-        text: &format!("coverage hole: more than {} different {name} in this process", hook_table::SLOTS),
-    });
-}
-
 extern "C" fn before_fork() {
     lock::hold(&OPENING);
     step_boundaries::before_fork();
@@ -351,7 +326,7 @@ extern "C" fn after_fork_child() {
         lock::renew(&OPENING);
     }
     // What was looked up holds in the child too; only the recording was the parent's.
-    SIGHTED.store(0, Release);
+    devices::forget();
     mine().store(NOT_MINE, Release);
     match STATE.load(Acquire) {
         LIVE => STATE.store(ARMED, Release),

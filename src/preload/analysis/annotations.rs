@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::hooks::record;
+use crate::hooks::events;
 use crate::lifecycle;
 use crate::python::frames;
 use crate::shield;
@@ -71,7 +71,7 @@ pub fn given_back() {
 }
 
 fn say(kind: AnnotationKind, label: u32) {
-    record::mark(&Event {
+    events::append_shielded(&Event {
         address: lifecycle::elapsed(),
         stack: label,
         class: kind as u8,

@@ -13,8 +13,7 @@ use crate::analysis::analyzer::Host;
 use crate::analysis::annotations;
 use crate::analysis::holders::Occasion;
 use crate::analysis::loop_steps;
-use crate::hooks::driver_queries;
-use crate::hooks::record;
+use crate::hooks::{devices, driver_queries, events};
 use crate::lifecycle;
 use crate::python;
 use crate::shield;
@@ -180,7 +179,7 @@ fn tell(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
         && lifecycle::is_live()
     {
         shield::fenced(|| {
-            if boundary.main { end_step(boundary, label) } else { record::mark(&event(boundary)) }
+            if boundary.main { end_step(boundary, label) } else { events::append_shielded(&event(boundary)) }
         });
     }
 }
@@ -202,7 +201,7 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
         annotations::mark(text);
     }
     accounts();
-    record::mark(&event(boundary));
+    events::append_shielded(&event(boundary));
     let mut guard = HOST.lock();
     let Some(host) = guard.as_mut() else { return };
     let every = lifecycle::settings().dump_every;
@@ -282,7 +281,7 @@ fn accounts() {
         let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
         // Unchanged, so the three belong together.
         if seq != 0 && totals.seq.load(Acquire) == seq {
-            record::mark(&Event {
+            events::append_shielded(&Event {
                 address: allocated,
                 size: reserved,
                 device,
@@ -291,10 +290,10 @@ fn accounts() {
             });
         }
         if ask
-            && record::pools_seen(device)
-            && let Some((reserved, used)) = record::deeper(|| driver_queries::pool_totals(device))
+            && events::has_pools(device)
+            && let Some((reserved, used)) = events::reentrant(|| driver_queries::pool_totals(device))
         {
-            record::mark(&Event {
+            events::append_shielded(&Event {
                 address: used,
                 size: reserved,
                 device,
@@ -302,10 +301,15 @@ fn accounts() {
             });
         }
     }
-    let devices = if ask { lifecycle::devices_sighted() } else { 0 };
+    let devices = if ask { devices::all_seen() } else { 0 };
     for device in (0u8..64).filter(|device| devices >> device & 1 == 1) {
-        if let Some((free, total)) = record::deeper(|| driver_queries::memory_info(device)) {
-            record::mark(&Event { address: free, size: total, device, ..Event::new(EventKind::MemInfo) });
+        if let Some((free, total)) = events::reentrant(|| driver_queries::memory_info(device)) {
+            events::append_shielded(&Event {
+                address: free,
+                size: total,
+                device,
+                ..Event::new(EventKind::MemInfo)
+            });
         }
     }
 }
@@ -359,7 +363,7 @@ pub fn exit() {
         end_loop(host);
     }
     accounts();
-    record::mark(&Event { address: lifecycle::elapsed(), ..Event::new(EventKind::Exit) });
+    events::append_shielded(&Event { address: lifecycle::elapsed(), ..Event::new(EventKind::Exit) });
     let Some(mut guard) = HOST.try_lock_for(LONGEST) else { return };
     let Some(host) = guard.as_mut() else { return };
     if !host.catch_up() {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::analysis::step_boundaries;
 use crate::hooks::record;
-use crate::interpose::link_map;
 use crate::lifecycle;
+use crate::loader::link_map;
 use crate::python;
 use crate::shield;
 use crate::thread_state;
@@ -49,7 +49,7 @@ impl Original {
     #[cold]
     #[inline(never)]
     fn find(&self) -> *mut c_void {
-        let found = link_map::anywhere(self.symbol).unwrap_or(std::ptr::null_mut());
+        let found = link_map::find_in_any(self.symbol).unwrap_or(std::ptr::null_mut());
         self.address.store(found, Release);
         found
     }
@@ -193,7 +193,7 @@ unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, re
     )
 )]
 unsafe extern "C" fn execute() {
-    crate::interpose::trampolines::tail_jump!(backward_begins)
+    crate::interpose::tail_jump::tail_jump!(backward_begins)
 }
 
 unsafe extern "C" fn backward_begins() -> *mut c_void {
@@ -344,8 +344,8 @@ fn ask_for_ranges() {
     if attempt >= ASKED || !attempt.is_power_of_two() {
         return;
     }
-    let add = link_map::anywhere(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
-    let name = link_map::anywhere(c"_ZNK2at14RecordFunction4nameEv");
+    let add = link_map::find_in_any(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    let name = link_map::find_in_any(c"_ZNK2at14RecordFunction4nameEv");
     let (Some(add), Some(name)) = (add, name) else { return };
     if WATCHING.swap(ASKED, AcqRel) >= ASKED {
         return;
@@ -377,7 +377,7 @@ pub fn leave_ranges() {
     if HANDLE.load(Relaxed) == 0 || lifecycle::settings().range.is_some() {
         return;
     }
-    let Some(remove) = link_map::anywhere(c"_ZN2at14removeCallbackEm") else { return };
+    let Some(remove) = link_map::find_in_any(c"_ZN2at14removeCallbackEm") else { return };
     let handle = HANDLE.swap(0, AcqRel);
     if handle != 0 {
         // What was seen of ranges is the beginning.

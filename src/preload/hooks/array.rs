@@ -1,41 +1,56 @@
-//! Arrays and mipmapped arrays: device memory behind a handle. Their bytes come from the descriptor: the driver tells the
-//! requirements of arrays with deferred mapping only, and those own no memory.
+//! Arrays and mipmapped arrays: device memory behind a handle. Their bytes come from the descriptor: the
+//! driver tells the requirements of arrays with deferred mapping only, and those own no memory.
+//!
+//! The descriptors are cudarc's, read field by field: the format is a number here, since one of a newer
+//! driver is no value of the enum that cudarc has for it.
 
-use crate::hooks::Status;
-use crate::hooks::real;
-use crate::hooks::record;
-use crate::hooks::stored;
-use cudarc::driver::sys::{CUarray, CUmipmappedArray};
-use leaktrace_core::format::event::MemoryClass;
+use std::mem::offset_of;
 
-/// `CUDA_ARRAY3D_DESCRIPTOR`. The format as a number: one of a newer driver is no value of today's enum.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub struct Descriptor {
+use cudarc::driver::sys::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray};
+use leaktrace_core::format::event::MemoryClass::Array;
+
+use crate::hooks::{Arg, hooks};
+
+/// What an array is made of.
+struct Shape {
     width: usize,
     height: usize,
     depth: usize,
+    /// `CUarray_format`
     format: u32,
     channels: u32,
     flags: u32,
 }
 
-/// `CUDA_ARRAY_DESCRIPTOR`
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub struct Descriptor2D {
-    width: usize,
-    height: usize,
-    format: u32,
-    channels: u32,
-}
-
 /// `CUDA_ARRAY3D_LAYERED`, `CUDA_ARRAY3D_CUBEMAP`
 const LAYERED: u32 = 0x01 | 0x04;
-/// `CUDA_ARRAY3D_SPARSE`, `CUDA_ARRAY3D_DEFERRED_MAPPING`: the memory is mapped in later, and seen where it is made.
+/// `CUDA_ARRAY3D_SPARSE`, `CUDA_ARRAY3D_DEFERRED_MAPPING`: the memory is mapped in later, and seen where it
+/// is made.
 const UNBACKED: u32 = 0x40 | 0x80;
 
-impl Descriptor {
+impl Shape {
+    fn of(descriptor: Arg<CUDA_ARRAY_DESCRIPTOR>) -> Shape {
+        Shape {
+            width: descriptor.field(offset_of!(CUDA_ARRAY_DESCRIPTOR, Width)),
+            height: descriptor.field(offset_of!(CUDA_ARRAY_DESCRIPTOR, Height)),
+            depth: 0,
+            format: descriptor.field(offset_of!(CUDA_ARRAY_DESCRIPTOR, Format)),
+            channels: descriptor.field(offset_of!(CUDA_ARRAY_DESCRIPTOR, NumChannels)),
+            flags: 0,
+        }
+    }
+
+    fn of_3d(descriptor: Arg<CUDA_ARRAY3D_DESCRIPTOR>) -> Shape {
+        Shape {
+            width: descriptor.field(offset_of!(CUDA_ARRAY3D_DESCRIPTOR, Width)),
+            height: descriptor.field(offset_of!(CUDA_ARRAY3D_DESCRIPTOR, Height)),
+            depth: descriptor.field(offset_of!(CUDA_ARRAY3D_DESCRIPTOR, Depth)),
+            format: descriptor.field(offset_of!(CUDA_ARRAY3D_DESCRIPTOR, Format)),
+            channels: descriptor.field(offset_of!(CUDA_ARRAY3D_DESCRIPTOR, NumChannels)),
+            flags: descriptor.field(offset_of!(CUDA_ARRAY3D_DESCRIPTOR, Flags)),
+        }
+    }
+
     /// Bits of one element, all channels; 0 for a format that is not known.
     fn bits(&self) -> u64 {
         let each = match self.format {
@@ -70,73 +85,37 @@ impl Descriptor {
         };
         (0..levels.min(64)).map(level).fold(0, u64::saturating_add)
     }
+
+    /// Bytes of a mipmapped array; the number of levels is clamped to 1 + floor(log2(largest extent)), as
+    /// documented.
+    fn mipmapped_bytes(&self, levels: u32) -> u64 {
+        let depth = if self.flags & LAYERED != 0 { 0 } else { self.depth };
+        let largest = self.width.max(self.height).max(depth).max(1);
+        self.bytes(levels.clamp(1, largest.ilog2() + 1))
+    }
 }
 
-/// `cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor)`
-pub unsafe extern "C" fn create<const ROW: usize, const SLOT: usize>(
-    array: *mut CUarray,
-    descriptor: *const Descriptor2D,
-) -> Status {
-    let real = real!(ROW, SLOT, fn(*mut CUarray, *const Descriptor2D));
-    record::driver_alloc(
-        ROW,
-        MemoryClass::Array,
-        // SAFETY: the caller's own arguments.
-        || unsafe { real(array, descriptor) },
-        || {
-            // SAFETY: the call succeeded, so it read the descriptor and wrote the handle.
-            let (d, handle) = unsafe { (stored(descriptor), stored(array.cast::<u64>())) };
-            let Descriptor2D { width, height, format, channels } = d;
-            (handle, Descriptor { width, height, depth: 0, format, channels, flags: 0 }.bytes(1))
-        },
-    )
-}
+hooks! {
+    /// `cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor)`
+    fn create(array: Arg<CUarray>, descriptor: Arg<CUDA_ARRAY_DESCRIPTOR>) => |call| {
+        call.driver_alloc(Array, || (array.handle(), Shape::of(descriptor).bytes(1)))
+    };
 
-/// `cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)`
-pub unsafe extern "C" fn create_3d<const ROW: usize, const SLOT: usize>(
-    array: *mut CUarray,
-    descriptor: *const Descriptor,
-) -> Status {
-    let real = real!(ROW, SLOT, fn(*mut CUarray, *const Descriptor));
-    record::driver_alloc(
-        ROW,
-        MemoryClass::Array,
-        // SAFETY: the caller's own arguments.
-        || unsafe { real(array, descriptor) },
-        // SAFETY: the call succeeded, so it read the descriptor and wrote the handle.
-        || unsafe { (stored(array.cast::<u64>()), stored(descriptor).bytes(1)) },
-    )
-}
+    /// `cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)`
+    fn create_3d(array: Arg<CUarray>, descriptor: Arg<CUDA_ARRAY3D_DESCRIPTOR>) => |call| {
+        call.driver_alloc(Array, || (array.handle(), Shape::of_3d(descriptor).bytes(1)))
+    };
 
-/// `cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels)`
-pub unsafe extern "C" fn create_mipmapped<const ROW: usize, const SLOT: usize>(
-    array: *mut CUmipmappedArray,
-    descriptor: *const Descriptor,
-    levels: u32,
-) -> Status {
-    let real = real!(ROW, SLOT, fn(*mut CUmipmappedArray, *const Descriptor, u32));
-    record::driver_alloc(
-        ROW,
-        MemoryClass::Array,
-        // SAFETY: the caller's own arguments.
-        || unsafe { real(array, descriptor, levels) },
-        || {
-            // SAFETY: the call succeeded, so it read the descriptor and wrote the handle.
-            let (d, handle) = unsafe { (stored(descriptor), stored(array.cast::<u64>())) };
-            // Documented: the number of levels is clamped to 1 + floor(log2(largest extent)).
-            let largest = if d.flags & LAYERED != 0 {
-                d.width.max(d.height)
-            } else {
-                d.width.max(d.height).max(d.depth)
-            };
-            (handle, d.bytes(levels.clamp(1, largest.max(1).ilog2() + 1)))
-        },
-    )
-}
+    /// `cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned
+    /// levels)`
+    fn create_mipmapped(
+        array: Arg<CUmipmappedArray>,
+        descriptor: Arg<CUDA_ARRAY3D_DESCRIPTOR>,
+        levels: u32,
+    ) => |call| {
+        call.driver_alloc(Array, || (array.handle(), Shape::of_3d(descriptor).mipmapped_bytes(levels)))
+    };
 
-/// `cuArrayDestroy(CUarray array)`, `cuMipmappedArrayDestroy(CUmipmappedArray array)`
-pub unsafe extern "C" fn destroy<const ROW: usize, const SLOT: usize>(array: CUarray) -> Status {
-    let real = real!(ROW, SLOT, fn(CUarray));
-    // SAFETY: the caller's own argument.
-    record::driver_free(ROW, MemoryClass::Array, array as u64, || unsafe { real(array) })
+    /// `cuArrayDestroy(CUarray array)`, `cuMipmappedArrayDestroy(CUmipmappedArray array)`
+    fn destroy(array: CUarray) => |call| call.driver_free(Array, array as u64);
 }

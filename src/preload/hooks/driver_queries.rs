@@ -1,18 +1,19 @@
-//! The driver as we know it: which row an address belongs to, and the few cheap questions we ask it ourselves.
+//! The driver as we know it: where its functions lie, and the few cheap questions we ask it ourselves.
 //!
-//! Nothing is asked while a stream capture is under way: capture forbids most calls.
+//! Nothing is asked while a stream capture is under way: capture forbids most calls. And no question changes
+//! anything: a reference to a context, held for a moment, could make one that the program has just ended, or
+//! end one in its place.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering::*};
 
-use crate::hooks::Status;
-use crate::interpose::hook_table;
-use crate::interpose::hook_table::ENTRY_POINTS;
-use crate::interpose::hook_table::Library;
-use crate::interpose::link_map;
-use crate::lifecycle;
 use cudarc::driver::sys::{CUcontext, CUgraph, CUgraphNode, CUmemoryPool, CUstream};
 use leaktrace_core::format::event::NO_DEVICE;
+
+use crate::hooks::entry_points::{ENTRY_POINTS, Library};
+use crate::hooks::{Status, events};
+use crate::loader::link_map;
+use crate::loader::object::{LinkMap, Version};
 
 /// A function of the driver that we call ourselves.
 struct Question {
@@ -22,7 +23,8 @@ struct Question {
 
 macro_rules! questions {
     ($($name:ident $symbol:literal;)+) => {
-        $(static $name: Question = Question { symbol: $symbol, address: AtomicPtr::new(std::ptr::null_mut()) };)+
+        $(static $name: Question =
+            Question { symbol: $symbol, address: AtomicPtr::new(std::ptr::null_mut()) };)+
         static QUESTIONS: &[&Question] = &[$(&$name),+];
     };
 }
@@ -31,8 +33,6 @@ questions! {
     CTX_GET_DEVICE c"cuCtxGetDevice";
     CTX_GET_CURRENT c"cuCtxGetCurrent";
     PRIMARY_STATE c"cuDevicePrimaryCtxGetState";
-    PRIMARY_RETAIN c"cuDevicePrimaryCtxRetain";
-    PRIMARY_RELEASE c"cuDevicePrimaryCtxRelease_v2";
     DEVICE_NAME c"cuDeviceGetName";
     DEVICE_TOTAL c"cuDeviceTotalMem_v2";
     MEM_INFO c"cuMemGetInfo_v2";
@@ -63,100 +63,50 @@ macro_rules! ask {
     }};
 }
 
-/// Where the real driver's functions are, by row: the addresses that tell what a look-up returned.
-static ADDRESSES: [AtomicPtr<c_void>; ENTRY_POINTS.len() + 1] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRY_POINTS.len() + 1];
+/// Where the driver's exported functions lie, by entry point: the addresses tell what a look-up returned.
+static EXPORTS: [AtomicPtr<c_void>; ENTRY_POINTS.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRY_POINTS.len()];
 static CAPTURES: AtomicI32 = AtomicI32::new(0);
 
-/// Learns the driver's addresses from a function of it.
-pub fn learn(row: usize, function: *const c_void) {
-    let known = !CTX_GET_DEVICE.address.load(Acquire).is_null();
-    if known || hook_table::entry_point(row).library != Library::Driver {
-        return;
+/// Learns the driver's addresses from one of its functions. Not while the loaded objects are borrowed.
+pub fn learn(function: *const c_void) {
+    if CTX_GET_DEVICE.address.load(Acquire).is_null() {
+        link_map::with_objects(|objects| objects.at(function).map(learn_exports));
     }
-    let Some(object) = link_map::object_of(function) else { return };
-    for (i, entry) in ENTRY_POINTS.iter().enumerate() {
+}
+
+fn learn_exports(driver: &LinkMap) {
+    for (entry, address) in ENTRY_POINTS.iter().zip(&EXPORTS) {
         if entry.library == Library::Driver
-            && let Some(address) = object.find(entry.symbol)
+            && let Some(found) = driver.definition(entry.symbol, Version::Any)
         {
-            ADDRESSES[i + 1].store(address, Release);
+            address.store(found, Release);
         }
     }
     // The first question last: it is the one that says all are known.
     for question in QUESTIONS.iter().rev() {
-        if let Some(address) = object.find(question.symbol) {
-            question.address.store(address, Release);
+        if let Some(found) = driver.definition(question.symbol, Version::Any) {
+            question.address.store(found, Release);
         }
     }
 }
 
-/// Libraries were unloaded. A driver that is gone is asked nothing more; another may come, elsewhere.
+/// The entry point that the driver exports at this address.
+pub fn entry_point_at(address: *mut c_void) -> Option<usize> {
+    EXPORTS.iter().position(|known| known.load(Acquire) == address).map(|i| i + 1)
+}
+
+/// Forgets a driver that was unloaded: it is asked nothing more, and another may come, elsewhere.
 pub fn forget_unloaded() {
     let first = CTX_GET_DEVICE.address.load(Acquire);
-    let there = link_map::object_of(first).and_then(|object| object.find(CTX_GET_DEVICE.symbol));
-    if first.is_null() || there == Some(first) {
+    if first.is_null() || link_map::find_beside(first, CTX_GET_DEVICE.symbol) == Some(first) {
         return;
     }
-    for question in QUESTIONS {
-        question.address.store(std::ptr::null_mut(), Release);
-    }
-    for address in &ADDRESSES {
+    let questions = QUESTIONS.iter().map(|question| &question.address);
+    for address in questions.chain(&EXPORTS).chain(&PRIMARY_CONTEXTS) {
         address.store(std::ptr::null_mut(), Release);
     }
 }
-
-/// What a look-up for `name` is to return instead of `address`.
-pub fn hook_for(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> *const c_void {
-    if !name.to_bytes().starts_with(b"cu") {
-        return address;
-    }
-    let driver = || ENTRY_POINTS.iter().enumerate().filter(|(_, e)| e.library == Library::Driver);
-    let exported = driver().find(|(i, _)| ADDRESSES[i + 1].load(Acquire) == address).map(|(i, _)| i + 1);
-    let Some(row) = exported.or_else(|| by_rule(name, address, version, flags)) else { return address };
-    lifecycle::arm();
-    learn(row, address);
-    hook_table::bind(row, address).unwrap_or_else(|| {
-        lifecycle::too_many_providers(row);
-        address
-    })
-}
-
-/// No export that we know has this address: an alias inside the driver, for which the documented rule decides; or a form
-/// of a known name that is newer than this list.
-fn by_rule(name: &CStr, address: *mut c_void, version: i32, flags: u64) -> Option<usize> {
-    let mut best: Option<(usize, (bool, i32))> = None;
-    for (i, entry) in ENTRY_POINTS.iter().enumerate() {
-        let named = entry.name.as_bytes() == name.to_bytes() || entry.symbol == name;
-        let admitted = !entry.per_thread || flags & PER_THREAD_STREAM != 0;
-        if entry.library == Library::Driver && named && admitted && entry.since <= version {
-            let rank = (entry.per_thread, entry.since);
-            if best.is_none_or(|(_, other)| rank > other) {
-                best = Some((i + 1, rank));
-            }
-        }
-    }
-    let (row, _) = best?;
-    match newer_form(name, address) {
-        Some(form) => {
-            hook_table::name_newer_form(&form);
-            None
-        }
-        None => Some(row),
-    }
-}
-
-/// The exported name of a function that is a form of `name` this list does not have.
-fn newer_form(name: &CStr, address: *mut c_void) -> Option<CString> {
-    let object = link_map::object_of(address)?;
-    let name = name.to_str().ok()?;
-    let forms = (2..=9).flat_map(|v| ["", "_ptsz", "_ptds"].map(|thread| format!("{name}_v{v}{thread}")));
-    let newer =
-        forms.filter_map(|form| CString::new(form).ok()).filter(|form| hook_table::is_newer_form(form));
-    newer.into_iter().find(|form| object.find(form) == Some(address))
-}
-
-/// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`
-pub const PER_THREAD_STREAM: u64 = 2;
 
 /// The calling thread's device, and the number of its current context.
 pub fn current() -> (u8, u8) {
@@ -167,9 +117,10 @@ pub fn current() -> (u8, u8) {
     (if known { device as u8 } else { NO_DEVICE }, context_number(context))
 }
 
-/// Living contexts by number. A number is given out anew once the end of its context was noted.
+/// Living contexts by number. A number is given out anew once the end of its context was recorded.
 static CONTEXTS: [AtomicPtr<c_void>; 255] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 255];
-/// In place of a context that is being ended: the driver may give its address out again before that is noted.
+/// In place of a context that is being ended: the driver may give its address out again before that is
+/// recorded.
 const ENDING: *mut c_void = std::ptr::dangling_mut();
 
 /// A context's number, from 1; 0 for none, or while 255 others are alive.
@@ -201,7 +152,8 @@ pub struct Ending {
     context: CUcontext,
 }
 
-/// A context is about to end, if the call succeeds. Whoever is given its address from now on gets another number.
+/// Prepares for a call that ends a context if it succeeds. Whoever is given its address from now on gets
+/// another number.
 pub fn context_ends(context: CUcontext) -> Ending {
     let number = known_context(context);
     if number != 0 {
@@ -210,7 +162,7 @@ pub fn context_ends(context: CUcontext) -> Ending {
     Ending { number, context }
 }
 
-/// It did (and that was noted), or it did not.
+/// Settles a context's number after that call: whether it ended the context, and that was recorded.
 pub fn context_ended(ending: Ending, ended: bool) {
     if ending.number != 0 {
         let left = if ended { std::ptr::null_mut() } else { ending.context.cast() };
@@ -218,26 +170,31 @@ pub fn context_ended(ending: Ending, ended: bool) {
     }
 }
 
-/// A device's primary context, if it is active.
-fn primary_context(device: i32) -> Option<CUcontext> {
-    let mut context: CUcontext = std::ptr::null_mut();
-    if !primary_context_active(device)
-        || ask!(PRIMARY_RETAIN, (&mut context, device) as (*mut CUcontext, i32)) != Some(0)
-    {
-        return None;
+/// The primary context of each device, as the program was given it.
+static PRIMARY_CONTEXTS: [AtomicPtr<c_void>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
+
+/// Learns a device's primary context from the program's own reference.
+pub fn learn_primary_context(device: i32, context: u64) {
+    if let Some(known) = PRIMARY_CONTEXTS.get(device as usize) {
+        known.store(context as *mut c_void, Release);
     }
-    let _ = ask!(PRIMARY_RELEASE, (device) as (i32));
-    Some(context)
+}
+
+/// A device's primary context; null if the program never had it.
+fn primary_context(device: i32) -> CUcontext {
+    let known = PRIMARY_CONTEXTS.get(device as usize);
+    known.map_or(std::ptr::null_mut(), |context| context.load(Acquire).cast())
 }
 
 /// A device's primary context is about to end.
 pub fn primary_context_ends(device: i32) -> Ending {
-    context_ends(primary_context(device).unwrap_or(std::ptr::null_mut()))
+    context_ends(primary_context(device))
 }
 
-/// A reference to it is given back. As long as there are others it is used on, under its number.
+/// The program gives up a reference to a primary context. As long as there are others it is used on, under
+/// its number.
 pub fn primary_context_may_end(device: i32) -> Ending {
-    let context = primary_context(device).unwrap_or(std::ptr::null_mut());
+    let context = primary_context(device);
     Ending { number: known_context(context), context }
 }
 
@@ -268,7 +225,8 @@ pub fn describe(device: u8) -> Option<(String, u64)> {
         .then(|| (unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(), total as u64))
 }
 
-/// Free and total bytes of a device, as the driver counts them; `None` where its primary context is not active.
+/// Free and total bytes of a device, as the driver counts them: where one of its contexts is current, or its
+/// primary context is active. A driver refuses a context that ends between the two calls.
 pub fn memory_info(device: u8) -> Option<(u64, u64)> {
     let ask = || {
         let (mut free, mut total) = (0usize, 0usize);
@@ -278,21 +236,24 @@ pub fn memory_info(device: u8) -> Option<(u64, u64)> {
     if current().0 == device {
         return ask();
     }
-    let context = primary_context(i32::from(device))?;
-    if ask!(PUSH_CONTEXT, (context) as (CUcontext)) != Some(0) {
+    let context = primary_context(i32::from(device));
+    if context.is_null()
+        || !primary_context_active(i32::from(device))
+        || ask!(PUSH_CONTEXT, (context) as (CUcontext)) != Some(0)
+    {
         return None;
     }
-    let told = ask();
+    let answer = ask();
     let mut popped: CUcontext = std::ptr::null_mut();
     let _ = ask!(POP_CONTEXT, (&mut popped) as (*mut CUcontext));
-    told
+    answer
 }
 
 /// Pools that the program made, and the device of each.
 static POOLS: [(AtomicPtr<c_void>, AtomicU8); 256] =
     [const { (AtomicPtr::new(std::ptr::null_mut()), AtomicU8::new(NO_DEVICE)) }; 256];
 
-/// A pool was made on a device. `false`: no room for it.
+/// Remembers a pool that was made on a device. `false`: there is no room for it.
 pub fn pool_made(pool: usize, device: u8) -> bool {
     POOLS.iter().any(|(known, on)| {
         let free = known.compare_exchange(std::ptr::null_mut(), pool as *mut c_void, AcqRel, Acquire).is_ok();
@@ -303,7 +264,7 @@ pub fn pool_made(pool: usize, device: u8) -> bool {
     })
 }
 
-/// A pool is being destroyed.
+/// Forgets a pool that is being destroyed.
 pub fn pool_gone(pool: CUmemoryPool) {
     for (known, _) in &POOLS {
         let _ = known.compare_exchange(pool.cast(), std::ptr::null_mut(), AcqRel, Acquire);
@@ -333,8 +294,8 @@ pub fn pool_totals(device: u8) -> Option<(u64, u64)> {
     };
     let of_graphs = |which: u32| {
         let mut value = 0u64;
-        let place = (&raw mut value).cast();
-        let asked = ask!(GRAPH_ATTRIBUTE, (i32::from(device), which, place) as (i32, u32, Pool));
+        let out = (&raw mut value).cast();
+        let asked = ask!(GRAPH_ATTRIBUTE, (i32::from(device), which, out) as (i32, u32, Pool));
         if asked == Some(0) { value } else { 0 }
     };
     let own = POOLS.iter().filter(|(_, on)| on.load(Acquire) == device).map(|(pool, _)| pool.load(Acquire));
@@ -365,8 +326,7 @@ pub fn extent(p: u64) -> u64 {
 pub fn is_capturing(stream: CUstream) -> bool {
     let mut status = 0u32;
     !may_ask()
-        && crate::hooks::record::deeper(|| ask!(IS_CAPTURING, (stream, &mut status) as (CUstream, *mut u32)))
-            == Some(0)
+        && events::reentrant(|| ask!(IS_CAPTURING, (stream, &mut status) as (CUstream, *mut u32))) == Some(0)
         && status != 0
 }
 
@@ -408,12 +368,12 @@ pub fn child_graph(node: CUgraphNode) -> Option<CUgraph> {
     (ask!(CHILD_GRAPH, (node, &mut graph) as (CUgraphNode, *mut CUgraph)) == Some(0)).then_some(graph)
 }
 
-/// A stream capture begins.
+/// Counts a stream capture that begins.
 pub fn capture_begins() {
     CAPTURES.fetch_add(1, AcqRel);
 }
 
-/// A stream capture ended.
+/// Counts a stream capture as ended.
 pub fn capture_ends() {
     CAPTURES.fetch_sub(1, AcqRel);
 }

@@ -1,225 +1,191 @@
-//! Notes what happened: the frame around every hook's real call. Guards, errno, nesting, and the event's words.
+//! The frame around a hook's real call: guards, errno, nesting, and the event's fields.
+//!
+//! It knows what an event is made of, not which functions of CUDA there are.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
-use crate::analysis::analyzer;
-use crate::analysis::loop_steps;
-use crate::analysis::step_boundaries;
-use crate::hooks::Status;
-use crate::hooks::driver_queries;
-use crate::interpose::hook_table;
+use crate::analysis::{annotations, loop_steps, step_boundaries};
+use crate::hooks::events::{append, append_inline, append_pair, is_top_level, reentrant, this_thread};
+use crate::hooks::{Call, Status, devices, driver_queries, entry_points, events};
 use crate::lifecycle;
 use crate::shield;
 use crate::stacks;
-use crate::thread_state;
-use crate::thread_state::ThreadState;
 use crate::writer::recording;
-use crate::writer::recording::Appended;
-use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
-/// The calling thread's block.
-fn mine() -> &'static ThreadState {
-    thread_state::current()
-}
-
-/// Calls the driver one level deeper: what it calls through our doors itself is no event.
-pub fn deeper<R>(call: impl FnOnce() -> R) -> R {
-    let depth = &mine().depth;
-    depth.set(depth.get() + 1);
-    let result = call();
-    depth.set(depth.get() - 1);
-    result
-}
-
-fn outermost() -> bool {
-    mine().depth.get() == 0
-}
-
-/// Appends an event to this thread's segment.
-#[inline(never)]
-fn append(event: &Event) {
-    append_here(event);
-}
-
-/// The same where every instruction counts.
-#[inline(always)]
-fn append_here(event: &Event) {
-    if mine().with_cursor(|cursor| recording::append(cursor, event)) == Appended::Rolled {
-        rolled();
+impl<R: FnOnce() -> Status> Call<R> {
+    /// Records an allocation of the driver on the current device; `given` tells address and bytes once it
+    /// succeeded.
+    #[inline]
+    pub fn driver_alloc(self, class: MemoryClass, given: impl FnOnce() -> (u64, u64)) -> Status {
+        self.driver_alloc_on(None, class, given)
     }
-}
 
-#[cold]
-#[inline(never)]
-fn rolled() {
-    thread_state::watch();
-    analyzer::relieve();
-}
-
-/// Appends an event from outside a hook (boundaries and the like).
-pub fn mark(event: &Event) {
-    shield::fenced(|| append(event));
-}
-
-/// An allocation of the driver on the current device: `real` is called, `given` says what came of it (address, bytes).
-#[inline]
-pub fn driver_alloc(
-    row: usize,
-    class: MemoryClass,
-    real: impl FnOnce() -> Status,
-    given: impl FnOnce() -> (u64, u64),
-) -> Status {
-    driver_alloc_on(row, class, None, real, given)
-}
-
-/// The same where the device is known.
-#[inline]
-pub fn driver_alloc_on(
-    row: usize,
-    class: MemoryClass,
-    device: Option<u8>,
-    real: impl FnOnce() -> Status,
-    given: impl FnOnce() -> (u64, u64),
-) -> Status {
-    if !outermost() {
-        return real();
-    }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| {
+    /// Records an allocation of the driver on a device that is known, if any is.
+    #[inline]
+    pub fn driver_alloc_on(
+        self,
+        device: Option<u8>,
+        class: MemoryClass,
+        given: impl FnOnce() -> (u64, u64),
+    ) -> Status {
+        let id = self.id;
+        self.then(|| {
             let (address, size) = given();
             if address != 0 && lifecycle::enter() {
-                mine().driver_events.set(mine().driver_events.get() + 1);
-                let (current, context) = deeper(driver_queries::current);
+                this_thread().driver_events.set(this_thread().driver_events.get() + 1);
+                let (current, context) = reentrant(driver_queries::current);
                 let device = device.unwrap_or(if class.is_host() { NO_DEVICE } else { current });
-                allocated(name_of(row), class, device, context, address, size);
+                allocated(entry_point(id), class, device, context, address, size);
             }
-        });
+        })
     }
-    status
-}
 
-/// A free of the driver.
-#[inline]
-pub fn driver_free(row: usize, class: MemoryClass, address: u64, real: impl FnOnce() -> Status) -> Status {
-    if !outermost() || address == 0 {
-        return real();
+    /// Records a free of the driver's.
+    #[inline]
+    pub fn driver_free(self, class: MemoryClass, address: u64) -> Status {
+        if !is_top_level() || address == 0 {
+            return self.pass();
+        }
+        // Inside a runtime call that recorded this very free already, there is nothing left to record.
+        if this_thread().freeing.get() == address {
+            this_thread().freeing.set(0);
+            return reentrant(|| self.pass());
+        }
+        if !lifecycle::is_live() {
+            return reentrant(|| self.pass());
+        }
+        let entry_point = entry_point(self.id);
+        shield::fenced(|| freed(EventKind::Free, entry_point, class, address));
+        let status = reentrant(|| self.pass());
+        if status != 0 {
+            shield::fenced(|| freed(EventKind::FreeFailed, entry_point, class, address));
+        }
+        status
     }
-    // Inside a runtime call that noted this very free already, there is nothing left to note.
-    if mine().freeing.get() == address {
-        mine().freeing.set(0);
-        return deeper(real);
-    }
-    if !lifecycle::is_live() {
-        return deeper(real);
-    }
-    shield::fenced(|| freed(EventKind::Free, name_of(row), class, address));
-    let status = deeper(real);
-    if status != 0 {
-        shield::fenced(|| freed(EventKind::FreeFailed, name_of(row), class, address));
-    }
-    status
-}
 
-/// An allocation of the runtime: it lends its name to the driver event inside it, and is one itself if there is none.
-#[inline]
-pub fn runtime_alloc(
-    row: usize,
-    slot: usize,
-    class: MemoryClass,
-    real: impl FnOnce() -> Status,
-    given: impl FnOnce() -> (u64, u64),
-) -> Status {
-    if !outermost() || mine().runtime_entry_point.get() != 0 {
-        return real();
+    /// Records an allocation of the runtime's: it lends its name to the driver event inside it, and is an
+    /// event itself if there is none.
+    #[inline]
+    pub fn runtime_alloc(self, class: MemoryClass, given: impl FnOnce() -> (u64, u64)) -> Status {
+        if !is_top_level() || this_thread().runtime_entry_point.get() != 0 {
+            return self.pass();
+        }
+        let (id, provider) = (self.id, self.provider);
+        let before = this_thread().driver_events.get();
+        this_thread().runtime_entry_point.set(id as u16);
+        let status = self.pass();
+        this_thread().runtime_entry_point.set(0);
+        if status == 0 && this_thread().driver_events.get() == before {
+            shield::fenced(|| {
+                let (address, size) = given();
+                if address != 0 && lifecycle::enter() {
+                    let ask = || entry_points::runtime_device(id, provider);
+                    let device = if class.is_host() { NO_DEVICE } else { reentrant(ask) };
+                    allocated(id as u16, class, device, 0, address, size);
+                }
+            });
+        }
+        status
     }
-    let before = mine().driver_events.get();
-    mine().runtime_entry_point.set(row as u16);
-    let status = real();
-    mine().runtime_entry_point.set(0);
-    if status == 0 && mine().driver_events.get() == before {
-        shield::fenced(|| {
-            let (address, size) = given();
-            if address != 0 && lifecycle::enter() {
-                let device = if class.is_host() { NO_DEVICE } else { deeper(|| runtime_device(row, slot)) };
-                allocated(row as u16, class, device, 0, address, size);
-            }
-        });
-    }
-    status
-}
 
-/// A free of the runtime. Noted before it, whether or not the driver is seen inside: afterwards would be too late.
-#[inline]
-pub fn runtime_free(row: usize, class: MemoryClass, address: u64, real: impl FnOnce() -> Status) -> Status {
-    if !outermost() || mine().runtime_entry_point.get() != 0 || address == 0 || !lifecycle::is_live() {
-        return real();
+    /// Records a free of the runtime's: before it, whether or not the driver is seen inside. Afterwards would
+    /// be too late.
+    #[inline]
+    pub fn runtime_free(self, class: MemoryClass, address: u64) -> Status {
+        let nested = !is_top_level() || this_thread().runtime_entry_point.get() != 0;
+        if nested || address == 0 || !lifecycle::is_live() {
+            return self.pass();
+        }
+        let entry_point = self.id as u16;
+        shield::fenced(|| freed(EventKind::Free, entry_point, class, address));
+        this_thread().runtime_entry_point.set(entry_point);
+        this_thread().freeing.set(address);
+        let status = self.pass();
+        this_thread().freeing.set(0);
+        this_thread().runtime_entry_point.set(0);
+        if status != 0 {
+            shield::fenced(|| freed(EventKind::FreeFailed, entry_point, class, address));
+        }
+        status
     }
-    shield::fenced(|| freed(EventKind::Free, row as u16, class, address));
-    mine().runtime_entry_point.set(row as u16);
-    mine().freeing.set(address);
-    let status = real();
-    mine().freeing.set(0);
-    mine().runtime_entry_point.set(0);
-    if status != 0 {
-        shield::fenced(|| freed(EventKind::FreeFailed, row as u16, class, address));
-    }
-    status
-}
 
-/// Anything noted after a successful call. May be the first event of all.
-#[inline]
-pub fn after(real: impl FnOnce() -> Status, event: impl FnOnce() -> Event) -> Status {
-    if !outermost() {
-        return real();
+    /// Runs `work` after a successful call of the program's.
+    #[inline]
+    fn then(self, work: impl FnOnce()) -> Status {
+        if !is_top_level() {
+            return self.pass();
+        }
+        let status = reentrant(|| self.pass());
+        if status == 0 {
+            shield::fenced(work);
+        }
+        status
     }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| {
+
+    /// Runs `learn` after a successful call that is no event itself.
+    #[inline]
+    pub fn call_then(self, learn: impl FnOnce()) -> Status {
+        self.then(|| reentrant(learn))
+    }
+
+    /// Records an event after a successful call. It may be the first event of all.
+    #[inline]
+    pub fn record_after(self, event: impl FnOnce() -> Event) -> Status {
+        self.then(|| {
             if lifecycle::enter() {
                 append(&event());
             }
-        });
+        })
     }
-    status
-}
 
-/// What ends memory that was seen, noted after the call; it may have ended nothing.
-#[inline]
-pub fn ending(real: impl FnOnce() -> Status, event: impl FnOnce() -> Option<Event>) -> Status {
-    if !outermost() || !lifecycle::is_live() {
-        return real();
+    /// Records two events that belong together after a successful call.
+    #[inline]
+    pub fn record_pair(self, events: impl FnOnce() -> (Event, Event)) -> Status {
+        self.then(|| {
+            let (first, second) = events();
+            append_pair(&first, &second);
+        })
     }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| {
+
+    /// Records, after the call, that it ended memory which was seen; it may have ended nothing.
+    #[inline]
+    pub fn record_release(self, event: impl FnOnce() -> Option<Event>) -> Status {
+        if !lifecycle::is_live() {
+            return self.pass();
+        }
+        self.then(|| {
             if let Some(event) = event() {
                 append(&event);
             }
-        });
+        })
     }
-    status
-}
 
-/// A graph's allocation node, made by a successful call: address, bytes, device. Memory comes with a launch.
-#[inline]
-pub fn planned(
-    row: usize,
-    real: impl FnOnce() -> Status,
-    node: impl FnOnce() -> Option<(u64, u64, u8)>,
-) -> Status {
-    if !outermost() {
-        return real();
+    /// Records an event before the call; `undone` follows if it fails.
+    #[inline]
+    pub fn record_before(self, event: impl FnOnce() -> Event, undone: impl FnOnce() -> Event) -> Status {
+        if !is_top_level() || !lifecycle::is_live() {
+            return self.pass();
+        }
+        shield::fenced(|| append(&event()));
+        let status = reentrant(|| self.pass());
+        if status != 0 {
+            shield::fenced(|| append(&undone()));
+        }
+        status
     }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| {
+
+    /// Records an allocation node that a successful call made in a graph: address, bytes, device. Memory
+    /// comes with a launch.
+    #[inline]
+    pub fn record_graph_node(self, node: impl FnOnce() -> Option<(u64, u64, u8)>) -> Status {
+        let id = self.id;
+        self.then(|| {
             // Whatever it is, the runtime call we may be in allocates nothing itself.
-            mine().driver_events.set(mine().driver_events.get() + 1);
+            this_thread().driver_events.set(this_thread().driver_events.get() + 1);
             let Some((address, size, device)) = node() else { return };
             if lifecycle::enter() {
-                lifecycle::sighted(device);
-                let (stack, entry_point) = (stacks::stack(mine()), name_of(row));
+                devices::seen(device);
+                let (stack, entry_point) = (stacks::stack(this_thread()), entry_point(id));
                 append(&Event {
                     address,
                     size,
@@ -229,205 +195,42 @@ pub fn planned(
                     ..Event::new(EventKind::GraphAllocNode)
                 });
             }
-        });
+        })
     }
-    status
-}
 
-/// The launch of a graph that allocates or frees. Noted after the call: its addresses are the graph's own, so that
-/// nobody else can be given them meanwhile.
-#[inline]
-pub fn launched(row: usize, exec: u64, real: impl FnOnce() -> Status) -> Status {
-    if !outermost() {
-        return real();
-    }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| {
+    /// Records the launch of a graph that allocates or frees. After the call: its addresses are the graph's
+    /// own, so that nobody else can be given them meanwhile.
+    #[inline]
+    pub fn record_launch(self, exec: u64) -> Status {
+        let id = self.id;
+        self.then(|| {
             if lifecycle::enter() {
-                let (device, context) = deeper(driver_queries::current);
-                pooled(device);
+                let (device, context) = reentrant(driver_queries::current);
+                events::note_pool(device);
                 step_boundaries::tick();
                 loop_steps::event(false);
                 append(&Event {
                     address: exec,
                     device,
                     context,
-                    stack: stacks::stack(mine()),
-                    entry_point: name_of(row),
+                    stack: stacks::stack(this_thread()),
+                    entry_point: entry_point(id),
                     ..Event::new(EventKind::GraphLaunch)
                 });
             }
-        });
+        })
     }
-    status
-}
-
-/// A call that is no event itself, and what we have to learn from it once it succeeded.
-#[inline]
-pub fn unnoted(real: impl FnOnce() -> Status, learn: impl FnOnce()) -> Status {
-    if !outermost() {
-        return real();
-    }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| deeper(learn));
-    }
-    status
-}
-
-/// Two events that belong together, from outside the usual frame.
-pub fn pair(first: &Event, second: &Event) {
-    if lifecycle::enter() {
-        mine().with_cursor(|cursor| recording::append_pair(cursor, first, second));
-    }
-}
-
-/// Two events that belong together, after a successful call.
-#[inline]
-pub fn after_pair(real: impl FnOnce() -> Status, events: impl FnOnce() -> (Event, Event)) -> Status {
-    if !outermost() {
-        return real();
-    }
-    let status = deeper(real);
-    if status == 0 {
-        shield::fenced(|| {
-            let (first, second) = events();
-            if lifecycle::enter() {
-                mine().with_cursor(|cursor| recording::append_pair(cursor, &first, &second));
-            }
-        });
-    }
-    status
-}
-
-/// Noted before the call; `undone` follows if it fails.
-#[inline]
-pub fn before(
-    event: impl FnOnce() -> Event,
-    real: impl FnOnce() -> Status,
-    undone: impl FnOnce() -> Event,
-) -> Status {
-    if !outermost() || !lifecycle::is_live() {
-        return real();
-    }
-    shield::fenced(|| append(&event()));
-    let status = deeper(real);
-    if status != 0 {
-        shield::fenced(|| append(&undone()));
-    }
-    status
-}
-
-/// A block of the caching allocator. Called with its lock held: nothing here may wait for anything.
-#[inline]
-pub fn block_alloc(device: u8, address: u64, size: u64) {
-    if lifecycle::enter() {
-        step_boundaries::tick();
-        let stack = loop_steps::block_stack();
-        append_here(&Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) });
-    }
-}
-
-/// The same where nothing but to note it has to be done, nor can fail or touch errno; `false`: something has, and nothing was.
-#[inline(always)]
-pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
-    let thread = mine();
-    if !lifecycle::is_live() || step_boundaries::ticks() {
-        return false;
-    }
-    let Some(stack) = loop_steps::known_stack(thread) else { return false };
-    let event = Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) };
-    thread.with_cursor(|cursor| recording::append_at_once(cursor, &event))
-}
-
-/// The same of a block given back.
-#[inline(always)]
-pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
-    if !lifecycle::is_live() || !loop_steps::leaves_frees_alone() {
-        return false;
-    }
-    let thread = mine();
-    let context = u8::from(crate::python::collecting(thread));
-    let event = Event { address, size, device, context, ..Event::new(EventKind::BlockFree) };
-    let noted = thread.with_cursor(|cursor| recording::append_at_once(cursor, &event));
-    if noted {
-        loop_steps::freed();
-    }
-    noted
-}
-
-/// A block given back.
-#[inline]
-pub fn block_free(device: u8, address: u64, size: u64) {
-    if lifecycle::is_live() {
-        loop_steps::event(true);
-        let context = u8::from(crate::python::collecting(mine()));
-        append_here(&Event { address, size, device, context, ..Event::new(EventKind::BlockFree) });
-    }
-}
-
-/// [`forward_operation`] where nothing but to note it has to be done; `false`: something has, and nothing was.
-#[inline(always)]
-pub fn forward_operation_at_once(number: u64) -> bool {
-    let thread = mine();
-    let stack = match thread.torch_id.get() {
-        0 => 0,
-        _ => stacks::cached_python_stack(thread),
-    };
-    if stack != 0 {
-        stacks::autograd::forward(u64::from(thread.torch_id.get()), number, stack);
-    }
-    stack != 0
-}
-
-/// A forward operation took a number: its backward node will bear it.
-#[inline]
-pub fn forward_operation(thread_id: u64, number: u64) {
-    let thread = mine();
-    let stack = match stacks::python_stack(thread) {
-        0 => stacks::autograd::forward_of_current(thread),
-        stack => stack,
-    };
-    stacks::autograd::forward(thread_id, number, stack);
-}
-
-/// An allocation that failed for want of memory.
-pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
-    let stack = stacks::stack(mine());
-    append(&Event {
-        address: allocated,
-        size: requested,
-        device,
-        stack,
-        ..Event::new(EventKind::OutOfMemory)
-    });
-}
-
-/// Devices that gave memory out of a pool or a graph, a bit each.
-static POOLS: AtomicU64 = AtomicU64::new(0);
-
-fn pooled(device: u8) {
-    if device < 64 {
-        POOLS.fetch_or(1 << device, Relaxed);
-    }
-}
-
-/// True if a device gave memory out of a pool.
-pub fn pools_seen(device: u8) -> bool {
-    POOLS.load(Relaxed) >> device & 1 == 1
 }
 
 fn allocated(entry_point: u16, class: MemoryClass, device: u8, context: u8, address: u64, size: u64) {
-    lifecycle::sighted(device);
-    crate::frameworks::torch::watch_steps();
-    crate::python::poke();
+    devices::seen(device);
+    events::allocated();
     step_boundaries::tick();
     loop_steps::event(false);
     if class.is_pooled() {
-        pooled(device);
+        events::note_pool(device);
     }
-    let stack = stacks::stack(mine());
+    let stack = stacks::stack(this_thread());
     append(&Event {
         address,
         size,
@@ -444,25 +247,101 @@ fn freed(kind: EventKind, entry_point: u16, class: MemoryClass, address: u64) {
     loop_steps::event(true);
     append(&Event { address, class: class as u8, entry_point, ..Event::new(kind) });
     if kind == EventKind::Free {
-        crate::analysis::annotations::given_back();
+        annotations::given_back();
     }
 }
 
-/// The runtime call we are in gives the event its name.
-fn name_of(row: usize) -> u16 {
-    match mine().runtime_entry_point.get() {
-        0 => row as u16,
-        name => name,
+/// The entry point that an event is named after: the runtime call it happens in, or else its own.
+fn entry_point(id: usize) -> u16 {
+    match this_thread().runtime_entry_point.get() {
+        0 => id as u16,
+        runtime => runtime,
     }
 }
 
-/// The device that the runtime behind a slot has current; 0 for one that cannot say.
-fn runtime_device(row: usize, slot: usize) -> u8 {
-    let Some(object) = crate::interpose::link_map::object_of(hook_table::real(row, slot)) else { return 0 };
-    let Some(get_device) = object.find(c"cudaGetDevice") else { return 0 };
-    let mut device = 0i32;
-    // SAFETY: `cudaError_t cudaGetDevice(int *)` of that runtime.
-    let get_device: unsafe extern "C" fn(*mut i32) -> Status = unsafe { std::mem::transmute(get_device) };
-    // SAFETY: a place for one int.
-    if unsafe { get_device(&mut device) } == 0 { device as u8 } else { 0 }
+/// Records a block of the caching allocator. Called with its lock held: nothing here may wait for anything.
+#[inline]
+pub fn block_alloc(device: u8, address: u64, size: u64) {
+    if lifecycle::enter() {
+        step_boundaries::tick();
+        let stack = loop_steps::block_stack();
+        append_inline(&Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) });
+    }
+}
+
+/// [`block_alloc`] where nothing but to record it has to be done, nor can fail or touch errno. `false`:
+/// something has, and nothing was recorded.
+#[inline(always)]
+pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
+    let thread = this_thread();
+    if !lifecycle::is_live() || step_boundaries::ticks() {
+        return false;
+    }
+    let Some(stack) = loop_steps::known_stack(thread) else { return false };
+    let event = Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) };
+    thread.with_cursor(|cursor| recording::append_at_once(cursor, &event))
+}
+
+/// Records that a block went back to the caching allocator.
+#[inline]
+pub fn block_free(device: u8, address: u64, size: u64) {
+    if lifecycle::is_live() {
+        loop_steps::event(true);
+        let context = u8::from(crate::python::collecting(this_thread()));
+        append_inline(&Event { address, size, device, context, ..Event::new(EventKind::BlockFree) });
+    }
+}
+
+/// [`block_free`] under the conditions of [`block_alloc_at_once`].
+#[inline(always)]
+pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
+    if !lifecycle::is_live() || !loop_steps::leaves_frees_alone() {
+        return false;
+    }
+    let thread = this_thread();
+    let context = u8::from(crate::python::collecting(thread));
+    let event = Event { address, size, device, context, ..Event::new(EventKind::BlockFree) };
+    let recorded = thread.with_cursor(|cursor| recording::append_at_once(cursor, &event));
+    if recorded {
+        loop_steps::freed();
+    }
+    recorded
+}
+
+/// Records which stack a forward operation had that took a sequence number: its backward node will bear the
+/// number.
+#[inline]
+pub fn forward_operation(thread_id: u64, number: u64) {
+    let thread = this_thread();
+    let stack = match stacks::python_stack(thread) {
+        0 => stacks::autograd::forward_of_current(thread),
+        stack => stack,
+    };
+    stacks::autograd::forward(thread_id, number, stack);
+}
+
+/// [`forward_operation`] under the conditions of [`block_alloc_at_once`].
+#[inline(always)]
+pub fn forward_operation_at_once(number: u64) -> bool {
+    let thread = this_thread();
+    let stack = match thread.torch_id.get() {
+        0 => 0,
+        _ => stacks::cached_python_stack(thread),
+    };
+    if stack != 0 {
+        stacks::autograd::forward(u64::from(thread.torch_id.get()), number, stack);
+    }
+    stack != 0
+}
+
+/// Records an allocation that failed for want of memory.
+pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
+    let stack = stacks::stack(this_thread());
+    append(&Event {
+        address: allocated,
+        size: requested,
+        device,
+        stack,
+        ..Event::new(EventKind::OutOfMemory)
+    });
 }

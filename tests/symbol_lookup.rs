@@ -1,4 +1,5 @@
-//! Whose function a look-up finds: in every scope and order of loading what the same program finds without us, noted once.
+//! Whose function a look-up finds: in every scope and order of loading what the same program finds without
+//! us, noted once.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,7 @@ fn open(how: &str, library: &Path) -> String {
     format!("{how}={}", library.display())
 }
 
-/// Runs with and without the preload: the same words, and every allocation noted once.
+/// Runs with and without the preload: the output is the same, and every allocation is recorded once.
 #[track_caller]
 fn same(program: &Path, before: &[&Path], after: &[&Path], actions: &[String]) -> (String, Option<Report>) {
     let run = |traced: bool| {
@@ -61,9 +62,9 @@ fn same(program: &Path, before: &[&Path], after: &[&Path], actions: &[String]) -
     let past_us = |l: &str| !before.is_empty() && l.starts_with("direct: 0 from 4");
     let given = plain.text().lines().filter(|l| l.contains(": 0 from ") && !past_us(l)).count() as u64;
     let report = (!traced.files().is_empty()).then(|| Report::of(&traced.recording()));
-    let noted =
+    let recorded =
         report.as_ref().map_or(0, |r| r.retained().iter().map(|s| s["live_blocks"].as_u64().unwrap()).sum());
-    assert_eq!(noted, given, "{actions:?}\n{}", traced.told());
+    assert_eq!(recorded, given, "{actions:?}\n{}", traced.told());
     (plain.text(), report)
 }
 
@@ -209,7 +210,8 @@ fn versions_keep_two_runtimes_apart() {
 #[test]
 fn weak_references() {
     let bare = compile("lookups.c", "lookups_weak", &["-DWEAK", "-rdynamic"]);
-    // Nobody answers; somebody has a runtime of its own; a weak reference of an object opened after a promotion.
+    // Nobody answers; somebody has a runtime of its own; a weak reference of an object opened after a
+    // promotion.
     let (said, report) = same(&bare, &[], &[], &words(&["weak", "weak"]));
     assert!(report.is_none() && said == "weak: nothing\nweak: nothing\n", "{said}");
     let (one, own) = (runtime(1), plugin("libown.so", Some(&runtime(2)), &["-DSTRONG"]));
@@ -318,4 +320,28 @@ fn a_namespace_of_its_own_is_a_hole() {
         let holes = report.unwrap().coverage("gaps").to_string();
         assert!(holes.contains("libwho2.so was opened in a namespace of its own"), "{holes}");
     }
+}
+
+#[test]
+fn libraries_that_open_others_when_they_are_closed() {
+    // As many are loaded after it as before, and yet what lay there is gone: more often than there are slots.
+    let program = compile("replaced.c", "replaced", &[]);
+    let runtime = compile("replaced.c", "libreplaced.so", &["-DPLUGIN", "-shared", "-fPIC"]);
+    let others = (1..=6).map(|n| named_runtime(n, &format!("libother{n}.so"), &[]));
+    let run = Run::new(&program).arg(&runtime).args(others).traced().env("LEAKTRACE_QUIET", "1");
+    let ran = run.run().success();
+    assert_eq!(ran.text(), "done\n");
+    let report = Report::of(&ran.recording());
+    report.assert_whole();
+    assert_eq!(report.device(0, "driver_live_bytes"), (2..8).map(|n| 1000 + n).sum::<u64>());
+}
+
+#[test]
+fn look_ups_while_others_close_libraries() {
+    let program = compile("closing.c", "closing", &[]);
+    let looks = compile("closing.c", "liblooks.so", &["-DPLUGIN", "-shared", "-fPIC"]);
+    let own = plugin("libown.so", Some(&runtime(2)), &["-DSTRONG"]);
+    let run = Run::new(&program).arg("20000").arg(&looks).arg(&own).traced().env("LEAKTRACE_QUIET", "1");
+    let ran = run.run();
+    assert_eq!((ran.code(), ran.text()), (0, "done\n".into()), "{}", ran.told());
 }

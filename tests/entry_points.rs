@@ -1,4 +1,4 @@
-//! Every way of a call of the program's to the driver and the runtime, against the simulated GPU's own log.
+//! Calls of the driver and the runtime by every way of linking, against the simulated GPU's own log.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,8 @@ fn reported(report: &Report) -> BTreeMap<String, (u64, u64)> {
     sums
 }
 
-/// A program that reaches `runtime` in each of three ways: everything in the report once, by the runtime's names.
+/// A program that reaches `runtime` in each of three ways: everything in the report once, by the runtime's
+/// names.
 #[track_caller]
 fn runtime(runtime: &std::path::Path, with_driver: bool) {
     let version = runtime.file_name().unwrap().to_str().unwrap();
@@ -219,4 +220,37 @@ fn contexts_come_and_go_without_end() {
     assert_eq!(report.device(0, "driver_live_bytes"), bytes);
     assert!(report.coverage("freed_with_context").as_u64() >= Some(700));
     report.assert_whole();
+}
+
+#[test]
+fn primary_contexts_are_the_programs_alone() {
+    // No reference of ours: it could make a context that the program has ended, or end one that it uses.
+    let driver =
+        compile("counting_driver.c", "libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+    let program = compile("primary_contexts.c", "primary_contexts", &[]);
+    let run = || Run::new(&program).env("LD_LIBRARY_PATH", driver.parent().unwrap());
+    let plain = run().run().success();
+    let traced = run().traced().env("LEAKTRACE_QUIET", "1").env("LEAKTRACE_STEP", "api").run().success();
+    assert_eq!(plain.text(), "taken 4 given up 3 made 2 ended 2\n");
+    assert_eq!(traced.text(), plain.text());
+    let report = Report::of(&traced.recording());
+    for device in [0, 1] {
+        // What the driver says of a device that is not the current one is known nevertheless.
+        assert!(report.device(device, "unattributed_bytes") > 0, "device {device}");
+    }
+    assert_eq!(report.coverage("freed_with_context"), 2);
+    report.assert_whole();
+}
+
+#[test]
+fn a_device_first_seen_during_capture_has_a_name() {
+    for what in ["capture", "launch"] {
+        let program = compile("capture_first.c", "capture_first", &["-DBY_PROC"]);
+        let run = Run::new(program).arg(what).simulated().traced().env("LEAKTRACE_QUIET", "1");
+        let report = Report::of(&run.run().success().recording());
+        let devices = report.0["devices"].as_array().unwrap();
+        let [device] = &devices[..] else { panic!("{what}: {devices:?}") };
+        assert_ne!(device["name"], "", "{what}");
+        assert_ne!(device["total_bytes"], 0, "{what}");
+    }
 }

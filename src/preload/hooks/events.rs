@@ -1,0 +1,103 @@
+//! Appends events to the calling thread's segment, and counts how deep in a call of the driver's it is.
+//!
+//! It knows no driver and no analysis: what else has to be done when events come is called back.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use leaktrace_core::format::event::Event;
+use once_cell::race::OnceBox;
+
+use crate::lifecycle;
+use crate::shield;
+use crate::thread_state::{self, ThreadState};
+use crate::writer::recording::{self, Appended};
+
+/// What is done beside recording; set once, before the first event.
+pub struct Callbacks {
+    /// A segment was filled.
+    pub segment_filled: fn(),
+    /// The driver or the runtime allocated something: frameworks may be in the process by now.
+    pub allocated: fn(),
+}
+
+static CALLBACKS: OnceBox<Callbacks> = OnceBox::new();
+
+pub fn set_callbacks(callbacks: Callbacks) {
+    let _ = CALLBACKS.set(Box::new(callbacks));
+}
+
+/// The calling thread's state.
+#[inline(always)]
+pub fn this_thread() -> &'static ThreadState {
+    thread_state::current()
+}
+
+/// Calls the driver one level deeper: what it calls through our hooks itself is no event.
+pub fn reentrant<R>(call: impl FnOnce() -> R) -> R {
+    let depth = &this_thread().depth;
+    depth.set(depth.get() + 1);
+    let result = call();
+    depth.set(depth.get() - 1);
+    result
+}
+
+/// True for a call of the program's, false for one that the driver, or leaktrace, makes inside another.
+pub fn is_top_level() -> bool {
+    this_thread().depth.get() == 0
+}
+
+/// Appends an event.
+#[inline(never)]
+pub fn append(event: &Event) {
+    append_inline(event);
+}
+
+/// [`append`] where every instruction counts.
+#[inline(always)]
+pub fn append_inline(event: &Event) {
+    if this_thread().with_cursor(|cursor| recording::append(cursor, event)) == Appended::Rolled {
+        segment_filled();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn segment_filled() {
+    thread_state::watch();
+    if let Some(callbacks) = CALLBACKS.get() {
+        (callbacks.segment_filled)();
+    }
+}
+
+/// Appends an event from outside a hook (boundaries and the like).
+pub fn append_shielded(event: &Event) {
+    shield::fenced(|| append(event));
+}
+
+/// Appends two events that belong together.
+pub fn append_pair(first: &Event, second: &Event) {
+    if lifecycle::enter() {
+        this_thread().with_cursor(|cursor| recording::append_pair(cursor, first, second));
+    }
+}
+
+/// Calls back after an allocation.
+pub fn allocated() {
+    if let Some(callbacks) = CALLBACKS.get() {
+        (callbacks.allocated)();
+    }
+}
+
+/// Devices that gave memory out of a pool or a graph, a bit each.
+static WITH_POOLS: AtomicU64 = AtomicU64::new(0);
+
+pub fn note_pool(device: u8) {
+    if device < 64 {
+        WITH_POOLS.fetch_or(1 << device, Relaxed);
+    }
+}
+
+/// True if a device gave memory out of a pool or a graph.
+pub fn has_pools(device: u8) -> bool {
+    WITH_POOLS.load(Relaxed) >> device & 1 == 1
+}
