@@ -4,7 +4,7 @@
 //! The rooms, from the bottom up; each names only rooms above it in this list:
 //!
 //! - `abi`: what crosses the C border. It alone reads and writes through the caller's pointers.
-//! - `state`: the one state of the driver, as data, and its lock. Handles are numbers that are looked up, never followed.
+//! - `state`: the driver's one state, as data, and its lock. Handles are numbers, looked up and never followed.
 //! - `entry_point`: the macro that exported functions are written with.
 //! - `memory`, `graph`, `module`, `stream`, `device`: the functions by family.
 //! - `answers`: the functions that only check their handles, or only refuse.

@@ -1,7 +1,7 @@
 //! The types that cross the border: handles, and the structs whose layout both sides must agree on.
 //!
-//! They are our own and not cudarc's: callers may leave any number in an enum field, and the archive that the runtime is
-//! linked from would grow by 10 MB.
+//! They are our own and not cudarc's: callers may leave any number in an enum field, and the archive that the
+//! runtime is linked from would grow by 10 MB.
 
 use std::ffi::c_void;
 
@@ -153,6 +153,14 @@ pub struct KernelParams {
     pub shared: u32,
     pub args: *mut Handle,
     pub extra: *mut Handle,
+}
+
+/// CUDA_KERNEL_NODE_PARAMS: the same, with a kernel in a function's place and a context.
+#[repr(C)]
+pub struct DriverKernelParams {
+    pub params: KernelParams,
+    pub kernel: Handle,
+    pub context: Handle,
 }
 
 /// CUmemorytype: an array, or an address which the driver resolves by itself.

@@ -4,7 +4,7 @@ use crate::abi::{Array, ArrayDescriptor, Channel, Extent, Handle};
 use crate::driver::D;
 use crate::error::{Code, Outcome};
 
-/// (channel kind, bits) and the driver's format for it.
+/// The driver's format for each kind and width of channel.
 #[rustfmt::skip]
 const FORMATS: [(i32, i32, i32); 8] = [
     (1, 8, 0x01), (1, 16, 0x02), (1, 32, 0x03), // unsigned
@@ -95,7 +95,7 @@ forward! {
     device fn cudaGetMipmappedArrayLevel(out: *mut Array, mipmap: Handle, level: u32) => mipmap_level;
 }
 
-/// Bits per channel, and the kind of number.
+/// Makes a channel description: bits per channel, and the kind of number.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaCreateChannelDesc(x: i32, y: i32, z: i32, w: i32, kind: i32) -> Channel {
     Channel { bits: [x, y, z, w], kind }

@@ -46,7 +46,7 @@ unsafe fn later(
     }
 }
 
-/// The address of `bytes` at `offset` in a device variable.
+/// Returns the address of `bytes` at `offset` in a device variable.
 unsafe fn within(symbol: *const c_void, bytes: usize, offset: usize) -> Result<u64, Code> {
     let (at, size) = modules::variable(symbol)?;
     match offset.checked_add(bytes) {

@@ -7,7 +7,7 @@ use crate::error::{Code, Outcome};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-fn flat(at: *const c_void, pitch: usize) -> Side2D {
+fn linear_side(at: *const c_void, pitch: usize) -> Side2D {
     Side2D {
         x: 0,
         y: 0,
@@ -19,7 +19,7 @@ fn flat(at: *const c_void, pitch: usize) -> Side2D {
     }
 }
 
-fn of_array(array: Array, x: usize, y: usize) -> Side2D {
+fn array_side(array: Array, x: usize, y: usize) -> Side2D {
     Side2D { x, y, memory: MEMORY_ARRAY, host: null(), device: 0, array, pitch: 0 }
 }
 
@@ -60,8 +60,8 @@ unsafe fn side_3d(array: Array, pos: Pos, ptr: PitchedPtr) -> Result<(Side3D, us
     Ok((side, element))
 }
 
-/// The driver's description of a box.
-pub unsafe fn the_box(params: *const Copy3DParams) -> Result<DriverCopy3D, Code> {
+/// Returns the driver's description of a copy of a box.
+pub unsafe fn box_copy(params: *const Copy3DParams) -> Result<DriverCopy3D, Code> {
     let Some(params) = params.as_ref() else { return Err(Code::INVALID_VALUE) };
     let (src, src_element) = side_3d(params.src_array, params.src_pos, params.src_ptr)?;
     let (dst, dst_element) = side_3d(params.dst_array, params.dst_pos, params.dst_ptr)?;
@@ -70,8 +70,8 @@ pub unsafe fn the_box(params: *const Copy3DParams) -> Result<DriverCopy3D, Code>
     Ok(DriverCopy3D { src, dst, width: width * src_element.max(dst_element), height, depth })
 }
 
-unsafe fn a_box(via: Via, params: *const Copy3DParams, on: Option<Stream>) -> Outcome {
-    let copy = the_box(params)?;
+unsafe fn copy_box(via: Via, params: *const Copy3DParams, on: Option<Stream>) -> Outcome {
+    let copy = box_copy(params)?;
     if copy.width == 0 || copy.height == 0 || copy.depth == 0 {
         return Ok(());
     }
@@ -84,46 +84,46 @@ unsafe fn a_box(via: Via, params: *const Copy3DParams, on: Option<Stream>) -> Ou
 export_streams! {
     device fn cudaMemcpy2D [cudaMemcpy2D_ptds] (via; to: Handle, to_pitch: usize, from: *const c_void,
         from_pitch: usize, width: usize, height: usize, _kind: i32) {
-        rectangle(via, flat(to, to_pitch), flat(from, from_pitch), width, height, None)
+        rectangle(via, linear_side(to, to_pitch), linear_side(from, from_pitch), width, height, None)
     }
 
     device fn cudaMemcpy2DAsync [cudaMemcpy2DAsync_ptsz] (via; to: Handle, to_pitch: usize, from: *const c_void,
         from_pitch: usize, width: usize, height: usize, _kind: i32, stream: Stream) {
-        rectangle(via, flat(to, to_pitch), flat(from, from_pitch), width, height, Some(stream))
+        rectangle(via, linear_side(to, to_pitch), linear_side(from, from_pitch), width, height, Some(stream))
     }
 
     device fn cudaMemcpy2DToArray [cudaMemcpy2DToArray_ptds] (via; to: Array, x: usize, y: usize,
         from: *const c_void, pitch: usize, width: usize, height: usize, _kind: i32) {
-        rectangle(via, of_array(to, x, y), flat(from, pitch), width, height, None)
+        rectangle(via, array_side(to, x, y), linear_side(from, pitch), width, height, None)
     }
 
     device fn cudaMemcpy2DToArrayAsync [cudaMemcpy2DToArrayAsync_ptsz] (via; to: Array, x: usize, y: usize,
         from: *const c_void, pitch: usize, width: usize, height: usize, _kind: i32, stream: Stream) {
-        rectangle(via, of_array(to, x, y), flat(from, pitch), width, height, Some(stream))
+        rectangle(via, array_side(to, x, y), linear_side(from, pitch), width, height, Some(stream))
     }
 
     device fn cudaMemcpy2DFromArray [cudaMemcpy2DFromArray_ptds] (via; to: Handle, pitch: usize, from: Array,
         x: usize, y: usize, width: usize, height: usize, _kind: i32) {
-        rectangle(via, flat(to, pitch), of_array(from, x, y), width, height, None)
+        rectangle(via, linear_side(to, pitch), array_side(from, x, y), width, height, None)
     }
 
     device fn cudaMemcpy2DFromArrayAsync [cudaMemcpy2DFromArrayAsync_ptsz] (via; to: Handle, pitch: usize,
         from: Array, x: usize, y: usize, width: usize, height: usize, _kind: i32, stream: Stream) {
-        rectangle(via, flat(to, pitch), of_array(from, x, y), width, height, Some(stream))
+        rectangle(via, linear_side(to, pitch), array_side(from, x, y), width, height, Some(stream))
     }
 
     device fn cudaMemcpy3D [cudaMemcpy3D_ptds] (via; params: *const Copy3DParams) {
-        a_box(via, params, None)
+        copy_box(via, params, None)
     }
 
     device fn cudaMemcpy3DAsync [cudaMemcpy3DAsync_ptsz] (via; params: *const Copy3DParams, stream: Stream) {
-        a_box(via, params, Some(stream))
+        copy_box(via, params, Some(stream))
     }
 }
 
 export! {
     device fn cudaMemcpy2DArrayToArray(to: Array, to_x: usize, to_y: usize, from: Array, x: usize, y: usize,
         width: usize, height: usize, _kind: i32) {
-        rectangle(D, of_array(to, to_x, to_y), of_array(from, x, y), width, height, None)
+        rectangle(D, array_side(to, to_x, to_y), array_side(from, x, y), width, height, None)
     }
 }

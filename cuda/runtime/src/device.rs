@@ -110,7 +110,7 @@ export! {
         D.primary_state(state::current_device(), flags, &mut active)
     }
 
-    /// Without effect since the hardware lost the choice.
+    /// Has no effect since the hardware lost the choice.
     device fn cudaDeviceSetSharedMemConfig(_config: i32) {
         Ok(())
     }
@@ -123,7 +123,7 @@ export! {
         Ok(())
     }
 
-    /// All streams complete at once: there is nothing in flight to flush.
+    /// Has nothing to flush: all streams complete at once.
     device fn cudaDeviceFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) {
         Ok(())
     }
@@ -132,7 +132,7 @@ export! {
 forward! {
     init fn cudaDeviceGetByPCIBusId(out: *mut i32, text: *const c_char) => device_by_pci;
     device fn cudaDeviceSynchronize() => ctx_synchronize;
-    /// The old name.
+    /// Is the old name of `cudaDeviceSynchronize`.
     device fn cudaThreadSynchronize() => ctx_synchronize;
     device fn cudaDeviceSetLimit(limit: i32, value: usize) => ctx_set_limit;
     device fn cudaDeviceGetLimit(value: *mut usize, limit: i32) => ctx_limit;

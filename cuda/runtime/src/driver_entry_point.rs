@@ -11,7 +11,8 @@ use std::ptr::null_mut;
 const FOUND: i32 = 0;
 const NOT_FOUND: i32 = 1;
 
-/// A name the driver does not know is an answer, not an error: no pointer, and a status that says so.
+/// Writes the driver's answer. A name that the driver does not know is no error: there is no pointer, and the
+/// status says so.
 unsafe fn answer(
     name: *const c_char,
     out: *mut Handle,
@@ -40,7 +41,8 @@ unsafe fn answer(
     Ok(())
 }
 
-/// Without a flag of the caller's, the per-thread variant asks for the thread's own default stream.
+/// Returns the flags to look up with: without any, the per-thread variant means the thread's own default
+/// stream.
 fn flags_for(via: Via, flags: u64) -> u64 {
     if flags == 0 { via as u64 } else { flags }
 }

@@ -25,7 +25,8 @@ thread_local! {
     static LAST: Cell<i32> = const { Cell::new(0) };
 }
 
-/// What a C caller gets. "Not ready" answers a question; it is not remembered as an error.
+/// Returns the code for the C caller and keeps an error as the thread's last. "Not ready" is a reply and no
+/// error.
 pub fn report(outcome: Outcome) -> i32 {
     match outcome {
         Ok(()) => 0,

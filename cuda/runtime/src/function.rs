@@ -46,8 +46,8 @@ mod attribute {
     pub const CLUSTER_POLICY: i32 = 15;
 }
 
-/// An attribute the driver does not know is 0.
-unsafe fn ask(kernel: Handle, attribute: i32) -> i32 {
+/// Returns an attribute, or 0 where the driver does not know it.
+unsafe fn attribute_of(kernel: Handle, attribute: i32) -> i32 {
     let mut value = 0;
     if D.func_attribute(&mut value, attribute, kernel).is_ok() { value } else { 0 }
 }
@@ -59,20 +59,20 @@ export! {
         }
         let kernel = modules::kernel(function)?;
         *out = FunctionAttributes {
-            shared: ask(kernel, attribute::SHARED) as usize,
-            constant: ask(kernel, attribute::CONSTANT) as usize,
-            local: ask(kernel, attribute::LOCAL) as usize,
-            threads: ask(kernel, attribute::THREADS),
-            registers: ask(kernel, attribute::REGISTERS),
-            ptx: ask(kernel, attribute::PTX),
-            binary: ask(kernel, attribute::BINARY),
-            cache_ca: ask(kernel, attribute::CACHE_CA),
-            dynamic_shared: ask(kernel, attribute::DYNAMIC_SHARED),
-            carveout: ask(kernel, attribute::CARVEOUT),
-            cluster_must_be_set: ask(kernel, attribute::CLUSTER_MUST_BE_SET),
-            cluster: [0, 1, 2].map(|axis| ask(kernel, attribute::CLUSTER_WIDTH + axis)),
-            cluster_policy: ask(kernel, attribute::CLUSTER_POLICY),
-            non_portable_cluster: ask(kernel, attribute::NON_PORTABLE_CLUSTER),
+            shared: attribute_of(kernel, attribute::SHARED) as usize,
+            constant: attribute_of(kernel, attribute::CONSTANT) as usize,
+            local: attribute_of(kernel, attribute::LOCAL) as usize,
+            threads: attribute_of(kernel, attribute::THREADS),
+            registers: attribute_of(kernel, attribute::REGISTERS),
+            ptx: attribute_of(kernel, attribute::PTX),
+            binary: attribute_of(kernel, attribute::BINARY),
+            cache_ca: attribute_of(kernel, attribute::CACHE_CA),
+            dynamic_shared: attribute_of(kernel, attribute::DYNAMIC_SHARED),
+            carveout: attribute_of(kernel, attribute::CARVEOUT),
+            cluster_must_be_set: attribute_of(kernel, attribute::CLUSTER_MUST_BE_SET),
+            cluster: [0, 1, 2].map(|axis| attribute_of(kernel, attribute::CLUSTER_WIDTH + axis)),
+            cluster_policy: attribute_of(kernel, attribute::CLUSTER_POLICY),
+            non_portable_cluster: attribute_of(kernel, attribute::NON_PORTABLE_CLUSTER),
             reserved: [0; 16],
         };
         Ok(())
@@ -86,7 +86,7 @@ export! {
         D.func_set_cache(modules::kernel(function)?, config)
     }
 
-    /// Without effect since the hardware lost the choice.
+    /// Has no effect since the hardware lost the choice.
     device fn cudaFuncSetSharedMemConfig(function: *const c_void, _config: i32) {
         modules::kernel(function).map(|_| ())
     }

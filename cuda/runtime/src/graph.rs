@@ -9,7 +9,7 @@ use crate::{copy_shaped, modules, state, version};
 use std::ffi::{c_char, c_void};
 use std::ptr::{null, null_mut};
 
-/// cudaMemAllocNodeParams: the driver's struct is the same, and so is the place of the answer.
+/// cudaMemAllocNodeParams, which the driver's struct equals, the address it writes back included.
 #[repr(C)]
 pub struct AllocParams {
     pool: [u8; 88],
@@ -37,7 +37,7 @@ export! {
 
     device fn cudaGraphAddMemcpyNode(out: *mut Node, graph: Graph, after: *const Node, count: usize,
         params: *const Copy3DParams) {
-        let copy = copy_shaped::the_box(params)?;
+        let copy = copy_shaped::box_copy(params)?;
         D.graph_add_memcpy(out, graph, after, count, &copy, state::primary(state::current_device())?)
     }
 

@@ -5,7 +5,7 @@ use crate::driver::D;
 use crate::error::Code;
 use std::ptr::null_mut;
 
-/// Every runtime allocation of pinned memory is portable: usable from all contexts.
+/// The flag that every runtime allocation of pinned memory has: usable from all contexts.
 const PORTABLE: u32 = 1;
 
 unsafe fn pinned(out: *mut Handle, bytes: usize, flags: u32) -> Result<(), Code> {

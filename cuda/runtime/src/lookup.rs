@@ -22,7 +22,7 @@ impl Via {
     }
 }
 
-/// For entry points that know no stream.
+/// The choice for functions that take no stream.
 pub const D: Via = Via::Legacy;
 
 pub type Slots = [AtomicPtr<c_void>; 2];
@@ -111,10 +111,10 @@ pub fn pointer(rows: &[Row], slots: &Slots, via: Via) -> Result<*mut c_void, Cod
     }
 }
 
-/// The per-thread-stream forms of all functions came with CUDA 7.
+/// The CUDA version that brought the per-thread forms of all functions.
 const PER_THREAD_SINCE: c_int = 7000;
 
-/// Driver codes are runtime codes: the numbers have been the same since CUDA 10.1.
+/// Turns a driver's code into an outcome. The numbers are the runtime's own since CUDA 10.1.
 pub fn check(code: c_int) -> Outcome {
     if code == 0 { Ok(()) } else { Err(Code(code)) }
 }

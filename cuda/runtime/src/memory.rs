@@ -5,7 +5,7 @@ use crate::driver::D;
 use crate::error::Code;
 use std::ptr::null_mut;
 
-/// The widest element the driver may assume when it chooses a pitch.
+/// The element size that the driver chooses a pitch for.
 const PITCH_ELEMENT: u32 = 4;
 
 export! {

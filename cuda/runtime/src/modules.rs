@@ -17,7 +17,7 @@ pub struct FatBinary {
     library: Mutex<usize>,
 }
 
-/// A kernel or a variable: where it comes from, its name there, and what the driver said once asked.
+/// A kernel or a variable: where it comes from, its name there, and what the driver found.
 struct Symbol {
     binary: usize,
     name: usize,
@@ -29,7 +29,7 @@ type Table = LazyLock<RwLock<HashMap<usize, Symbol>>>;
 static KERNELS: Table = LazyLock::new(Default::default);
 static VARIABLES: Table = LazyLock::new(Default::default);
 
-/// Fat binaries are part of the program's image and stay as long as it does.
+/// Registers a fat binary, which is part of the program's image and stays as long as it does.
 pub fn register(image: *const c_void) -> *mut FatBinary {
     Box::into_raw(Box::new(FatBinary { image, library: Mutex::new(0) }))
 }
@@ -48,8 +48,8 @@ fn add(table: &Table, binary: *mut FatBinary, host: *const c_void, name: *const 
     table.write().insert(host.addr(), symbol);
 }
 
-/// The driver's handle of a kernel, given the address of its host stub. An address that was never registered
-/// is taken for a handle that was handed out before.
+/// Returns the driver's handle of a kernel, given the address of its host stub. An address that was never
+/// registered is taken for a handle that was handed out before.
 pub unsafe fn kernel(host: *const c_void) -> Result<Handle, Code> {
     if host.is_null() {
         return Err(Code::INVALID_DEVICE_FUNCTION);
@@ -67,7 +67,7 @@ pub unsafe fn kernel(host: *const c_void) -> Result<Handle, Code> {
     Ok(kernel)
 }
 
-/// Where a device variable lies, and its size.
+/// Returns the address and size of a device variable.
 pub unsafe fn variable(host: *const c_void) -> Result<(DevPtr, usize), Code> {
     const INVALID_SYMBOL: Code = Code(13);
     let variables = VARIABLES.read();

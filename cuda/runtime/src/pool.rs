@@ -87,6 +87,6 @@ forward! {
     device fn cudaMemPoolTrimTo(pool: Pool, keep: usize) => pool_trim;
     device fn cudaMemPoolGetAttribute(pool: Pool, attribute: i32, value: Handle) => pool_attribute;
     device fn cudaMemPoolSetAttribute(pool: Pool, attribute: i32, value: Handle) => pool_set_attribute;
-    device fn cudaMemPoolGetAccess(flags: *mut i32, pool: Pool, place: *mut Location) => pool_access;
+    device fn cudaMemPoolGetAccess(flags: *mut i32, pool: Pool, location: *mut Location) => pool_access;
     device fn cudaMemPoolSetAccess(pool: Pool, access: *const c_void, count: usize) => pool_set_access;
 }

@@ -1,4 +1,4 @@
-//! cudaDeviceProp: one table of fields and their places in the struct of either major.
+//! cudaDeviceProp: one table of fields and their offsets in the struct of either major.
 
 use crate::driver::D;
 use crate::error::{Code, Outcome};
@@ -15,7 +15,7 @@ const NAME_ROOM: i32 = 256;
 const UUID: usize = 256;
 const TOTAL_MEMORY: usize = 288;
 
-/// A field that the struct of this major has not.
+/// The offset of a field that the struct of this major lacks.
 const NONE: usize = usize::MAX;
 
 struct Field {
@@ -159,11 +159,11 @@ export! {
 mod tests {
     use super::*;
 
-    /// A field that is one place off would overlap its neighbour or leave its alignment.
-    fn check(size: usize, place: fn(&Field) -> usize) {
+    /// A field at a wrong offset would overlap its neighbour or leave its alignment.
+    fn check(size: usize, offset: fn(&Field) -> usize) {
         let mut end = TOTAL_MEMORY + 8;
-        for field in FIELDS.iter().filter(|field| place(field) != NONE) {
-            let (at, width) = (place(field), if field.wide { 8 } else { 4 });
+        for field in FIELDS.iter().filter(|field| offset(field) != NONE) {
+            let (at, width) = (offset(field), if field.wide { 8 } else { 4 });
             assert_eq!(at % width, 0, "attribute {}", field.attribute);
             assert!(at >= end && at < end + 8, "attribute {} at {at}, after {end}", field.attribute);
             end = at + width;

@@ -1,4 +1,4 @@
-//! What compiled programs tell the runtime while they load: fat binaries, their kernels and variables; and
+//! What compiled programs register while they load: fat binaries, their kernels and variables; and
 //! the launch configuration between `<<<` and `>>>`.
 
 use crate::abi::{Dim3, Handle, Stream};
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: *const Wrapper) -> Reg
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinaryEnd(_binary: Registered) {}
 
-/// Kernels may still be asked for while the program unloads: nothing is dropped.
+/// Drops nothing: kernels may still be looked up while the program unloads.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaUnregisterFatBinary(_binary: Registered) {}
 
@@ -92,7 +92,7 @@ struct Configuration {
     stream: Stream,
 }
 
-/// Launches inside the arguments of launches, no deeper than this.
+/// How deep launches may nest in the arguments of launches.
 const DEPTH: usize = 16;
 
 thread_local! {
@@ -119,7 +119,7 @@ export! {
         Ok(())
     }
 
-    /// A kernel's handle for `__cudaLaunchKernel`: what the driver knows it by.
+    /// Writes a kernel's handle for `__cudaLaunchKernel`, which is the driver's own.
     device fn __cudaGetKernel(out: *mut Handle, host: *const c_void) {
         hand_out(out, host)
     }

@@ -15,33 +15,33 @@ thread_local! {
     static DEVICE: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The primary contexts we hold, by device.
+/// The primary contexts that this runtime has retained, by device.
 static PRIMARY: [AtomicPtr<std::ffi::c_void>; DEVICES] = [const { AtomicPtr::new(null_mut()) }; DEVICES];
 
 pub fn plain() -> Outcome {
     Ok(())
 }
 
-/// The driver initialised, once per process; its verdict stands.
+/// Initialises the driver, once per process; the first result stands.
 pub fn init() -> Outcome {
     static ONCE: Once = Once::new();
-    static VERDICT: AtomicI32 = AtomicI32::new(0);
+    static RESULT: AtomicI32 = AtomicI32::new(0);
     if !ONCE.is_completed() {
         ONCE.call_once(|| {
             // SAFETY: takes a flag word that must be 0.
             if let Err(code) = unsafe { D.init(0) } {
-                VERDICT.store(code.0, Release);
+                RESULT.store(code.0, Release);
             }
         });
     }
-    match VERDICT.load(Acquire) {
+    match RESULT.load(Acquire) {
         0 => Ok(()),
         code => Err(Code(code)),
     }
 }
 
-/// The driver initialised and some context current: one the program made so, or else the primary context
-/// of the thread's device.
+/// Initialises the driver and makes some context current: the one that the program chose, or else the primary
+/// context of the thread's device.
 pub fn device() -> Outcome {
     init()?;
     let mut current: Handle = null_mut();
@@ -59,7 +59,7 @@ pub fn make_current(device: i32) -> Outcome {
     unsafe { D.ctx_set(context) }
 }
 
-/// The primary context of a device, retained at its first use.
+/// Returns the primary context of a device, which is retained at its first use.
 pub fn primary(device: i32) -> Result<Handle, Code> {
     let Some(slot) = usize::try_from(device).ok().and_then(|at| PRIMARY.get(at)) else {
         return Err(Code::INVALID_DEVICE);
@@ -76,7 +76,7 @@ pub fn primary(device: i32) -> Result<Handle, Code> {
     Ok(context)
 }
 
-/// After a reset nothing is held for the device any more.
+/// Forgets the primary context of a device that was reset.
 pub fn forget(device: i32) {
     if let Some(slot) = usize::try_from(device).ok().and_then(|at| PRIMARY.get(at)) {
         slot.store(null_mut(), Release);
@@ -87,7 +87,7 @@ pub fn choose(device: i32) {
     DEVICE.set(device);
 }
 
-/// The device of the current context, or the one the thread would get.
+/// Returns the device of the current context, or the one that the thread would get.
 pub fn current_device() -> i32 {
     let (mut context, mut device) = (null_mut(), 0);
     // SAFETY: out-parameters of our own.
@@ -96,7 +96,7 @@ pub fn current_device() -> i32 {
     if known { device } else { DEVICE.get() }
 }
 
-/// A device number of the caller's, checked.
+/// Checks a device number that the caller passed.
 pub fn valid(device: i32) -> Outcome {
     let mut count = 0;
     // SAFETY: an out-parameter of our own.

@@ -20,8 +20,8 @@ const _: () = assert!(size_of::<PointerAttributes>() == 88);
 
 // CUpointer_attribute, CUmemorytype, cudaMemoryType, cudaMemLocationType.
 const ATTRIBUTES: [c_int; 5] = [2, 3, 4, 8, 9]; // memory type, device pointer, host pointer, is managed, ordinal
-const PLACE_HOST: u32 = 1;
-const PLACE_DEVICE: u32 = 2;
+const MEMORY_HOST: u32 = 1;
+const MEMORY_DEVICE: u32 = 2;
 const TYPE_HOST: i32 = 1;
 const TYPE_DEVICE: i32 = 2;
 const TYPE_MANAGED: i32 = 3;
@@ -33,10 +33,10 @@ export! {
         if out.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        let (mut place, mut managed, mut ordinal) = (0u32, 0u32, DEVICE_INVALID);
+        let (mut memory, mut managed, mut ordinal) = (0u32, 0u32, DEVICE_INVALID);
         let (mut device, mut host) = (0 as DevPtr, null_mut::<c_void>());
         let mut answers: [Handle; 5] = [
-            (&raw mut place).cast(),
+            (&raw mut memory).cast(),
             (&raw mut device).cast(),
             (&raw mut host).cast(),
             (&raw mut managed).cast(),
@@ -46,10 +46,10 @@ export! {
         if version::major() >= 13 {
             (*out).reserved = [0; 8];
         }
-        let kind = match place {
+        let kind = match memory {
             _ if managed != 0 => TYPE_MANAGED,
-            PLACE_HOST => TYPE_HOST,
-            PLACE_DEVICE => TYPE_DEVICE,
+            MEMORY_HOST => TYPE_HOST,
+            MEMORY_DEVICE => TYPE_DEVICE,
             _ => 0,
         };
         (*out).kind = kind;
@@ -75,30 +75,30 @@ export! {
         D.mem_range_attributes(data, sizes, attributes, count, at as DevPtr, bytes)
     }
 
-    device fn cudaMemAdvise_v2(at: *const c_void, bytes: usize, advice: i32, place: Location) {
-        D.mem_advise(at as DevPtr, bytes, advice, ordinal(place))
+    device fn cudaMemAdvise_v2(at: *const c_void, bytes: usize, advice: i32, location: Location) {
+        D.mem_advise(at as DevPtr, bytes, advice, ordinal(location))
     }
 
-    /// The place is a device number up to CUDA 12, a location since.
-    device fn cudaMemAdvise(at: *const c_void, bytes: usize, advice: i32, place: u64) {
-        let place = if version::major() >= 13 { ordinal(unpack(place)) } else { place as i32 };
-        D.mem_advise(at as DevPtr, bytes, advice, place)
+    /// Where is a device number up to CUDA 12, a location since.
+    device fn cudaMemAdvise(at: *const c_void, bytes: usize, advice: i32, location: u64) {
+        let location = if version::major() >= 13 { ordinal(unpack(location)) } else { location as i32 };
+        D.mem_advise(at as DevPtr, bytes, advice, location)
     }
 }
 
 export_streams! {
     device fn cudaMemPrefetchAsync_v2 [cudaMemPrefetchAsync_v2_ptsz] (via; at: *const c_void, bytes: usize,
-        place: Location, _flags: u32, stream: Stream) {
-        via.mem_prefetch(at as DevPtr, bytes, ordinal(place), stream)
+        location: Location, _flags: u32, stream: Stream) {
+        via.mem_prefetch(at as DevPtr, bytes, ordinal(location), stream)
     }
 
     /// (address, size, device, stream) up to CUDA 12; (address, size, location, flags, stream) since.
-    device fn cudaMemPrefetchAsync [cudaMemPrefetchAsync_ptsz] (via; at: *const c_void, bytes: usize, place: u64,
+    device fn cudaMemPrefetchAsync [cudaMemPrefetchAsync_ptsz] (via; at: *const c_void, bytes: usize, location: u64,
         third: u64, fourth: Stream) {
         if version::major() >= 13 {
-            prefetch(via, at, bytes, ordinal(unpack(place)), fourth)
+            prefetch(via, at, bytes, ordinal(unpack(location)), fourth)
         } else {
-            prefetch(via, at, bytes, place as i32, third as Stream)
+            prefetch(via, at, bytes, location as i32, third as Stream)
         }
     }
 }
@@ -107,11 +107,11 @@ unsafe fn prefetch(via: Via, at: *const c_void, bytes: usize, device: i32, strea
     via.mem_prefetch(at as DevPtr, bytes, device, stream)
 }
 
-/// Two ints passed by value share one register.
-fn unpack(place: u64) -> Location {
-    Location { kind: place as i32, id: (place >> 32) as i32 }
+/// Unpacks a location that was passed by value: its two ints share one register.
+fn unpack(location: u64) -> Location {
+    Location { kind: location as i32, id: (location >> 32) as i32 }
 }
 
-fn ordinal(place: Location) -> i32 {
-    if place.kind == LOCATION_DEVICE { place.id } else { CPU }
+fn ordinal(location: Location) -> i32 {
+    if location.kind == LOCATION_DEVICE { location.id } else { CPU }
 }

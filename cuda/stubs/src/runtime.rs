@@ -43,7 +43,7 @@ pub fn job(major: u32, archive: &Path, wanted: &Wanted, out: &Path, work: &Path)
     Ok(Job { command: emit::command(&soname, &script, inputs, out), soname })
 }
 
-/// The runtime functions an archive defines.
+/// Returns the runtime functions that an archive defines.
 fn entry_points(archive: &Path) -> Result<BTreeSet<String>> {
     let bad = |e: object::Error| format!("cannot read {} as an archive: {e}", archive.display());
     let data = std::fs::read(archive).map_err(|e| format!("cannot open {}: {e}", archive.display()))?;

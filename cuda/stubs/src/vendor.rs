@@ -55,12 +55,12 @@ pub fn body(soname: &str) -> &'static str {
     entry(soname).and_then(|(_, body)| *body).unwrap_or_default()
 }
 
-/// The number at the end of a SONAME.
+/// Returns the number at the end of a SONAME.
 pub fn major(soname: &str) -> u32 {
     soname.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The needed library that an unversioned import belongs to.
+/// Returns the needed library that an unversioned import belongs to.
 pub fn owner<'a>(symbol: &str, mut needed: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if let Some((_, stem)) = OWNERS.iter().find(|(start, _)| symbol.starts_with(start)) {
         return needed.find(|soname| stem_is(soname, stem));

@@ -17,7 +17,7 @@ pub type Wanted = BTreeMap<String, Library>;
 
 type Elf<'data, R> = ElfFile<'data, FileHeader64<Endianness>, R>;
 
-/// An import whose library only the whole set of files tells.
+/// An import whose library is known only from the whole set of files.
 struct Loose {
     symbol: String,
     needed: BTreeSet<String>,
@@ -38,7 +38,7 @@ pub fn wanted(paths: &[PathBuf]) -> Result<Wanted> {
     Ok(wanted)
 }
 
-/// The names a library defines for others.
+/// Returns the names that a library exports.
 pub fn exports(path: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     with_elf(path, |elf| {
@@ -90,7 +90,7 @@ fn imports<'data, R: ReadRef<'data>>(
     Ok(())
 }
 
-/// The vendor's libraries among those a file needs.
+/// Returns the vendor's libraries among those that a file needs.
 fn needed<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> object::Result<BTreeSet<String>> {
     let (endian, data, sections) = (elf.endian(), elf.data(), elf.elf_section_table());
     let mut sonames = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! The truth log (`SIMGPU_LOG`): one line per allocation that begins or ends, the tests' independent oracle.
 //!
-//! `<ns monotonic> <tid> <+|-> <api> <0xADDR-or-handle> <bytes> <device>`: bytes as requested, device -1 for pinned
-//! host. One `write(2)` per line to an appending file, under the driver's lock: the order is total, and what
-//! is written survives any kind of death.
+//! `<ns monotonic> <tid> <+|-> <api> <0xADDR-or-handle> <bytes> <device>`, where the bytes are those requested
+//! and the device is -1 for pinned host memory. One `write(2)` per line to an appending file, under the
+//! driver's lock: the order is total, and what is written survives any kind of death.
 
 use std::fs::File;
 use std::io::Write;
