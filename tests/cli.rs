@@ -146,7 +146,9 @@ fn the_library_carries_nothing_of_the_programs() {
     use object::{Object, ObjectSymbol};
     let bytes = std::fs::read(crate::common::library()).unwrap();
     let library = object::File::parse(&*bytes).unwrap();
-    let names: Vec<&str> = library.symbols().filter_map(|s| s.name().ok()).collect();
+    // Mangled names alone: those of codegen units are hashes, in which any word may occur.
+    let names = library.symbols().filter_map(|s| s.name().ok()).filter(|n| n.starts_with("_"));
+    let names: Vec<&str> = names.collect();
     assert!(names.iter().any(|n| n.contains("leaktrace")), "the library has its symbols");
     for room in ["ratatui", "crossterm", "indicatif", "anstream", "clap", "signal_hook", "rustix"] {
         let carried: Vec<_> = names.iter().filter(|n| n.contains(room)).take(3).collect();
