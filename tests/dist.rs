@@ -304,7 +304,7 @@ fn a_program_without_its_parts() {
         format!("[v1]\n\"leaktrace {version} (path+file://{})\" = [\"leaktrace\"]\n", source.display());
     fs::write(scratch.path().join(".crates.toml"), notes).unwrap();
     Run::new(&alone).args(["run", "--", "true"]).run().success();
-    refused(&["run", "--simulate", "--", "true"], "the simulated GPU is not there");
-    refused(&["run", "--simulate=lots", "--", "true"], "it takes a size such as 80G");
+    refused(&["run", "--simulate", "--", "true"], "the simulated GPU is missing");
+    refused(&["run", "--simulate=lots", "--", "true"], "is not a size, such as 80G");
     refused(&["run", "--", "/nonexistent/program"], "cannot run /nonexistent/program");
 }
