@@ -1,17 +1,17 @@
-//! Memory of our own in a process that may have none left (`ulimit -v`, strict overcommit): Rust ends a process whose
-//! allocator has nothing to give, and it is not our process to end.
+//! Memory of our own in a process that may have none left (`ulimit -v`, strict overcommit): Rust ends a
+//! process whose allocator has nothing to give, and it is not our process to end.
 //!
-//! Large work asks first ([`enough_for`]) and is left undone otherwise. What is asked for in spite of that comes from a
-//! small reserve, once; then tracing is switched off.
+//! Large work asks first ([`can_allocate`]) and is left undone otherwise. What is asked for in spite of that
+//! comes from a small emergency reserve, once; then tracing is switched off.
 //!
-//! What is large is mapped for itself and goes back when it is let go: the C library's allocator would keep it, in one
-//! arena after the other, since any thread may be the one that takes events in.
+//! What is large is mapped for itself and unmapped when it is freed: the C library's allocator would keep it,
+//! in one arena after the other, since any thread may be the one that drains the events.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// Untouched, it costs address space only.
+/// The size of the reserve. Untouched, it costs address space only.
 const RESERVE: usize = 1 << 20;
 
 #[repr(align(4096))]
@@ -23,19 +23,20 @@ struct Reserve {
 // SAFETY: every byte is handed out once.
 unsafe impl Sync for Reserve {}
 
-static LAST: Reserve = Reserve { bytes: UnsafeCell::new([0; RESERVE]), used: AtomicUsize::new(0) };
-static SHORT: AtomicBool = AtomicBool::new(false);
+static EMERGENCY: Reserve = Reserve { bytes: UnsafeCell::new([0; RESERVE]), used: AtomicUsize::new(0) };
+static RESERVE_USED: AtomicBool = AtomicBool::new(false);
 
-/// From here on a piece is mapped for itself.
+/// The size from which on a piece is mapped for itself.
 const LARGE: usize = 256 << 10;
 
-struct Ours;
+/// The allocator of this library, and of nothing else in the process.
+struct PreloadAlloc;
 
 fn is_large(layout: &Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= 4096
 }
 
-/// Zeroed; null if there is no room.
+/// Returns fresh zeroed memory; null if there is no room.
 fn map(size: usize) -> *mut u8 {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -45,12 +46,12 @@ fn map(size: usize) -> *mut u8 {
 }
 
 #[global_allocator]
-static OURS: Ours = Ours;
+static GLOBAL: PreloadAlloc = PreloadAlloc;
 
 impl Reserve {
     #[cold]
     fn take(&self, layout: Layout) -> *mut u8 {
-        SHORT.store(true, Release);
+        RESERVE_USED.store(true, Release);
         let mut at = 0;
         let taken = self.used.fetch_update(AcqRel, Acquire, |used| {
             at = used.next_multiple_of(layout.align().max(16));
@@ -65,25 +66,25 @@ impl Reserve {
     }
 }
 
-// SAFETY: the system's allocator, mappings for what is large, and behind both a reserve that hands out every byte once and
-// takes none back. Where a piece came from shows in its address (the reserve) and its layout.
-unsafe impl GlobalAlloc for Ours {
+// SAFETY: the system's allocator, mappings for what is large, and behind both a reserve that hands out every
+// byte once and takes none back. Where a piece came from shows in its address (the reserve) and its layout.
+unsafe impl GlobalAlloc for PreloadAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(test)]
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller's promise.
         let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc(layout) } };
-        if p.is_null() { LAST.take(layout) } else { p }
+        if p.is_null() { EMERGENCY.take(layout) } else { p }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise. Neither a fresh mapping nor the reserve was ever written to.
         let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc_zeroed(layout) } };
-        if p.is_null() { LAST.take(layout) } else { p }
+        if p.is_null() { EMERGENCY.take(layout) } else { p }
     }
 
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        if LAST.holds(p) {
+        if EMERGENCY.holds(p) {
             return;
         }
         // SAFETY: the caller's promise; it came from there, by its layout.
@@ -100,7 +101,7 @@ unsafe impl GlobalAlloc for Ours {
         // SAFETY: the caller's promise: that size is fit for a layout.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let large = (is_large(&layout), is_large(&wanted));
-        if !LAST.holds(p) && large.0 == large.1 {
+        if !EMERGENCY.holds(p) && large.0 == large.1 {
             // SAFETY: the caller's promise; it came from there, by its layout.
             let new = unsafe {
                 match large.0 {
@@ -115,7 +116,7 @@ unsafe impl GlobalAlloc for Ours {
                 return new;
             }
         }
-        // SAFETY: the caller's promise: both places are as long as is copied.
+        // SAFETY: the caller's promise: both pieces are as long as is copied.
         unsafe {
             let new = self.alloc(wanted);
             if !new.is_null() {
@@ -127,16 +128,16 @@ unsafe impl GlobalAlloc for Ours {
     }
 }
 
-/// True once the reserve was touched.
+/// Returns whether the reserve had to be used.
 #[inline(always)]
-pub fn is_short() -> bool {
-    SHORT.load(Relaxed)
+pub fn reserve_was_used() -> bool {
+    RESERVE_USED.load(Relaxed)
 }
 
-/// Whether there is room for so many bytes, and something to spare for the program.
-pub fn enough_for(bytes: usize) -> bool {
+/// Returns whether there is room for so many bytes, and something to spare for the program.
+pub fn can_allocate(bytes: usize) -> bool {
     let bytes = bytes.saturating_add(4 << 20);
-    // SAFETY: a mapping of our own, given back untouched.
+    // SAFETY: a mapping of our own, unmapped again untouched.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -147,6 +148,6 @@ pub fn enough_for(bytes: usize) -> bool {
 
 #[cfg(test)]
 thread_local! {
-    /// How many allocations the calling thread has made.
+    /// Counts the allocations of the calling thread.
     pub static ALLOCATIONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

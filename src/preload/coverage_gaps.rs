@@ -1,43 +1,46 @@
-//! What could not be seen, by name, until there is a recording to tell it in. Knows nothing of doors.
+//! What could not be seen, by name, until there is a recording to write it in. It knows nothing of how calls
+//! are seen.
 //!
-//! A hole is there before the first event as a rule (a library was opened past us), and a forked child has it too: so
-//! they are kept for good, a few of them, and told in each recording once.
+//! A gap is there before the first event as a rule (a library was opened past us), and a forked child has it
+//! too: so gaps are kept for good, a few of them, and written to each recording once.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use once_cell::race::OnceBox;
 
-use crate::lifecycle;
+use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 
-const MOST: usize = 16;
-static HOLES: [OnceBox<String>; MOST] = [const { OnceBox::new() }; MOST];
-/// The process in whose recording each was told.
-static TOLD: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+const MAX_GAPS: usize = 16;
+const PREFIX: &str = "coverage hole: ";
+static GAPS: [OnceBox<String>; MAX_GAPS] = [const { OnceBox::new() }; MAX_GAPS];
+/// The process in whose recording each was written.
+static WRITTEN_BY: [AtomicU32; MAX_GAPS] = [const { AtomicU32::new(0) }; MAX_GAPS];
 
-/// A hole was found. Allocates only where there is one.
-pub fn name(what: &str) {
-    for (i, hole) in HOLES.iter().enumerate() {
-        let text = if i + 1 < MOST { what } else { "more than can be named" };
-        let mine = hole.set(Box::new(format!("coverage hole: {text}"))).is_ok();
-        if mine || hole.get().is_some_and(|known| known.strip_prefix("coverage hole: ") == Some(text)) {
-            if lifecycle::is_live() {
-                tell_one(i);
+/// Reports that something could not be seen. Allocates only where there is something.
+pub fn report(what: &str) {
+    for (i, gap) in GAPS.iter().enumerate() {
+        let text = if i + 1 < MAX_GAPS { what } else { "more than can be named" };
+        let is_new = gap.set(Box::new(format!("{PREFIX}{text}"))).is_ok();
+        if is_new || gap.get().is_some_and(|known| known.strip_prefix(PREFIX) == Some(text)) {
+            if state::is_recording() {
+                flush_one(i);
             }
             return;
         }
     }
 }
 
-/// A recording was opened.
-pub fn tell() {
-    (0..MOST).for_each(tell_one);
+/// Writes all gaps to a recording that was just opened.
+pub fn flush() {
+    (0..MAX_GAPS).for_each(flush_one);
 }
 
-fn tell_one(i: usize) {
-    let Some(text) = HOLES[i].get() else { return };
-    if TOLD[i].swap(std::process::id(), AcqRel) != std::process::id() {
-        recording::append_entry(&TableEntry::Note { text });
+fn flush_one(i: usize) {
+    let Some(text) = GAPS[i].get() else { return };
+    let pid = std::process::id();
+    if WRITTEN_BY[i].swap(pid, AcqRel) != pid && !recording::append_entry(&TableEntry::Note { text }) {
+        WRITTEN_BY[i].store(0, Release);
     }
 }

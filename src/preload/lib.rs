@@ -27,8 +27,8 @@
 //!   number.
 //! * `analysis`: replays the events at each step boundary (`leaktrace_core::ledger`), and writes steps,
 //!   checkpoints, dumps.
-//! * `lifecycle`: whether anything is recorded at all. `settings`: the environment. `coverage_gaps`: what
-//!   could not be seen.
+//! * `state`: whether anything is recorded at all; `lifecycle` leads from one state to the next, `fork` has the
+//!   list of all locks. `settings`: the environment. `coverage_gaps`: what could not be seen.
 //!
 //! Nothing here decides what a leak is: that is `leaktrace_core::ledger::verdict`.
 //!
@@ -79,18 +79,22 @@ mod analysis;
 #[cfg(test)]
 mod bench;
 mod coverage_gaps;
+mod fork;
 mod frameworks;
 mod hash;
 mod hooks;
 mod interpose;
 mod lifecycle;
 mod loader;
+mod lock;
 mod numbering;
 mod python;
 mod recording_path;
 mod settings;
 mod shield;
 mod stacks;
+mod state;
+mod stderr;
 mod thread_state;
 mod unwind;
 mod writer;

@@ -1,12 +1,7 @@
 //! Ids of what a recording describes once and refers to from then on: stacks, code objects, modules, autograd
 //! contexts. Knows hashes and entries, not what they describe.
-//!
-//! The locks are `std`'s: on Linux a futex word and nothing else. (`parking_lot` parks in one table for the
-//! whole process, whose own locks another thread may hold at the moment of a fork; the child would wait for
-//! it forever.)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
@@ -16,11 +11,6 @@ use leaktrace_core::int_map::{IntMap, int_map};
 const MAX_BYTES: usize = 128 << 20;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// Locks a table; one that a thread panicked in is as good as any, since every change to it is whole.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// True while less than half of the bytes are taken.
 pub fn has_much_room() -> bool {

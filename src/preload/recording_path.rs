@@ -1,15 +1,16 @@
-//! Where the recording goes: the file of the name that was asked for, unless that would destroy something.
+//! The path of the recording: the one that was asked for, unless a recording or a file of the user's would be
+//! lost there.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::shield::shown;
+use crate::stderr::quoted;
 use crate::writer::recording;
 
-/// Creates the recording; under another name if a living process writes that one already, or if it is of this very
-/// process, from before an `exec`.
+/// Creates the recording; under another name if a living process writes that one already, or if it is of this
+/// very process, from before an `exec`.
 pub fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
     let pid = std::process::id();
     let since = process_began_ns().unwrap_or(0);
@@ -41,10 +42,10 @@ pub fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
         libc::EWOULDBLOCK => "another process records into it".into(),
         error => std::io::Error::from_raw_os_error(error).to_string(),
     };
-    Err(format!("cannot create {}: {why}", shown(&path)))
+    Err(format!("cannot create {}: {why}", quoted(&path)))
 }
 
-/// `name.ltrace` → `name.TAG.ltrace`
+/// Returns the path with a tag in its name: `name.ltrace` → `name.TAG.ltrace`.
 fn tagged(path: &Path, tag: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{tag}"));
@@ -55,15 +56,15 @@ fn tagged(path: &Path, tag: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// When this process began, in nanoseconds since 1970, as the kernel tells: an `exec` does not change it. A little early
-/// rather than late, for it is told in hundredths of a second. `None` without `/proc`.
+/// Returns when this process began, in nanoseconds since 1970; an `exec` does not change it. A little early
+/// rather than late, since the kernel counts it in hundredths of a second. `None` without `/proc`.
 fn process_began_ns() -> Option<u64> {
     let status = std::fs::read("/proc/self/stat").ok()?;
     // The name in parentheses may hold anything; the 22nd field is the 20th behind it.
     let behind = &status[status.iter().rposition(|b| *b == b')')? + 1..];
     let ticks: u64 = std::str::from_utf8(behind).ok()?.split_whitespace().nth(19)?.parse().ok()?;
     let mut up = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for one timespec; the other call takes a number.
+    // SAFETY: `up` has room for one timespec; the other call takes a number.
     let per_second = unsafe {
         libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut up);
         u64::try_from(libc::sysconf(libc::_SC_CLK_TCK)).ok().filter(|n| *n > 0)?

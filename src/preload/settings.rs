@@ -1,37 +1,48 @@
-//! The environment: what may be set, and one clear line for what was set wrong.
+//! The settings, which come from the environment, with one clear line for each that was set wrong. It knows
+//! no more of what they mean than their names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::shield::say;
-use crate::shield::shown;
+use once_cell::race::OnceBox;
+
 use crate::stacks::Stacks;
-use leaktrace_core::steps::Setting;
+use crate::stderr::{quoted, say};
+use leaktrace_core::steps::StepSetting;
+
+/// The settings of this process image. A forked child has them from its parent: when it changes its
+/// environment, it is too late anyway.
+static SETTINGS: OnceBox<Settings> = OnceBox::new();
+
+/// Returns the settings of this process, which are read on first use.
+pub fn get() -> &'static Settings {
+    SETTINGS.get_or_init(|| Box::new(Settings::read()))
+}
 
 /// All settings, with their defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub on: bool,
-    /// As given; see [`Settings::path`].
+    /// The pattern of the recording's path, as it was given.
     pub out: OsString,
-    pub step: Setting,
-    /// The name in `range:NAME`.
+    pub step: StepSetting,
+    /// The name in `LEAKTRACE_STEP=range:NAME`.
     pub range: Option<String>,
     pub stacks: Stacks,
-    /// Look for who holds what leaks.
+    /// Search for who holds what leaks.
     pub holders: bool,
-    /// Steps between report dumps, if that was said.
+    /// The steps between report dumps, if they were set.
     pub dump_every: Option<u32>,
-    /// Keep every event in the file.
+    /// Keep every event in the file, not only those since the last checkpoint.
     pub all_events: bool,
     pub quiet: bool,
 }
 
 impl Settings {
-    /// Reads the environment.
-    pub fn read() -> Settings {
+    /// Reads the environment. A wrong value is said on stderr, and the default taken.
+    fn read() -> Settings {
         Settings {
             on: choice("LEAKTRACE", "on or off", true, |v| match v {
                 "on" | "1" => Some(true),
@@ -42,7 +53,7 @@ impl Settings {
             step: choice(
                 "LEAKTRACE_STEP",
                 "auto, optimizer, loop, backward, range:NAME, api or every:SECONDS",
-                Setting::Auto,
+                StepSetting::Auto,
                 step,
             ),
             range: std::env::var("LEAKTRACE_STEP")
@@ -78,7 +89,7 @@ impl Settings {
         }
     }
 
-    /// The recording's path with `%p`, `%e`, `%h`, `%r` filled in.
+    /// Returns the recording's path, with `%p`, `%e`, `%h`, `%r` filled in.
     pub fn path(&self) -> PathBuf {
         let mut path = Vec::new();
         let mut bytes = self.out.as_bytes().iter();
@@ -101,8 +112,8 @@ impl Settings {
     }
 }
 
-/// What may follow a `%`. Anything else stays as it is written.
-const SIGNS: &[u8] = b"pehr%";
+/// The letters that mean something behind a `%`. Anything else stays as it is written.
+const PLACEHOLDERS: &[u8] = b"pehr%";
 
 fn out() -> OsString {
     let Some(value) = std::env::var_os("LEAKTRACE_OUT").filter(|v| !v.is_empty()) else {
@@ -110,10 +121,10 @@ fn out() -> OsString {
     };
     let mut bytes = value.as_bytes().iter();
     while bytes.any(|b| *b == b'%') {
-        if !bytes.next().is_some_and(|sign| SIGNS.contains(sign)) {
+        if !bytes.next().is_some_and(|sign| PLACEHOLDERS.contains(sign)) {
             say(&format!(
                 "LEAKTRACE_OUT={} is not understood: % takes one of %p %e %h %r %%; it is left as it stands",
-                shown(&value)
+                quoted(&value)
             ));
             break;
         }
@@ -126,30 +137,30 @@ fn choice<T>(variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Op
     value.to_str().and_then(parse).unwrap_or_else(|| {
         say(&format!(
             "{variable}={} is not understood: it takes {takes}; the default is used",
-            shown(&value)
+            quoted(&value)
         ));
         default
     })
 }
 
-fn step(value: &str) -> Option<Setting> {
+fn step(value: &str) -> Option<StepSetting> {
     Some(match value {
-        "auto" => Setting::Auto,
-        "optimizer" => Setting::Optimizer,
-        "loop" => Setting::Loop,
-        "backward" => Setting::Backward,
-        "api" => Setting::Api,
-        _ if value.strip_prefix("range:").is_some_and(|name| !name.is_empty()) => Setting::Range,
+        "auto" => StepSetting::Auto,
+        "optimizer" => StepSetting::Optimizer,
+        "loop" => StepSetting::Loop,
+        "backward" => StepSetting::Backward,
+        "api" => StepSetting::Api,
+        _ if value.strip_prefix("range:").is_some_and(|name| !name.is_empty()) => StepSetting::Range,
         _ => {
             let seconds: f64 = value.strip_prefix("every:")?.parse().ok()?;
-            Setting::Every(
+            StepSetting::Every(
                 Duration::try_from_secs_f64(seconds).ok().filter(|d| *d >= Duration::from_millis(1))?,
             )
         }
     })
 }
 
-/// The program's file name.
+/// Returns the program's file name.
 fn program() -> OsString {
     std::env::current_exe()
         .ok()
@@ -157,7 +168,7 @@ fn program() -> OsString {
         .unwrap_or_else(|| "unknown".into())
 }
 
-/// This machine's name.
+/// Returns this machine's name.
 pub fn host() -> String {
     let mut name = [0u8; 256];
     // SAFETY: a buffer of that length; the last byte stays NUL.
@@ -165,7 +176,7 @@ pub fn host() -> String {
     String::from_utf8_lossy(name.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
 }
 
-/// The rank that a launcher gave this process.
+/// Returns the rank that a launcher gave this process.
 pub fn rank() -> Option<String> {
     ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"]
         .iter()

@@ -9,12 +9,12 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard};
 
-use crate::numbering::lock;
+use crate::lock::{Mutex, Rank};
 use crate::unwind::LastWalk;
 use crate::writer::recording;
 use crate::writer::recording::Cursor;
+use leaktrace_core::format::event::Event;
 
 /// The block of a thread; all zero at first.
 #[repr(C)]
@@ -83,8 +83,8 @@ impl ThreadState {
     /// Hands the thread's cursor in the recording to the writer.
     #[inline(always)]
     pub fn with_cursor<R>(&self, write: impl FnOnce(&mut Cursor) -> R) -> R {
-        // SAFETY: nobody but the calling thread reaches its block, and only the writer, which never calls
-        // itself, is handed the cursor.
+        // SAFETY: nobody but the calling thread reaches its block, and only the writer is handed the cursor. It
+        // calls itself in a signal handler only, where it leaves a cursor in use alone.
         write(unsafe { &mut *self.cursor.get() })
     }
 
@@ -189,27 +189,31 @@ fn map_pages() -> *mut Pages {
     if map == libc::MAP_FAILED {
         return ptr::null_mut();
     }
-    lock(&MAPPED).push(map.expose_provenance());
+    let Some(mut all) = MAPPED.lock() else {
+        // SAFETY: just mapped; nobody knows of it.
+        unsafe { libc::munmap(map, size_of::<Pages>()) };
+        return ptr::null_mut();
+    };
+    all.push(map.expose_provenance());
     map.cast()
 }
 
 /// The pages of all living threads.
-static MAPPED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-pub type Guard = MutexGuard<'static, Vec<usize>>;
+pub static MAPPED: Mutex<Vec<usize>> = Mutex::new(Rank::ThreadPages, Vec::new());
 
 /// The threads that were in a read section at some moment.
 pub struct Readers(Vec<(usize, u32)>);
 
 impl Readers {
     pub fn now() -> Readers {
-        let all = lock(&MAPPED);
-        Readers(all.iter().map(|&pages| (pages, reading(pages))).filter(|(_, n)| n % 2 == 1).collect())
+        let all = MAPPED.lock();
+        let all = all.iter().flat_map(|all| all.iter());
+        Readers(all.map(|&pages| (pages, reading(pages))).filter(|(_, n)| n % 2 == 1).collect())
     }
 
     /// True once each of them has left its section, if only to enter another.
     pub fn are_done(&mut self) -> bool {
-        let all = lock(&MAPPED);
+        let Some(all) = MAPPED.lock() else { return true };
         self.0.retain(|&(pages, n)| all.contains(&pages) && reading(pages) == n);
         self.0.is_empty()
     }
@@ -221,12 +225,9 @@ fn reading(pages: usize) -> u32 {
     unsafe { (*ptr::with_exposed_provenance::<Pages>(pages)).reading.load(Ordering::Acquire) }
 }
 
-pub fn lock_all() -> Guard {
-    lock(&MAPPED)
-}
-
 /// In a forked child: only the calling thread is left.
-pub fn forget(all: &mut Guard) {
+pub fn after_fork_child() {
+    let Some(mut all) = MAPPED.lock() else { return };
     let own = current().pages.get().addr();
     all.retain(|&pages| pages == own);
 }
@@ -235,11 +236,26 @@ unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
     let thread = current();
     let pages = thread.pages.replace(UNMAPPED);
     if pages.addr() > UNMAPPED.addr() {
-        lock(&MAPPED).retain(|&other| other != pages.addr());
+        MAPPED.lock().into_iter().for_each(|mut all| all.retain(|&other| other != pages.addr()));
         // SAFETY: this thread's own pages, which nobody finds any more.
         unsafe { libc::munmap(pages.cast(), size_of::<Pages>()) };
     }
     thread.with_cursor(recording::release);
+}
+
+/// Appends an event that the calling thread has from outside a hook: boundaries and the like.
+pub fn append(event: &Event) -> bool {
+    current().with_cursor(|cursor| recording::append(cursor, event))
+}
+
+/// Runs what calls the driver for our own purposes: nothing in it is an event.
+#[inline]
+pub fn without_events<R>(ours: impl FnOnce() -> R) -> R {
+    let depth = &current().depth;
+    depth.set(depth.get() + 1);
+    let result = ours();
+    depth.set(depth.get() - 1);
+    result
 }
 
 // Initial-exec TLS: a preloaded library is part of the static block, so the address is one load and one add,
@@ -278,23 +294,6 @@ pub fn current() -> &'static ThreadState {
         );
         &*block
     }
-}
-
-/// Returns `pthread_self()`. glibc's is the thread pointer itself.
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-#[inline(always)]
-pub fn own_id() -> u64 {
-    let pointer: u64;
-    // SAFETY: the psABI: the thread pointer stands at fs:0.
-    unsafe { std::arch::asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
-    pointer
-}
-
-#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-#[inline(always)]
-pub fn own_id() -> u64 {
-    // SAFETY: asks for the calling thread's id.
-    unsafe { libc::pthread_self() as u64 }
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -1,38 +1,42 @@
-//! What no root reaches: held by something that is no Python object, or by nothing but itself. Told apart as the cyclic
-//! collector does: references from among themselves are taken off the reference counts, and who has some left is held
-//! from outside.
+//! Objects that no root reaches: held by something that is no Python object, or by nothing but themselves.
+//! They are told apart as the cyclic collector does it: references among them are taken off the reference
+//! counts, and what has some left is held from outside.
 
 use super::search::Search;
-use super::{Node, Origin, Owner, Retention, Root, UNSEEN, Wanted, World, group};
+use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, UNSEEN, Wanted, group};
 use crate::int_map::IntMap;
 
-/// More strays than that are not looked at.
+/// The most unreachable objects that are examined.
 const MOST: usize = 400_000;
 /// The members of a cycle that are named.
 const MEMBERS: usize = 6;
 
-/// The references among the strays, by number.
-struct Strays {
+/// The unreachable objects and the references among them, by number.
+struct Unreachable {
     nodes: Vec<Node>,
     numbers: IntMap<u64, u32>,
     edges: Vec<Vec<u32>>,
     counts: Vec<i64>,
 }
 
-/// Owners of what `search` has not reached though it saw everything.
-pub(super) fn owners(world: &mut impl World, wanted: &[Wanted], search: &mut Search) -> Vec<Owner> {
+/// Returns the owners of what `search` has not reached though it saw everything.
+pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut Search) -> Vec<Owner> {
     let lost: Vec<usize> = (0..wanted.len()).filter(|&i| search.is_missing(wanted[i].block)).collect();
-    let Some(strays) = Strays::gather(world, search) else { return Vec::new() };
-    let foreign = (0..strays.nodes.len()).filter(|&i| strays.counts[i] > 0);
+    let Some(unreachable) = Unreachable::gather(graph, search) else { return Vec::new() };
+    let foreign = (0..unreachable.nodes.len()).filter(|&i| unreachable.counts[i] > 0);
     let foreign: Vec<Root> = foreign
-        .map(|i| Root { node: strays.nodes[i], origin: Origin::Foreign(world.type_name(strays.nodes[i])) })
+        .map(|i| Root {
+            node: unreachable.nodes[i],
+            origin: GcRoot::Foreign(graph.type_name(unreachable.nodes[i])),
+        })
         .collect();
-    if !search.walk_from(world, foreign) {
+    if !search.walk_from(graph, foreign) {
         return Vec::new();
     }
-    let cyclic = strays.in_cycles(|node| !search.has(node));
-    let roots = cyclic.iter().map(|&i| Root { node: strays.nodes[i], origin: Origin::Cycle(Vec::new()) });
-    if !search.is_done() && !search.walk_from(world, roots.collect()) {
+    let cyclic = unreachable.in_cycles(|node| !search.has(node));
+    let roots =
+        cyclic.iter().map(|&i| Root { node: unreachable.nodes[i], origin: GcRoot::Cycle(Vec::new()) });
+    if !search.is_done() && !search.walk_from(graph, roots.collect()) {
         return Vec::new();
     }
     let mut paths = Vec::new();
@@ -40,8 +44,8 @@ pub(super) fn owners(world: &mut impl World, wanted: &[Wanted], search: &mut Sea
     for &i in &lost {
         match search.path(i, &wanted[i]) {
             Some(mut path) => {
-                if path.root.origin == Origin::Cycle(Vec::new()) {
-                    path.root.origin = Origin::Cycle(strays.cycle(world, path.root.node));
+                if path.root.origin == GcRoot::Cycle(Vec::new()) {
+                    path.root.origin = GcRoot::Cycle(unreachable.cycle(graph, path.root.node));
                     // Which member it hangs on says nothing more.
                     path.root.node = 0;
                     path.nodes.clear();
@@ -60,14 +64,14 @@ pub(super) fn owners(world: &mut impl World, wanted: &[Wanted], search: &mut Sea
             },
         }
     }
-    let groups = group::groups(world, wanted, paths);
-    groups.iter().flat_map(|g| group::owners(world, g)).chain(unseen).collect()
+    let groups = group::groups(graph, wanted, paths);
+    groups.iter().flat_map(|g| group::owners(graph, g)).chain(unseen).collect()
 }
 
-impl Strays {
-    fn gather(world: &mut impl World, search: &Search) -> Option<Strays> {
-        let all = world.strays(&|node| search.has(node))?;
-        if all.len() > MOST || world.is_late() {
+impl Unreachable {
+    fn gather(graph: &mut impl HeapGraph, search: &Search) -> Option<Unreachable> {
+        let all = graph.unreachable_objects(&|node| search.has(node))?;
+        if all.len() > MOST || graph.is_late() {
             return None;
         }
         let numbers: IntMap<u64, u32> = all.iter().zip(0..).map(|(&(node, _), i)| (node, i)).collect();
@@ -76,15 +80,16 @@ impl Strays {
         let mut found = Vec::new();
         for &(node, _) in &all {
             found.clear();
-            world.references(node, &mut found);
+            graph.references(node, &mut found);
             let among: Vec<u32> = found.iter().filter_map(|n| numbers.get(n).copied()).collect();
             among.iter().for_each(|&n| counts[n as usize] -= 1);
             edges.push(among);
         }
-        Some(Strays { nodes: all.into_iter().map(|(node, _)| node).collect(), numbers, edges, counts })
+        Some(Unreachable { nodes: all.into_iter().map(|(node, _)| node).collect(), numbers, edges, counts })
     }
 
-    /// Numbers of those that are in a cycle of nodes that `may` be in one (Tarjan, without recursion).
+    /// Returns the numbers of those that are in a cycle of nodes that `may` be in one (Tarjan's algorithm,
+    /// without recursion).
     fn in_cycles(&self, may: impl Fn(Node) -> bool) -> Vec<usize> {
         const NEW: u32 = u32::MAX;
         let n = self.nodes.len();
@@ -133,8 +138,8 @@ impl Strays {
         cyclic
     }
 
-    /// The names along the shortest cycle through a node.
-    fn cycle(&self, world: &mut impl World, node: Node) -> Vec<String> {
+    /// Returns the type names along the shortest cycle through a node.
+    fn cycle(&self, graph: &mut impl HeapGraph, node: Node) -> Vec<String> {
         let Some(&start) = self.numbers.get(&node) else { return Vec::new() };
         let mut from: IntMap<u64, u32> = IntMap::default();
         let mut front = vec![start];
@@ -162,15 +167,15 @@ impl Strays {
         }
         members.push(start);
         members.reverse();
-        let names: Vec<String> = members.iter().map(|&i| world.type_name(self.nodes[i as usize])).collect();
-        // A dict or a cell in between is how it is done, not who does it.
+        let names: Vec<String> = members.iter().map(|&i| graph.type_name(self.nodes[i as usize])).collect();
+        // A dict or a cell in between is a detail of the implementation.
         let detail = |name: &String| matches!(name.as_str(), "dict" | "cell" | "tuple" | "list");
         let mut plain: Vec<String> = names.iter().filter(|n| !detail(n)).cloned().collect();
         if plain.is_empty() {
             plain = names;
         }
         // It ends where it began, also where that was left out.
-        if plain.len() == 1 || detail(&world.type_name(node)) {
+        if plain.len() == 1 || detail(&graph.type_name(node)) {
             plain.push(plain[0].clone());
         }
         if plain.len() > MEMBERS {

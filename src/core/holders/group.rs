@@ -1,55 +1,55 @@
-//! Many ways, few owners: ways that part in a collection are one owner's, who is then named once for all of them.
+//! Owners of paths: paths that part in a collection have one owner, which is then named once for all of them.
 
 use std::collections::HashMap;
 
-use super::{Node, Origin, Owner, Retention, Root, Step, Wanted, World, words};
+use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, Step, Wanted, words};
 use crate::int_map::IntMap;
 
-/// Ways of a group that are spelled out to see what they have in common.
+/// Paths of a group that are put in words, to see what they have in common.
 const EXAMPLES: usize = 12;
-/// Shapes of a group's ways that are told apart.
+/// Shapes of a group's paths that are told apart.
 const SHAPES: usize = 8;
 
-/// The way to one block: the root's own node first, the block last.
+/// The path to one block: the root's own node first, the block last.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// Index into what was wanted.
+    /// The index into what was wanted.
     pub wanted: usize,
     pub cause: u32,
     pub root: Root,
     pub nodes: Vec<Node>,
 }
 
-/// What would have to let go.
+/// What would have to drop the blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Owning {
     Node(Node),
     Name(Root),
 }
 
-/// Ways with one owner.
+/// Paths with one owner.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub cause: u32,
     pub owner: Owning,
-    /// The step of every way at which they part, if they do so in a collection.
+    /// The step of every path at which they part, if they do so in a collection.
     pub parting: Option<usize>,
     pub paths: Vec<Path>,
 }
 
 impl Group {
-    /// Blocks that another holds too.
+    /// Returns the number of blocks that another group holds too.
     pub fn shared(&self, other: &Group) -> usize {
         let mine: std::collections::HashSet<usize> = self.paths.iter().map(|p| p.wanted).collect();
         other.paths.iter().filter(|p| mine.contains(&p.wanted)).count()
     }
 }
 
-/// Which node each node of a cause's ways leads to; `None`: to several.
+/// Which node each node of a cause's paths leads to; `None`: to several.
 type Onward = IntMap<u64, Option<Node>>;
 
-/// Puts the ways of each cause into groups, in the order of what was wanted.
-pub(super) fn groups(world: &mut impl World, wanted: &[Wanted], paths: Vec<Path>) -> Vec<Group> {
+/// Puts the paths of each cause into groups, in the order of what was wanted.
+pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<Path>) -> Vec<Group> {
     let mut onward: HashMap<u32, Onward> = HashMap::new();
     for path in &paths {
         let of_cause = onward.entry(wanted[path.wanted].cause).or_default();
@@ -68,11 +68,11 @@ pub(super) fn groups(world: &mut impl World, wanted: &[Wanted], paths: Vec<Path>
         let parts = |i: &usize| onward.get(&cause).and_then(|o| o.get(&path.nodes[*i])) == Some(&None);
         let parting: Option<usize> = (0..path.nodes.len()).filter(parts).find(|&i| {
             let holder = i.checked_sub(1).map(|h| path.nodes[h]);
-            world.is_collection(holder, path.nodes[i])
+            graph.is_collection(holder, path.nodes[i])
         });
         let owner = match parting {
             Some(i) => Owning::Node(path.nodes[i]),
-            None => keeper(world, &path),
+            None => keeper(graph, &path),
         };
         let fresh = groups.len();
         let at = match &owner {
@@ -89,22 +89,22 @@ pub(super) fn groups(world: &mut impl World, wanted: &[Wanted], paths: Vec<Path>
     groups
 }
 
-/// Who would have to let go of what a single way leads to: what holds the first tensor on it.
-fn keeper(world: &mut impl World, path: &Path) -> Owning {
-    let first = (0..path.nodes.len()).find(|&i| world.has_graph(path.nodes[i]));
+/// Returns what would have to drop the block of a single path: what holds the first tensor on it.
+fn keeper(graph: &mut impl HeapGraph, path: &Path) -> Owning {
+    let first = (0..path.nodes.len()).find(|&i| graph.has_graph(path.nodes[i]));
     match first.unwrap_or_else(|| path.nodes.len().saturating_sub(2)) {
         0 => Owning::Name(path.root.clone()),
         i => Owning::Node(path.nodes[i - 1]),
     }
 }
 
-/// The group in words; ways that lead on by different sorts of objects are told apart.
-pub(super) fn owners(world: &mut impl World, group: &Group) -> Vec<Owner> {
+/// Puts a group in words. Paths that lead on through objects of different types are told apart.
+pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
     let mut shapes: Vec<(Vec<u64>, Vec<&Path>)> = Vec::new();
     for path in &group.paths {
         // The last is the block itself.
         let onward = path.nodes.iter().rev().skip(1).rev().skip(group.parting.map_or(0, |i| i + 1));
-        let mut shape: Vec<u64> = onward.map(|&node| world.sort(node)).collect();
+        let mut shape: Vec<u64> = onward.map(|&node| graph.sort(node)).collect();
         shape.dedup();
         match shapes.iter_mut().find(|(known, _)| *known == shape) {
             Some((_, paths)) => paths.push(path),
@@ -115,32 +115,32 @@ pub(super) fn owners(world: &mut impl World, group: &Group) -> Vec<Owner> {
     if shapes.len() > SHAPES {
         shapes = vec![(Vec::new(), group.paths.iter().collect())];
     }
-    shapes.into_iter().map(|(_, paths)| owner(world, group, &paths)).collect()
+    shapes.into_iter().map(|(_, paths)| owner(graph, group, &paths)).collect()
 }
 
-fn owner(world: &mut impl World, group: &Group, paths: &[&Path]) -> Owner {
+fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let stride = paths.len().div_ceil(EXAMPLES).max(1);
-    let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| world.steps(&p.nodes)).collect();
+    let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| graph.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
-    let words = words::ways(&examples, group.parting);
+    let words = words::paths(&examples, group.parting);
     let name = origin.len() + words.owner;
     let blocks = paths.iter().map(|p| p.wanted).collect();
-    Owner { path: origin + &words.text, name, hold: hold(world, group), cause: group.cause, blocks }
+    Owner { path: origin + &words.text, name, hold: hold(graph, group), cause: group.cause, blocks }
 }
 
-/// Whether a group's owner can take in more for ever.
-fn hold(world: &mut impl World, group: &Group) -> Retention {
+/// Returns whether a group's owner can take in more for ever.
+fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
     let stride = group.paths.len().div_ceil(EXAMPLES).max(1);
     let (mut bounded, mut entries, mut max_entries): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
     for path in group.paths.iter().step_by(stride) {
         match path.root.origin {
-            Origin::Cycle(_) => return Retention::Unreachable,
-            Origin::Foreign(_) => return Retention::Unknown,
-            Origin::Global(_) | Origin::Local { .. } => {}
+            GcRoot::Cycle(_) => return Retention::Unreachable,
+            GcRoot::Foreign(_) => return Retention::Unknown,
+            GcRoot::Global(_) | GcRoot::Local { .. } => {}
         }
-        // A bound above the parting, or on one of many ways only, bounds nothing.
+        // A bound above the parting, or on one of many paths only, bounds nothing.
         let mut onward = path.nodes.iter().skip(group.parting.unwrap_or(0)).copied();
-        let Some((node, bound)) = onward.find_map(|node| Some((node, world.bound(node)?))) else {
+        let Some((node, bound)) = onward.find_map(|node| Some((node, graph.bound(node)?))) else {
             return Retention::Unbounded;
         };
         if !bounded.contains(&node) {
@@ -148,6 +148,5 @@ fn hold(world: &mut impl World, group: &Group) -> Retention {
             (entries, max_entries) = (entries.saturating_add(bound.0), max_entries.saturating_add(bound.1));
         }
     }
-    // Where it is full, and this is more than it ever let go, something grows inside of its entries.
     Retention::Bounded { entries, max_entries }
 }

@@ -1,12 +1,13 @@
-//! Who holds it: the shortest named ways from what a program can name to the blocks of a cause, and what to call them.
+//! The search for holders: the shortest reference paths from what a program can name (the roots) to the
+//! blocks of a cause, and what to call them.
 //!
 //! ```text
 //!  roots ─▶ search (breadth first, cheap edges before autograd graphs) ─▶ group (one owner, many blocks) ─▶ words
 //!                └─ what no root reaches ─▶ garbage (cycles; held from C)
 //! ```
 //!
-//! Pure: objects are numbers here, and what they hold is asked of a [`World`]. It knows no interpreter, no memory and no
-//! clock, and it keeps nothing alive because it has nothing but numbers.
+//! Pure: objects are numbers here, and what they refer to is asked of a [`HeapGraph`]. It knows no
+//! interpreter, no memory and no clock, and it keeps nothing alive because it has nothing but numbers.
 
 mod garbage;
 mod group;
@@ -28,96 +29,99 @@ pub type Node = u64;
 /// A set of nodes.
 pub type Nodes = IntMap<u64, ()>;
 
-/// What a program can name.
+/// An object that a program can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     pub node: Node,
-    pub origin: Origin,
+    pub origin: GcRoot,
 }
 
-/// The name that a way begins with.
+/// What a reference path begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum GcRoot {
     /// `__main__.trainer`
     Global(String),
     /// A variable of a function that is running.
     Local { function: String, name: String },
-    /// Nothing that has a name holds it, but something does.
+    /// Something outside of Python's heap, which has no name here.
     Foreign(String),
-    /// Nothing holds it but itself: the members of the cycle.
+    /// A reference cycle that nothing else refers to: its members.
     Cycle(Vec<String>),
 }
 
-/// How one object holds the next.
+/// How one object of a path refers to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A detail of the implementation: an instance's dict, a cell, a tensor's storage.
+    /// By a detail of the implementation: an instance's dict, a cell, a tensor's storage.
     Through,
     Attribute(String),
-    /// The place in a sequence.
+    /// By position in a sequence.
     Index(usize),
-    /// A dict's key as it is written.
+    /// By a dict's key, as it is written.
     Key(String),
-    /// It *is* the key.
+    /// As the key itself.
     AsKey,
-    /// One of many without a number: in a set, a deque.
+    /// As one of many without a number: in a set, a deque.
     Element,
-    /// A variable of a function that is suspended, or that an exception remembers.
+    /// By a variable of a function that is suspended, or that an exception remembers.
     Local {
         function: String,
         name: String,
     },
     Closure(String),
     Default(String),
-    /// Anything else, in a word or two.
+    /// By anything else, in a word or two.
     Named(String),
-    /// A leaf's gradient.
+    /// By a leaf's gradient.
     Gradient,
     /// From a tensor into its autograd graph, to the node of that name.
     Graph(String),
     /// On to another node of the graph.
     Next(String),
-    /// What a node of the graph has saved.
+    /// By what a node of the graph has saved.
     Saved,
 }
 
-/// The objects of a process.
-pub trait World {
-    /// Appends what `holders` hold: (index of the holder, what it holds). With `graphs` also what is held by way of autograd
-    /// graphs.
-    fn held(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>);
-    /// What can be named, by rank; `None` after the last. The first [`OWN`] ranks are the program's own names.
+/// The objects of a process and their references.
+pub trait HeapGraph {
+    /// Appends the references from `holders`: (index of the holder, what it refers to). With `graphs` also
+    /// those through autograd graphs.
+    fn references_from(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>);
+    /// Returns the roots of a rank; `None` after the last. The first [`OWN_RANKS`] ranks are the program's
+    /// own names.
     fn roots(&mut self, rank: usize) -> Option<Vec<Root>>;
-    /// How each of `way` holds the next.
-    fn steps(&mut self, way: &[Node]) -> Vec<Step>;
-    /// Whether it is a collection of like things: many ways that part here are one owner. What holds it tells: an object's
-    /// own dict is none.
+    /// Returns how each node of a reference path refers to the next.
+    fn steps(&mut self, path: &[Node]) -> Vec<Step>;
+    /// Returns whether a node is a collection of like things, so that paths which part there have one owner.
+    /// Its `holder` decides it too: an object's own dict is none.
     fn is_collection(&mut self, holder: Option<Node>, node: Node) -> bool;
-    /// How many entries a collection has, and how many it can ever have, where it lets go of the others by itself.
+    /// Returns how many entries a collection has, and how many it can ever have, where it drops the others by
+    /// itself.
     fn bound(&mut self, node: Node) -> Option<(u64, u64)>;
-    /// Whether it may begin an autograd graph.
+    /// Returns whether a node may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
-    /// Every object that the cyclic collector knows and `reached` does not, with its reference count. `None`: not to be had.
-    fn strays(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>>;
-    /// Appends what the cyclic collector would count as references of `holder`.
+    /// Returns every object that the cyclic collector knows and `reached` does not, with its reference count.
+    /// `None`: that cannot be had.
+    fn unreachable_objects(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>>;
+    /// Appends what the cyclic collector counts as references from `holder`.
     fn references(&mut self, holder: Node, found: &mut Vec<Node>);
     fn type_name(&mut self, node: Node) -> String;
-    /// What sort of object it is: a number that objects of one type share. Nodes of autograd graphs are of one sort.
+    /// Returns a number that objects of one type share. Nodes of autograd graphs are of one type.
     fn sort(&mut self, node: Node) -> u64;
-    /// The time is up.
+    /// Returns whether the time for the search is up.
     fn is_late(&self) -> bool;
 }
 
-/// Ranks of roots that are the program's own.
-pub const OWN: usize = 2;
-/// Independent owners that are looked for.
-const OWNERS: usize = 3;
-/// A further owner is one only if it holds this share of what an earlier one holds.
-const SHARE: f64 = 0.5;
-/// What holds less than this share of a cause is not named where something else holds more.
-const CRUMBS: f64 = 0.05;
+/// The ranks of roots that are the program's own names.
+pub const OWN_RANKS: usize = 2;
+/// The independent owners that are searched for.
+const MAX_OWNERS: usize = 3;
+/// The share of an earlier owner's blocks that a further one must hold too.
+const MIN_COMMON_SHARE: f64 = 0.5;
+/// The share of the largest owner's blocks below which an owner is not named.
+const MIN_SHARE: f64 = 0.05;
 
-/// A block to be looked for; blocks of one cause are named together.
+/// A block to search for. Blocks of one cause are named together.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub block: Node,
@@ -128,7 +132,8 @@ pub struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub path: String,
-    /// The part of `path`, in bytes, that names what would have to let go: paths that begin alike have one owner.
+    /// The bytes of `path` that name what would have to drop the blocks: paths that begin alike have one
+    /// owner.
     pub name: usize,
     pub hold: Retention,
     pub cause: u32,
@@ -136,35 +141,41 @@ pub struct Owner {
     pub blocks: Vec<usize>,
 }
 
-/// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have had the blocks
-/// at the moment of the search (C++ code, an expression being evaluated), then by blocks, then by bytes.
+/// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have
+/// had the blocks at the moment of the search (C++ code, an expression being evaluated), then by blocks, then
+/// by bytes.
 pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, Reverse<u64>) {
     (hold == Retention::Unknown, Reverse(blocks), Reverse(bytes))
 }
 
-/// Said of what neither Python nor an autograd graph was seen to hold.
+/// The path of blocks that neither a Python object nor an autograd graph was seen to hold.
 pub const UNSEEN: &str =
     "held by C or C++ code only: no Python object and no autograd graph was found to hold it";
 
-/// Looks for the owners of `wanted`. What was not reached before the time was up has none.
-pub fn find(world: &mut impl World, wanted: &[Wanted]) -> Vec<Owner> {
+/// Searches for the owners of `wanted`. What was not reached before the time was up has none.
+pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Vec<Owner> {
     let mut search = Search::new(wanted.iter().map(|w| w.block), Nodes::default(), Vec::new());
-    let complete = search.run(world, usize::MAX);
-    let mut groups = group::groups(world, wanted, search.paths(wanted));
-    let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(world, g)).collect();
+    let complete = search.run(graph, usize::MAX);
+    let mut groups = group::groups(graph, wanted, search.paths(wanted));
+    let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     if complete && !search.is_done() {
-        owners.extend(garbage::owners(world, wanted, &mut search));
+        owners.extend(garbage::owners(graph, wanted, &mut search));
     }
     drop(search);
-    more_owners(world, wanted, &mut groups, &mut owners);
-    without_crumbs(owners)
+    more_owners(graph, wanted, &mut groups, &mut owners);
+    without_minor(owners)
 }
 
-/// Other ways to the same blocks, once each owner that is known is thought away.
-fn more_owners(world: &mut impl World, wanted: &[Wanted], groups: &mut Vec<Group>, owners: &mut Vec<Owner>) {
+/// Searches for other paths to the same blocks, leaving out each owner that is known.
+fn more_owners(
+    graph: &mut impl HeapGraph,
+    wanted: &[Wanted],
+    groups: &mut Vec<Group>,
+    owners: &mut Vec<Owner>,
+) {
     let mut without: Vec<Root> = Vec::new();
     let mut blocked = Nodes::default();
-    for _ in 1..OWNERS {
+    for _ in 1..MAX_OWNERS {
         let fresh = groups.len();
         for group in groups.iter() {
             match group.owner {
@@ -174,17 +185,18 @@ fn more_owners(world: &mut impl World, wanted: &[Wanted], groups: &mut Vec<Group
         }
         let again = groups.iter().flat_map(|g| &g.paths).map(|p| wanted[p.wanted].block);
         let mut search = Search::new(again, blocked.clone(), without.clone());
-        if world.is_late() || search.is_done() {
+        if graph.is_late() || search.is_done() {
             return;
         }
-        search.run(world, OWN);
+        search.run(graph, OWN_RANKS);
         let paths: Vec<Path> = search.paths(wanted);
-        let found = group::groups(world, wanted, paths);
+        let found = group::groups(graph, wanted, paths);
         for group in found {
-            let most =
-                |g: &&Group| g.cause == group.cause && group.shared(g) as f64 >= SHARE * g.paths.len() as f64;
+            let most = |g: &&Group| {
+                g.cause == group.cause && group.shared(g) as f64 >= MIN_COMMON_SHARE * g.paths.len() as f64
+            };
             if groups[..fresh].iter().any(|g| most(&g)) {
-                owners.extend(group::owners(world, &group));
+                owners.extend(group::owners(graph, &group));
                 groups.push(group);
             }
         }
@@ -194,8 +206,8 @@ fn more_owners(world: &mut impl World, wanted: &[Wanted], groups: &mut Vec<Group
     }
 }
 
-fn without_crumbs(owners: Vec<Owner>) -> Vec<Owner> {
+fn without_minor(owners: Vec<Owner>) -> Vec<Owner> {
     let most = |cause: u32| owners.iter().filter(|o| o.cause == cause).map(|o| o.blocks.len()).max();
-    let keeps = |o: &&Owner| o.blocks.len() as f64 >= CRUMBS * most(o.cause).unwrap_or(0) as f64;
+    let keeps = |o: &&Owner| o.blocks.len() as f64 >= MIN_SHARE * most(o.cause).unwrap_or(0) as f64;
     owners.iter().filter(keeps).cloned().collect()
 }

@@ -1,21 +1,21 @@
-//! Breadth first from the roots, rank by rank. Within a rank the autograd graphs come last, and only for what is still
-//! missing: they are the long way round.
+//! The search itself: breadth first from the roots, rank by rank. Within a rank the autograd graphs come
+//! last, and only for what is still missing: paths through them are long.
 
-use super::{Node, Nodes, Path, Root, Wanted, World};
+use super::{HeapGraph, Node, Nodes, Path, Root, Wanted};
 use crate::int_map::IntMap;
 
-/// Objects that are asked at once: the clock is looked at in between.
+/// Objects that are asked at once; the time is checked in between.
 const BATCH: usize = 2048;
-/// In `from`: a root, not a node.
+/// Marks a root in `from`, not a node.
 const ROOT: u32 = 1 << 31;
 
 pub(super) struct Search {
     numbers: IntMap<u64, u32>,
     nodes: Vec<Node>,
-    /// What each was reached from.
+    /// The number of the node or root that each was reached from.
     from: Vec<u32>,
     roots: Vec<Root>,
-    /// What may begin a graph and was not asked for it.
+    /// Nodes that may begin a graph and were not asked for it yet.
     graphs: Vec<u32>,
     missing: Nodes,
     blocked: Nodes,
@@ -23,7 +23,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// For `wanted`, never by way of what is `blocked`, nor from the roots `without`.
+    /// Makes a search for `wanted` that passes through nothing `blocked` and begins at none of the roots
+    /// `without`.
     pub fn new(wanted: impl Iterator<Item = Node>, blocked: Nodes, without: Vec<Root>) -> Search {
         Search {
             numbers: IntMap::default(),
@@ -50,11 +51,11 @@ impl Search {
     }
 
     /// Walks from the roots of the first `ranks` ranks. `false`: the time was up before all was seen.
-    pub fn run(&mut self, world: &mut impl World, ranks: usize) -> bool {
+    pub fn run(&mut self, graph: &mut impl HeapGraph, ranks: usize) -> bool {
         for rank in 0..ranks {
-            let Some(roots) = world.roots(rank) else { return true };
+            let Some(roots) = graph.roots(rank) else { return true };
             let roots = roots.into_iter().filter(|r| !self.without.contains(r)).collect();
-            if !self.walk_from(world, roots) {
+            if !self.walk_from(graph, roots) {
                 return false;
             }
             if self.is_done() {
@@ -64,37 +65,37 @@ impl Search {
         true
     }
 
-    /// Walks from these, first without graphs, then by them. `false`: the time was up.
-    pub fn walk_from(&mut self, world: &mut impl World, roots: Vec<Root>) -> bool {
+    /// Walks from some roots, first without graphs, then through them. `false`: the time was up.
+    pub fn walk_from(&mut self, graph: &mut impl HeapGraph, roots: Vec<Root>) -> bool {
         let mut front = Vec::new();
         for root in roots {
             let number = self.roots.len() as u32 | ROOT;
-            if let Some(new) = self.reach(world, root.node, number, false) {
+            if let Some(new) = self.reach(graph, root.node, number, false) {
                 self.roots.push(root);
                 front.extend(new);
             }
         }
-        if !self.walk(world, front, false) {
+        if !self.walk(graph, front, false) {
             return false;
         }
         let front = std::mem::take(&mut self.graphs);
-        self.walk(world, front, true)
+        self.walk(graph, front, true)
     }
 
-    fn walk(&mut self, world: &mut impl World, mut front: Vec<u32>, graphs: bool) -> bool {
+    fn walk(&mut self, graph: &mut impl HeapGraph, mut front: Vec<u32>, graphs: bool) -> bool {
         let mut found = Vec::new();
         while !front.is_empty() && !self.is_done() {
             let mut next = Vec::new();
             for batch in front.chunks(BATCH) {
-                if world.is_late() {
+                if graph.is_late() {
                     return false;
                 }
                 let holders: Vec<Node> = batch.iter().map(|&n| self.nodes[n as usize]).collect();
                 found.clear();
-                world.held(&holders, graphs, &mut found);
+                graph.references_from(&holders, graphs, &mut found);
                 for &(holder, node) in &found {
                     let from = batch[holder as usize];
-                    next.extend(self.reach(world, node, from, graphs).flatten());
+                    next.extend(self.reach(graph, node, from, graphs).flatten());
                 }
             }
             front = next;
@@ -102,8 +103,14 @@ impl Search {
         true
     }
 
-    /// Takes in a node. `None`: it was there before; `Some(None)`: it ends here.
-    fn reach(&mut self, world: &mut impl World, node: Node, from: u32, graphs: bool) -> Option<Option<u32>> {
+    /// Adds a node. `None`: it was reached before; `Some(None)`: it is a block, where a path ends.
+    fn reach(
+        &mut self,
+        graph: &mut impl HeapGraph,
+        node: Node,
+        from: u32,
+        graphs: bool,
+    ) -> Option<Option<u32>> {
         if self.blocked.contains_key(&node)
             || self.numbers.contains_key(&node)
             || self.nodes.len() as u32 >= ROOT - 1
@@ -117,13 +124,13 @@ impl Search {
         if self.missing.remove(&node).is_some() {
             return Some(None);
         }
-        if !graphs && world.has_graph(node) {
+        if !graphs && graph.has_graph(node) {
             self.graphs.push(number);
         }
         Some(Some(number))
     }
 
-    /// The ways to those of `wanted` that were reached.
+    /// Returns the paths to those of `wanted` that were reached.
     pub fn paths(&self, wanted: &[Wanted]) -> Vec<Path> {
         let path = |(i, w): (usize, &Wanted)| self.path(i, w);
         wanted.iter().enumerate().filter_map(path).collect()

@@ -1,4 +1,4 @@
-//! The search over a made-up world.
+//! The search over a made-up graph.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl Toy {
 
     fn root(mut self, rank: usize, node: Node, name: &str) -> Toy {
         self.roots.resize_with(self.roots.len().max(rank + 1), Vec::new);
-        self.roots[rank].push(Root { node, origin: Origin::Global(name.into()) });
+        self.roots[rank].push(Root { node, origin: GcRoot::Global(name.into()) });
         self
     }
 
@@ -55,8 +55,8 @@ impl Toy {
     }
 }
 
-impl World for Toy {
-    fn held(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>) {
+impl HeapGraph for Toy {
+    fn references_from(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>) {
         self.asked += holders.len();
         for (i, holder) in (0..).zip(holders) {
             let more = self.graphs.get(holder).filter(|_| graphs);
@@ -89,7 +89,7 @@ impl World for Toy {
         self.tensors.contains(&node)
     }
 
-    fn strays(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
+    fn unreachable_objects(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
         let counts = self.counts.iter().map(|(&node, &count)| (node, count));
         Some(counts.filter(|(node, _)| !reached(*node)).collect())
     }

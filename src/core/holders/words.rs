@@ -1,6 +1,6 @@
-//! Ways in words, as a programmer would write them: `__main__.trainer.history['loss'][*]`.
+//! Reference paths in words, as a programmer would write them: `__main__.trainer.history['loss'][*]`.
 
-use super::{Origin, Step};
+use super::{GcRoot, Step};
 
 /// Nodes of a graph that are named together.
 const NAMES: usize = 3;
@@ -9,10 +9,10 @@ const NAMES: usize = 3;
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    /// A place among like things: `[3]`, `['loss']`.
-    Place(String),
-    /// A walk through an autograd graph: whether it is more than one node long, its last nodes, and whether it ends in what
-    /// those have saved.
+    /// One of many like things: `[3]`, `['loss']`.
+    Element(String),
+    /// A walk through an autograd graph: whether it is more than one node long, its last nodes, and whether
+    /// it ends in what those have saved.
     Graph {
         far: bool,
         names: Vec<String>,
@@ -20,46 +20,46 @@ enum Piece {
     },
 }
 
-pub(super) fn origin(origin: &Origin) -> String {
+pub(super) fn origin(origin: &GcRoot) -> String {
     match origin {
-        Origin::Global(name) => name.clone(),
-        Origin::Local { function, name } => format!("{function}() local `{name}`"),
-        Origin::Foreign(what) => format!("held by C or C++ code, or by an expression under way: {what}"),
-        Origin::Cycle(members) => {
+        GcRoot::Global(name) => name.clone(),
+        GcRoot::Local { function, name } => format!("{function}() local `{name}`"),
+        GcRoot::Foreign(what) => format!("held by C or C++ code, or by an expression under way: {what}"),
+        GcRoot::Cycle(members) => {
             format!("garbage waiting for the cyclic collector: {}", members.join(" → "))
         }
     }
 }
 
-/// Several ways in words.
+/// Several paths in words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Words {
     pub text: String,
-    /// The bytes of it that lead to where they part, or into a graph: the owner's own.
+    /// The bytes of `text` up to where the paths part or enter a graph, which are the owner's.
     pub owner: usize,
 }
 
-/// What several ways have in common, from the root on; they part at step `parting`.
-pub(super) fn ways(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
-    let ways: Vec<(Vec<Piece>, Option<usize>)> =
+/// Puts in words what several paths have in common, from the root on; they part at step `parting`.
+pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
+    let paths: Vec<(Vec<Piece>, Option<usize>)> =
         examples.iter().map(|steps| pieces(steps, parting)).collect();
-    let Some((first, parted)) = ways.first() else { return Words::default() };
+    let Some((first, parted)) = paths.first() else { return Words::default() };
     let mut out = String::new();
     let mut owner = None;
-    let longest = ways.iter().map(|(w, _)| w.len()).max().unwrap_or(0);
+    let longest = paths.iter().map(|(path, _)| path.len()).max().unwrap_or(0);
     for i in 0..longest {
-        let here: Vec<Option<&Piece>> = ways.iter().map(|(w, _)| w.get(i)).collect();
+        let here: Vec<Option<&Piece>> = paths.iter().map(|(path, _)| path.get(i)).collect();
         if *parted == Some(i) || here.iter().flatten().any(|p| matches!(p, Piece::Graph { .. })) {
             owner.get_or_insert(out.len());
         }
         let alike = here.iter().all(|p| *p == first.get(i));
-        let places = here.iter().all(|p| matches!(p, Some(Piece::Place(_))));
-        if places && (!alike || *parted == Some(i)) {
+        let elements = here.iter().all(|p| matches!(p, Some(Piece::Element(_))));
+        if elements && (!alike || *parted == Some(i)) {
             out.push_str("[*]");
         } else if alike && let Some(piece) = first.get(i) {
             say(&mut out, piece);
         } else if let Some(piece) = same_walk(&here) {
-            // Some hold it themselves, and what is in their graphs as well.
+            // Some paths end here, and others go on into the graph.
             if here.contains(&None) {
                 out.push_str(" and its ");
             }
@@ -74,7 +74,7 @@ pub(super) fn ways(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
 
 fn say(out: &mut String, piece: &Piece) {
     match piece {
-        Piece::Text(text) | Piece::Place(text) => out.push_str(text),
+        Piece::Text(text) | Piece::Element(text) => out.push_str(text),
         Piece::Graph { far, names, saved } => {
             out.push_str(match (far, saved) {
                 (true, true) => ".grad_fn → … saved by ",
@@ -89,7 +89,7 @@ fn say(out: &mut String, piece: &Piece) {
     }
 }
 
-/// Walks through graphs that end at different nodes are one walk.
+/// Returns the one walk through a graph that stands for several, which end at different nodes.
 fn same_walk(here: &[Option<&Piece>]) -> Option<Piece> {
     let (mut deep, mut kept, mut all) = (false, false, Vec::new());
     for piece in here.iter().flatten() {
@@ -105,7 +105,7 @@ fn same_walk(here: &[Option<&Piece>]) -> Option<Piece> {
     Some(Piece::Graph { far: deep, names: all, saved: kept })
 }
 
-/// The pieces of one way, and which of them is the step at which it parts from others.
+/// Returns the pieces of one path, and which of them is the step at which it parts from others.
 fn pieces(steps: &[Step], parting: Option<usize>) -> (Vec<Piece>, Option<usize>) {
     let mut out: Vec<Piece> = Vec::new();
     let mut parted = None;
@@ -124,10 +124,10 @@ fn pieces(steps: &[Step], parting: Option<usize>) -> (Vec<Piece>, Option<usize>)
             }
             (Step::Through, _) => {}
             (Step::Attribute(name), _) => out.push(Piece::Text(format!(".{name}"))),
-            (Step::Index(n), _) => out.push(Piece::Place(format!("[{n}]"))),
-            (Step::Key(key), _) => out.push(Piece::Place(format!("[{key}]"))),
+            (Step::Index(n), _) => out.push(Piece::Element(format!("[{n}]"))),
+            (Step::Key(key), _) => out.push(Piece::Element(format!("[{key}]"))),
             (Step::AsKey, _) => out.push(Piece::Text(" → its keys".into())),
-            (Step::Element, _) => out.push(Piece::Place("[*]".into())),
+            (Step::Element, _) => out.push(Piece::Element("[*]".into())),
             (Step::Local { function, name }, _) => {
                 out.push(Piece::Text(format!(" → {function}() local `{name}`")));
             }
@@ -156,12 +156,12 @@ fn is_part_dict(name: &str) -> bool {
     matches!(name, "_modules" | "_parameters" | "_buffers")
 }
 
-/// `'weight'` → `.weight`, `'0'` → `[0]`.
+/// Returns a module's key as its name: `'weight'` → `.weight`, `'0'` → `[0]`.
 fn part(key: &str) -> Piece {
     let name = key.trim_matches('\'');
     match name.chars().next() {
-        Some(c) if c.is_ascii_digit() => Piece::Place(format!("[{name}]")),
+        Some(c) if c.is_ascii_digit() => Piece::Element(format!("[{name}]")),
         Some(_) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => Piece::Text(format!(".{name}")),
-        _ => Piece::Place(format!("[{key}]")),
+        _ => Piece::Element(format!("[{key}]")),
     }
 }

@@ -1,7 +1,7 @@
-//! Boundary sources, merged to one stream of steps. Pure: knows neither Python nor PyTorch, only what they tell.
+//! The sources of step boundaries, merged to one stream of steps. Pure: it knows neither Python nor PyTorch.
 //!
-//! A step ends at the last optimizer step before the next backward pass. Which one is the last is known only later, so
-//! every optimizer step ends a step at once, and a further one *replaces* that boundary:
+//! A step ends at the last optimizer step before the next backward pass. Which one is the last is known only
+//! later, so every optimizer step ends a step at once, and a further one *supersedes* that boundary:
 //!
 //! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
 //! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the iteration).
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use crate::format::event::StepSource;
 
-/// What is to be taken for a step.
+/// The setting of what ends a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// `leaktrace_step` once it was called, else optimizers, and between them the loops of phases that have none; for programs
-    /// without any, their loop; where none is found, backward passes.
+pub enum StepSetting {
+    /// `leaktrace_step` once it was called, else optimizers, and between them the loops of phases that have
+    /// none; for programs without any, their loop; where none is found, backward passes.
     Auto,
     Optimizer,
     Loop,
@@ -31,22 +31,23 @@ pub enum Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
     pub source: StepSource,
-    /// Takes the place of the boundary before it.
-    pub replaces: bool,
-    /// It ends a step here and now; else it is what would, were its source the one.
-    pub main: bool,
-    /// The depth of the loop, if it is one.
+    /// It takes the place of the boundary before it.
+    pub supersedes: bool,
+    /// It ends a step; else it is recorded as what would, if its source were chosen.
+    pub ends_step: bool,
+    /// The depth of the loop, where a loop is the source.
     pub level: u8,
 }
 
-/// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than usual
-/// gradient accumulation before the first optimizer step.
+/// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than
+/// usual gradient accumulation before the first optimizer step.
 const WITHOUT_OPTIMIZER: u32 = 64;
 /// Optimizer steps without the one that opened the cycle, after which another one opens it.
 const WITHOUT_FIRST: u32 = 64;
 /// Cycles after which it is known how many others follow the one that opens them …
 const KNOWN_CYCLES: u32 = 8;
-/// … and so many times as many and `BEYOND` are no part of its cycle: the program goes on with another optimizer.
+/// … and so many times as many and `BEYOND` are no part of its cycle: the program goes on with another
+/// optimizer.
 const MORE_THAN_EVER: u32 = 4;
 /// More than the critic's usual steps for one of the generator's.
 const BEYOND: u32 = 12;
@@ -54,7 +55,7 @@ const BEYOND: u32 = 12;
 /// The stream of steps of one process.
 #[derive(Debug)]
 pub struct Steps {
-    setting: Setting,
+    setting: StepSetting,
     called: bool,
     optimizer_seen: bool,
     looped: bool,
@@ -69,7 +70,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub const fn new(setting: Setting) -> Steps {
+    pub const fn new(setting: StepSetting) -> Steps {
         Steps {
             setting,
             called: false,
@@ -85,11 +86,11 @@ impl Steps {
         }
     }
 
-    /// An optimizer stepped; `id` tells it from others, where it is known.
+    /// Takes in that an optimizer stepped; `id` tells it from others, where it is known.
     pub fn optimizer(&mut self, id: Option<usize>) -> Option<Boundary> {
-        let main = match self.setting {
-            Setting::Auto => !self.called,
-            Setting::Optimizer => true,
+        let ends_step = match self.setting {
+            StepSetting::Auto => !self.called,
+            StepSetting::Optimizer => true,
             _ => false,
         };
         // The first of all always ends a step: what came before it had no boundary to replace.
@@ -99,10 +100,10 @@ impl Steps {
         if let (None, Some(_)) = (self.first, id) {
             self.first = id;
         }
-        Some(Boundary { source: StepSource::Optimizer, replaces: again, main, level: 0 })
+        Some(Boundary { source: StepSource::Optimizer, supersedes: again, ends_step, level: 0 })
     }
 
-    /// True for an optimizer other than the one that opened the cycle.
+    /// Returns whether this is an optimizer other than the one that opened the cycle.
     fn follows(&mut self, id: Option<usize>) -> bool {
         if id.is_none() || self.first.is_none() || id == self.first {
             self.cycles = self.cycles.saturating_add(1);
@@ -120,81 +121,81 @@ impl Steps {
         true
     }
 
-    /// A backward pass begins.
+    /// Takes in that a backward pass begins.
     pub fn backward(&mut self) -> Option<Boundary> {
         self.backward_since = true;
         self.backwards = self.backwards.saturating_add(1);
-        let main = match self.setting {
-            Setting::Backward => true,
-            Setting::Auto => self.falls_back() && !self.looped,
+        let ends_step = match self.setting {
+            StepSetting::Backward => true,
+            StepSetting::Auto => self.falls_back() && !self.looped,
             _ => false,
         };
         // Each ends what the one before began.
         (self.backwards > 1).then_some(Boundary {
             source: StepSource::Backward,
-            replaces: false,
-            main,
+            supersedes: false,
+            ends_step,
             level: 0,
         })
     }
 
-    /// True if `auto` has waited long enough for an optimizer.
+    /// Returns whether `auto` has waited long enough for an optimizer.
     pub fn falls_back(&self) -> bool {
-        self.setting == Setting::Auto
+        self.setting == StepSetting::Auto
             && !self.called
             && !self.optimizer_seen
             && self.backwards > WITHOUT_OPTIMIZER
     }
 
-    /// True if one more backward pass and it has.
-    pub fn falls_back_next(&self) -> bool {
-        self.setting == Setting::Auto
+    /// Returns whether one more backward pass and `auto` has waited long enough for an optimizer.
+    pub fn falls_back_at_next_backward(&self) -> bool {
+        self.setting == StepSetting::Auto
             && !self.called
             && !self.optimizer_seen
             && self.backwards == WITHOUT_OPTIMIZER
     }
 
-    /// Whether the program's loop may be what ends its steps, or some of them.
+    /// Returns whether the program's loop may be what ends its steps, or some of them.
     pub fn wants_loop(&self) -> bool {
         match self.setting {
-            Setting::Loop => true,
-            Setting::Auto => {
+            StepSetting::Loop => true,
+            StepSetting::Auto => {
                 !self.called && (self.optimizer_seen || self.looped || self.backwards <= WITHOUT_OPTIMIZER)
             }
             _ => false,
         }
     }
 
-    /// The program's loop came round, or (`main` is false) one around it.
-    pub fn looped(&mut self, level: u8, main: bool) -> Option<Boundary> {
+    /// Takes in that an iteration of the program's loop ended, or (`ends_step` is false) of one around it.
+    pub fn looped(&mut self, level: u8, ends_step: bool) -> Option<Boundary> {
         if !self.wants_loop() {
             return None;
         }
         self.looped = true;
-        Some(Boundary { source: StepSource::Loop, replaces: false, main, level })
+        Some(Boundary { source: StepSource::Loop, supersedes: false, ends_step, level })
     }
 
-    /// A range of the name that was asked for is over.
+    /// Takes in that a range of the name that was asked for ended.
     pub fn range(&mut self) -> Option<Boundary> {
-        let main = self.setting == Setting::Range;
-        Some(Boundary { source: StepSource::Range, replaces: false, main, level: 0 })
+        let ends_step = self.setting == StepSetting::Range;
+        Some(Boundary { source: StepSource::Range, supersedes: false, ends_step, level: 0 })
     }
 
-    /// The program called `leaktrace_step`.
+    /// Takes in that the program called `leaktrace_step`.
     pub fn call(&mut self) -> Option<Boundary> {
         self.called = true;
-        let main = matches!(self.setting, Setting::Auto | Setting::Api);
-        Some(Boundary { source: StepSource::Api, replaces: false, main, level: 0 })
+        let ends_step = matches!(self.setting, StepSetting::Auto | StepSetting::Api);
+        Some(Boundary { source: StepSource::Api, supersedes: false, ends_step, level: 0 })
     }
 
-    /// The clock, since the recording began.
+    /// Takes in the time since the recording began.
     pub fn tick(&mut self, now: Duration) -> Option<Boundary> {
-        let Setting::Every(interval) = self.setting else { return None };
+        let StepSetting::Every(interval) = self.setting else { return None };
         if now.saturating_sub(self.last_tick) < interval {
             return None;
         }
         self.last_tick = now;
-        Some(Boundary { source: StepSource::Time, replaces: false, main: true, level: 0 })
+        Some(Boundary { source: StepSource::Time, supersedes: false, ends_step: true, level: 0 })
     }
 }
 
@@ -202,28 +203,28 @@ impl Steps {
 mod tests {
     use super::*;
 
-    fn replaces(steps: &mut Steps, id: usize) -> bool {
-        steps.optimizer(Some(id)).is_some_and(|b| b.replaces)
+    fn supersedes(steps: &mut Steps, id: usize) -> bool {
+        steps.optimizer(Some(id)).is_some_and(|b| b.supersedes)
     }
 
     #[test]
     fn optimizers_without_a_backward_between_are_one_step() {
-        let mut steps = Steps::new(Setting::Auto);
+        let mut steps = Steps::new(StepSetting::Auto);
         for _ in 0..3 {
             steps.backward();
-            assert!(!replaces(&mut steps, 1));
-            assert!(replaces(&mut steps, 2));
+            assert!(!supersedes(&mut steps, 1));
+            assert!(supersedes(&mut steps, 2));
         }
     }
 
     #[test]
     fn the_first_optimizer_defines_the_iteration() {
-        let mut steps = Steps::new(Setting::Auto);
+        let mut steps = Steps::new(StepSetting::Auto);
         let mut boundaries = 0;
         for _ in 0..5 {
             for id in [7, 9] {
                 steps.backward();
-                boundaries += u32::from(!replaces(&mut steps, id));
+                boundaries += u32::from(!supersedes(&mut steps, id));
             }
         }
         assert_eq!(boundaries, 5);
@@ -231,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_lost_first_optimizer_is_replaced() {
-        let mut steps = Steps::new(Setting::Auto);
+        let mut steps = Steps::new(StepSetting::Auto);
         steps.backward();
         steps.optimizer(Some(1));
         let kept = (0..200)
             .filter(|_| {
                 steps.backward();
-                !replaces(&mut steps, 2)
+                !supersedes(&mut steps, 2)
             })
             .count();
         assert!(kept > 100, "{kept} boundaries of 200");
@@ -245,12 +246,12 @@ mod tests {
 
     #[test]
     fn a_second_phase_with_its_own_optimizer_has_its_own_steps() {
-        let mut steps = Steps::new(Setting::Auto);
+        let mut steps = Steps::new(StepSetting::Auto);
         let mut boundaries = |id: usize, count: usize| {
             (0..count)
                 .filter(|_| {
                     steps.backward();
-                    !replaces(&mut steps, id)
+                    !supersedes(&mut steps, id)
                 })
                 .count()
         };
@@ -262,9 +263,9 @@ mod tests {
 
     #[test]
     fn a_call_silences_the_optimizers() {
-        let mut steps = Steps::new(Setting::Auto);
+        let mut steps = Steps::new(StepSetting::Auto);
         assert!(steps.call().is_some());
         steps.backward();
-        assert!(steps.optimizer(None).is_some_and(|b| !b.main));
+        assert!(steps.optimizer(None).is_some_and(|b| !b.ends_step));
     }
 }

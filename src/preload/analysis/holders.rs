@@ -1,53 +1,55 @@
-//! Whose blocks are looked for, how often, and what is written down of the answer.
+//! The searches for holders: which blocks are asked about, how often, and what of the answer is recorded. It
+//! does not know how a search is done: see `leaktrace_core::holders` and the interpreter's heap.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
-use crate::lifecycle;
-use crate::python;
+use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::holders::{Owner, Wanted, listing_order};
 use leaktrace_core::ledger::verdict::{Kind, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
-/// Blocks of one cause that are looked for.
-const MOST: usize = 1 << 16;
-/// Blocks of a plateau that is looked for.
-const PLATEAU: usize = 4096;
-/// Sites looked for because memory ran out.
-const OF_MEMORY: usize = 16;
-/// Holders of one site that are written down.
-const LISTED: usize = 8;
-/// Searches for a site whose holder was not found.
-const TRIES: u32 = 3;
-/// Searches that are not the first may take this part of the run.
-const PART: u32 = 50;
-/// What a search may need at most (a million objects and their places).
+/// The blocks of one cause that are searched for.
+const MAX_BLOCKS: usize = 1 << 16;
+/// The blocks of a plateau that is searched for.
+const MAX_PLATEAU_BLOCKS: usize = 4096;
+/// The sites that are searched for because memory ran out.
+const MAX_OOM_SITES: usize = 16;
+/// The holders of one site that are recorded.
+const MAX_HOLDERS: usize = 8;
+/// The searches for a site whose holder was not found.
+const MAX_TRIES: u32 = 3;
+/// The part of the run, 1 in so many, that searches beside the first may take.
+const TIME_SHARE: u32 = 50;
+/// The memory that a search may need (a million objects and the edges between them).
 const MEMORY: usize = 96 << 20;
 
-/// What was said so far.
+/// The searches so far and what was recorded of them.
 #[derive(Default)]
-pub struct Owners {
-    searches: u32,
+pub struct Searches {
+    count: u32,
     spent: Duration,
     longest: Duration,
-    told: HashMap<Site, Told>,
+    recorded: HashMap<Site, Recorded>,
 }
 
+/// What was recorded of one site.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     tries: u32,
     paths: Vec<String>,
     blocks: u64,
-    /// One of the holders is known to keep what it has, and not only to have had it when it was looked for.
+    /// Whether one of the holders is known to keep what it has, and did not just have it during the search.
     lasting: bool,
 }
 
-impl Told {
-    /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell into the middle of
-    /// a step may have met blocks on their way through C++ code; such an answer does not replace a lasting one.
+impl Recorded {
+    /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell
+    /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
+    /// replace a lasting one.
     fn is_improved_by(&self, holders: &[Share<'_>]) -> bool {
         let lasting = holders.iter().any(Share::is_lasting);
         let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
@@ -58,7 +60,7 @@ impl Told {
     }
 }
 
-/// What an owner has of one site.
+/// The part of one site's blocks that an owner has.
 struct Share<'a> {
     owner: &'a Owner,
     blocks: u64,
@@ -71,7 +73,7 @@ impl Share<'_> {
     }
 }
 
-/// Why there is a search.
+/// The reason for a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// A step ended at which a report is written.
@@ -84,7 +86,7 @@ pub enum Occasion {
     End,
 }
 
-/// The blocks of a search.
+/// The blocks that are searched for.
 #[derive(Default)]
 pub struct Question {
     wanted: Vec<Wanted>,
@@ -102,32 +104,31 @@ impl Question {
     }
 }
 
-/// The answer, and what it took.
+/// The owners that were found, and the time it took.
 pub struct Answer {
     owners: Vec<Owner>,
     took: Duration,
 }
 
-/// Searches. With the GIL, and without a lock of ours.
-pub fn look(question: &Question) -> Answer {
+/// Runs a search. With the GIL held, and no lock of ours.
+pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Vec<Owner>) -> Answer {
     let began = Instant::now();
-    let owners =
-        if allocator::enough_for(MEMORY) { python::search::run(&question.wanted) } else { Vec::new() };
+    let owners = if allocator::can_allocate(MEMORY) { find(&question.wanted) } else { Vec::new() };
     Answer { owners, took: began.elapsed() }
 }
 
-impl Owners {
-    /// The blocks of every cause that there is now, if it is time to look.
+impl Searches {
+    /// Returns the blocks of every cause that there is now; none if it is not time to search.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
         let verdict = judge(ledger);
         let mut known: Vec<u32> = Vec::new();
         let mut question = Question::default();
-        let elapsed = Duration::from_nanos(lifecycle::elapsed());
+        let elapsed = Duration::from_nanos(state::elapsed());
         let mut due = match occasion {
-            Occasion::Step => self.spent * PART <= elapsed,
+            Occasion::Step => self.spent * TIME_SHARE <= elapsed,
             Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
-            Occasion::End => self.spent * PART / 5 <= elapsed,
+            Occasion::End => self.spent * TIME_SHARE / 5 <= elapsed,
         };
         let open = ledger.step_count() + 1;
         // What the step under way has allocated is in nobody's hands yet.
@@ -135,44 +136,45 @@ impl Owners {
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            due |= main.is_some_and(|s| self.told.get(&s).is_none_or(|t| !t.lasting && t.tries < TRIES));
+            due |=
+                main.is_some_and(|s| self.recorded.get(&s).is_none_or(|t| !t.lasting && t.tries < MAX_TRIES));
             let living = ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
             question.add(cause, lasting(living, finding.kind, ledger.step_count()));
             known.extend(sites);
         }
-        // Who has what came late and stayed is asked along with the rest.
+        // Holders of what came late and stayed are searched for along with the rest.
         let plateaus = verdict.non_leaks.iter().filter(|f| f.kind == Kind::Plateau);
         for (cause, f) in
             (verdict.findings.len() as u32..).zip(plateaus.filter(|_| !verdict.findings.is_empty()))
         {
             let sites: Vec<u32> = f.sites.iter().map(|p| p.site).collect();
             let living = ledger.live_at_sites(&sites);
-            if living.len() <= PLATEAU {
+            if living.len() <= MAX_PLATEAU_BLOCKS {
                 question.add(cause, living);
                 known.extend(sites);
             }
         }
         if occasion == Occasion::Memory {
             let alive = ledger.out_of_memory().last().map_or(&[][..], |o| &o.sites);
-            let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(OF_MEMORY);
+            let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(MAX_OOM_SITES);
             let next = (verdict.findings.len() + verdict.non_leaks.len()) as u32;
             for (cause, site) in (next..).zip(sites) {
-                question.add(cause, some(ledger.live_at_sites(&[site])));
+                question.add(cause, sample(ledger.live_at_sites(&[site])));
             }
         }
         if due { question } else { Question::default() }
     }
 
-    /// Writes the answer down.
-    pub fn answered(&mut self, ledger: &Ledger, question: &Question, answer: &Answer) {
+    /// Records an answer.
+    pub fn record(&mut self, ledger: &Ledger, question: &Question, answer: &Answer) {
         self.spent += answer.took;
         self.longest = self.longest.max(answer.took);
-        self.searches += 1;
-        let took = format!("{} {} {}", self.searches, self.spent.as_micros(), self.longest.as_micros());
+        self.count += 1;
+        let took = format!("{} {} {}", self.count, self.spent.as_micros(), self.longest.as_micros());
         recording::append_entry(&TableEntry::Meta { key: "holder_searches", value: &took });
         let mut found: HashMap<Site, Vec<Share<'_>>> = HashMap::new();
         let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
-        // What was freed while it was looked for has no holder, whatever was found.
+        // Blocks that were freed during the search have no holder, whatever was found.
         let mut sites: Vec<u32> = question.living.iter().map(|l| l.site).collect();
         sites.sort_unstable();
         sites.dedup();
@@ -199,24 +201,24 @@ impl Owners {
         }
         for (site, mut holders) in found {
             holders.sort_by_key(|share| listing_order(share.owner.hold, share.blocks, share.bytes));
-            holders.truncate(LISTED);
-            self.tell(site, &holders, ledger.step_count());
+            holders.truncate(MAX_HOLDERS);
+            self.record_site(site, &holders, ledger.step_count());
         }
     }
 
-    fn tell(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
-        let told = self.told.entry(site).or_default();
-        told.tries += 1;
-        if !told.is_improved_by(holders) {
+    fn record_site(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
+        let recorded = self.recorded.entry(site).or_default();
+        recorded.tries += 1;
+        if !recorded.is_improved_by(holders) {
             return;
         }
-        told.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
-        told.lasting = holders.iter().any(Share::is_lasting);
-        told.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
+        recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+        recorded.lasting = holders.iter().any(Share::is_lasting);
+        recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
         for share in holders {
             recording::append_entry(&TableEntry::Holder {
                 site,
-                search: self.searches,
+                search: self.count,
                 step,
                 blocks: share.blocks,
                 bytes: share.bytes,
@@ -227,9 +229,10 @@ impl Owners {
         }
     }
 
-    /// The one line that says why nothing is searched, once; or why the last search cannot run.
-    pub fn obstacle(&mut self, may_run: bool) -> bool {
-        let why = if self.searches == 0 || !may_run { python::search::obstacle() } else { None };
+    /// Returns whether something keeps a search from running, and says so in the recording: before the first
+    /// one, or where the last one cannot run.
+    pub fn is_obstructed(&mut self, may_run: bool, obstacle: impl FnOnce() -> Option<String>) -> bool {
+        let why = if self.count == 0 || !may_run { obstacle() } else { None };
         if let Some(why) = &why {
             recording::append_entry(&TableEntry::Note {
                 text: &format!("who holds what is not searched: {why}"),
@@ -239,24 +242,25 @@ impl Owners {
     }
 }
 
-/// The stacks of every cause that there is now: the most is wanted to be known of these.
+/// Returns the stacks of every cause that there is now: of these native frames are worth taking.
 pub fn suspicious(ledger: &Ledger) -> Vec<u32> {
     let verdict = judge(ledger);
     let sites = verdict.findings.iter().flat_map(|f| &f.sites).filter_map(|p| ledger.site(p.site));
     sites.map(|site| site.stack).collect()
 }
 
-/// What a site is known by.
+/// Returns what a site is known by in the recording.
 fn key(ledger: &Ledger, site: u32) -> Option<Site> {
     let s = ledger.site(site)?;
     Some(Site { stack: s.stack, entry_point: s.entry_point, device: s.device, layer: s.layer as u8 })
 }
 
-/// The blocks that outlived a step, if there are any; of carry-over those that the last step has left.
+/// Returns the blocks that outlived a step, if there are any; of carry-over those that the last step has
+/// left.
 fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveAllocation> {
     if kind == Kind::CarryOver {
         living.retain(|l| l.birth == steps);
-        return some(living);
+        return sample(living);
     }
     for age in [2, 1] {
         if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
@@ -264,12 +268,12 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
             break;
         }
     }
-    some(living)
+    sample(living)
 }
 
-/// Of very many some.
-fn some(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
-    let stride = living.len().div_ceil(MOST).max(1);
+/// Returns a sample of blocks where there are very many.
+fn sample(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
+    let stride = living.len().div_ceil(MAX_BLOCKS).max(1);
     living.into_iter().step_by(stride).collect()
 }
 
@@ -285,13 +289,13 @@ mod tests {
     fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
         let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
         let share = |owner, blocks| Share { owner, blocks, bytes: blocks << 20 };
-        let fresh = Told::default();
+        let fresh = Recorded::default();
         assert!(fresh.is_improved_by(&[share(&code, 2)]));
-        let lasting = Told { tries: 1, paths: vec!["kept[*]".into()], blocks: 49, lasting: true };
+        let lasting = Recorded { tries: 1, paths: vec!["kept[*]".into()], blocks: 49, lasting: true };
         assert!(!lasting.is_improved_by(&[share(&code, 2)]));
         assert!(!lasting.is_improved_by(&[share(&list, 50)]));
         assert!(lasting.is_improved_by(&[share(&list, 98)]));
-        let transient = Told { tries: 1, paths: vec!["C++".into()], blocks: 2, lasting: false };
+        let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, lasting: false };
         assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)]));
     }
 }

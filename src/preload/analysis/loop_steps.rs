@@ -1,120 +1,128 @@
-//! The loop of the program, as far as it needs the process: which events show it, and when it is asked.
+//! The loop detector at work in a process: which events it is shown, and when it has to decide. What a loop
+//! is, and which one the steps are, is for `leaktrace_core::steps::loops` to know; this file knows no more of
+//! it than its interface.
 //!
-//! Looked at from hooks, under the allocator's lock, on the thread whose event it is. The detector is behind a lock of its own,
-//! which that thread alone takes once a loop was chosen. Until then what would be chosen is written down now and then, for the
-//! reader of a process that is killed.
+//! It is shown events from hooks, under the allocator's lock, on the thread whose event it is. It stands
+//! behind a lock of its own, which that thread alone takes once a loop was chosen. Until then what would be
+//! chosen is written to the recording now and then, for the reader of a process that is killed.
+//!
+//! Where optimizers end the steps, it is shown samples only, to find the phases between them that have loops
+//! of their own.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 use crate::allocator;
 use crate::analysis::step_boundaries;
-use crate::lifecycle;
+use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::python::frames::{self, Reader};
 use crate::python::walk::Walk;
+use crate::settings;
 use crate::stacks;
-use crate::thread_state;
-use crate::thread_state::ThreadState;
-use crate::writer::lock;
-use crate::writer::lock::Mutex;
+use crate::state;
+use crate::thread_state::{self, ThreadState};
 use crate::writer::recording;
 use leaktrace_core::format::backfilled::{self, BackfilledBoundary};
 use leaktrace_core::format::entry::TableEntry;
-use leaktrace_core::steps::Setting;
+use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    CodeText, Heard, Loops, Moment, Place, STEPS_BETWEEN, Seen, Settled, Surroundings,
+    Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen,
 };
 
-/// Iterations that a loop must have come round before it is taken for steps.
-const LEAST: u64 = 8;
-/// The same where the program's steps were said to be its loop's and it is over.
-const LEAST_ASKED: u64 = 2;
-/// Bytes that the detector may take.
-const ROOM: usize = 12 << 20;
-/// Held for a microsecond. Longer: this is a signal handler in the middle of it.
+/// The iterations that a loop must have had before they are taken for steps.
+const MIN_ITERATIONS: u64 = 8;
+/// The iterations that suffice at the program's end where the user has said that its steps are a loop's.
+const MIN_ITERATIONS_ASKED: u64 = 2;
+/// The bytes that the detector may take.
+const MEMORY: usize = 12 << 20;
+/// The longest wait for the detector, which is held for microseconds: a hook goes on without it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-static WATCH: Mutex<Option<Box<Loops>>> = Mutex::new(None);
-type Guard = lock::MutexGuard<'static, Option<Box<Loops>>>;
-/// True while the program's loop is looked for, or ends its steps.
+/// The detector; empty before the first event, and again once it is not needed any more.
+pub static DETECTOR: Mutex<Option<Box<Loops>>> = Mutex::new(Rank::LoopDetector, None);
+type Guard = MutexGuard<'static, Option<Box<Loops>>>;
+/// Whether the program's loop is searched for, or ends its steps.
 #[unsafe(link_section = ".data.leaktrace")]
-static LOOKING: AtomicBool = AtomicBool::new(false);
+static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The thread whose loop was chosen; 0 before.
 #[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
-/// Optimizers end the steps, on that thread, and its loops do so only in between.
+/// Whether optimizers end the steps, on that thread, and its loops do so only in the phases between them.
 #[unsafe(link_section = ".data.leaktrace")]
 static PHASED: AtomicBool = AtomicBool::new(false);
-/// The number of the last event of the chosen thread that was looked at.
+/// The sequence number of the last event of the chosen thread that the detector was shown.
 static LAST: AtomicU64 = AtomicU64::new(0);
-/// Events by which that thread gave memory back since. It alone counts.
+/// The frees of that thread since. It alone counts them.
 #[unsafe(link_section = ".data.leaktrace")]
 static FREED: AtomicU64 = AtomicU64::new(0);
-/// Optimizers end the steps, and no phase between them was chosen yet: blocks of stacks that come within every few of the
-/// optimizer's steps are not looked at, since none of them can be a phase's. It would have them more seldom.
+/// Whether only a sample of the blocks is shown: optimizers end the steps, and no phase between them was
+/// chosen yet. Stacks that recur within every few optimizer steps are left out, since a phase's recur more
+/// seldom.
 #[unsafe(link_section = ".data.leaktrace")]
-static SPARING: AtomicBool = AtomicBool::new(false);
-/// Optimizer steps so far.
+static SAMPLING: AtomicBool = AtomicBool::new(false);
+/// The optimizer steps so far.
 #[unsafe(link_section = ".data.leaktrace")]
 static STEP: AtomicU32 = AtomicU32::new(0);
+/// How often each stack recurs, direct-mapped by its id.
 #[unsafe(link_section = ".data.leaktrace")]
-static USUAL: [Usual; PLACES] = [const { Usual(AtomicU32::new(0)) }; PLACES];
-const PLACES: usize = 2048;
-/// Times that a stack has to come soon enough, one after the other.
+static FREQUENT: [Frequency; SLOTS] = [const { Frequency(AtomicU32::new(0)) }; SLOTS];
+const SLOTS: usize = 2048;
+/// The times in a row that a stack has to recur soon enough to be frequent.
 const TIMES: u32 = 8;
-/// The last event that was looked at had such a stack.
+/// Whether the last event that was shown had a frequent stack.
 #[unsafe(link_section = ".data.leaktrace")]
-static SETTLED: AtomicBool = AtomicBool::new(false);
-/// What was written of the loop up to now.
+static LAST_WAS_FREQUENT: AtomicBool = AtomicBool::new(false);
+/// The number of the drafts written to the recording; 0: none.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
-/// Begins or ends looking.
-pub fn look(yes: bool) {
+/// Enables the detector, or leaves it out from the start.
+pub fn enable(yes: bool) {
     ROUND.store(0, Release);
-    LOOKING.store(yes, Release);
+    ENABLED.store(yes, Release);
 }
 
-/// The same, for good: what was found is let go of, and what was drafted is none.
+/// Disables the detector for good, frees what it knows and withdraws what was drafted.
 #[cold]
 pub fn stop() {
-    if !LOOKING.swap(false, AcqRel) {
+    if !ENABLED.swap(false, AcqRel) {
         return;
     }
     PHASED.store(false, Release);
-    SPARING.store(false, Release);
-    let watch = WATCH.try_lock_for(PATIENCE).and_then(|mut watch| {
+    SAMPLING.store(false, Release);
+    let detector = DETECTOR.try_lock_for(PATIENCE).and_then(|mut detector| {
         if THREAD.load(Acquire) == 0 && ROUND.load(Acquire) != 0 {
-            write(&Settled::default());
+            write(&Choice::default());
         }
-        watch.take()
+        detector.take()
     });
-    drop(watch);
+    drop(detector);
 }
 
-/// True while every event counts.
-pub fn is_curious() -> bool {
-    is_looking() && !SPARING.load(Acquire)
+/// Returns whether every event is shown, and not a sample.
+pub fn samples_all_events() -> bool {
+    is_enabled() && !SAMPLING.load(Acquire)
 }
 
-pub fn is_looking() -> bool {
-    LOOKING.load(Acquire)
+/// Returns whether a loop may end steps, or is searched for.
+pub fn is_enabled() -> bool {
+    ENABLED.load(Acquire)
 }
 
-/// True while a loop is looked for and none was chosen.
-pub fn is_open() -> bool {
-    is_looking() && THREAD.load(Acquire) == 0
+/// Returns whether a loop is searched for and none was chosen.
+pub fn is_searching() -> bool {
+    is_enabled() && THREAD.load(Acquire) == 0
 }
 
-/// True while there may be loops to choose that were not.
-pub fn may_settle() -> bool {
-    is_looking() && (THREAD.load(Acquire) == 0 || PHASED.load(Acquire))
+/// Returns whether there may be loops that are still to be chosen.
+pub fn can_decide() -> bool {
+    is_enabled() && (THREAD.load(Acquire) == 0 || PHASED.load(Acquire))
 }
 
-/// An event is about to be noted; it gives memory back if it is `freed`. Returns the walk over the frames of one that does not, if
-/// there was one.
+/// Shows the detector an event that is about to be recorded, a free or an allocation. Returns the walk over
+/// the frames of an allocation, if there was one.
 #[inline(always)]
 pub fn event(freed: bool) -> Option<Walk> {
-    if !LOOKING.load(Relaxed) {
+    if !ENABLED.load(Relaxed) {
         return None;
     }
     let me = thread_state::current().address();
@@ -126,53 +134,55 @@ pub fn event(freed: bool) -> Option<Walk> {
         }
         return None;
     }
-    look_at_frames(me, freed)
+    show(me, freed)
 }
 
-/// The stack of a block about to be noted, and a look at the loop unless the stack is one of the training's usual ones.
+/// Returns the stack of a block that is about to be recorded, and shows it to the detector unless it is left
+/// out of the sample.
 #[inline(always)]
 pub fn block_stack() -> u32 {
     let thread = thread_state::current();
-    if !SPARING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
+    if !SAMPLING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
         let walk = event(false);
         return stacks::stack_after(thread, walk);
     }
     let stack = stacks::stack(thread);
-    let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
+    let frequent = FREQUENT[stack as usize % SLOTS].is_frequent(stack, STEP.load(Relaxed));
     // The first one behind a phase shows that it is over.
-    if !(usual && SETTLED.load(Relaxed)) {
-        look_again(thread.address(), usual);
+    if !(frequent && LAST_WAS_FREQUENT.load(Relaxed)) {
+        show_again(thread.address(), frequent);
     }
     stack
 }
 
-/// The same where there is nothing to look at and the stack is known.
+/// Returns the stack of such a block where this thread has it cached and the detector need not be shown it.
+/// `None`: what [`block_stack`] does is needed.
 #[inline(always)]
 pub fn known_stack(thread: &ThreadState) -> Option<u32> {
-    if LOOKING.load(Relaxed) {
+    if ENABLED.load(Relaxed) {
         let chosen = THREAD.load(Relaxed);
         if chosen == 0 {
             return None;
         }
         if chosen == thread.address() {
-            if !SPARING.load(Relaxed) {
+            if !SAMPLING.load(Relaxed) {
                 return None;
             }
             let stack = stacks::cached_stack(thread)?;
-            let usual = USUAL[stack as usize % PLACES].is_usual(stack, STEP.load(Relaxed));
-            return (usual && SETTLED.load(Relaxed)).then_some(stack);
+            let frequent = FREQUENT[stack as usize % SLOTS].is_frequent(stack, STEP.load(Relaxed));
+            return (frequent && LAST_WAS_FREQUENT.load(Relaxed)).then_some(stack);
         }
     }
     stacks::cached_stack(thread)
 }
 
-/// True if there is nothing to look at when memory is given back.
+/// Returns whether the detector need not be shown frees.
 #[inline(always)]
-pub fn leaves_frees_alone() -> bool {
-    !LOOKING.load(Relaxed) || THREAD.load(Relaxed) != 0
+pub fn ignores_frees() -> bool {
+    !ENABLED.load(Relaxed) || THREAD.load(Relaxed) != 0
 }
 
-/// Memory was given back, and not looked at.
+/// Counts a free that the detector was not shown.
 #[inline(always)]
 pub fn freed() {
     if PHASED.load(Relaxed) && THREAD.load(Relaxed) == thread_state::current().address() {
@@ -181,39 +191,47 @@ pub fn freed() {
 }
 
 #[inline(never)]
-fn look_again(me: usize, usual: bool) {
-    look_at_frames(me, false);
-    if usual && let Some(mut watch) = WATCH.try_lock_for(PATIENCE) {
-        watch.as_deref_mut().into_iter().for_each(Loops::spared);
+fn show_again(me: usize, frequent: bool) {
+    show(me, false);
+    if frequent && let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) {
+        detector.as_deref_mut().into_iter().for_each(Loops::sampling_begins);
     }
-    SETTLED.store(usual, Relaxed);
+    LAST_WAS_FREQUENT.store(frequent, Relaxed);
 }
 
-/// How usual a stack is, in one word: which it is (8 bits), how often it came soon enough again (4), and after which optimizer step
-/// it was seen last (20).
-struct Usual(AtomicU32);
+/// How often a stack recurs.
+///
+/// ```text
+///  31     24 23           20 19                     0
+/// │ stack   │ times in a row │ optimizer step        │
+/// ```
+///
+/// The stack by 8 bits of its id, the times that it recurred soon enough, the optimizer step in which it was
+/// seen last.
+struct Frequency(AtomicU32);
 
-impl Usual {
+impl Frequency {
     const STEPS: u32 = (1 << 20) - 1;
 
-    /// Takes notice of a stack; true if it comes within every few optimizer steps. On the chosen thread alone.
+    /// Counts a stack that was seen, on the chosen thread alone. Returns whether it recurs within every few
+    /// optimizer steps.
     #[inline(always)]
-    fn is_usual(&self, stack: u32, step: u32) -> bool {
-        let (known, step) = (self.0.load(Relaxed), step & Usual::STEPS);
-        let tag = stack / PLACES as u32 + 1;
-        let is_known = known >> 24 == tag && known & Usual::STEPS == step;
-        if is_known { Usual::times(known) >= TIMES } else { self.again(known, stack, tag, step) }
+    fn is_frequent(&self, stack: u32, step: u32) -> bool {
+        let (known, step) = (self.0.load(Relaxed), step & Frequency::STEPS);
+        let tag = stack / SLOTS as u32 + 1;
+        let is_known = known >> 24 == tag && known & Frequency::STEPS == step;
+        if is_known { Frequency::times(known) >= TIMES } else { self.again(known, stack, tag, step) }
     }
 
     #[inline(never)]
     #[unsafe(link_section = ".text.leaktrace")]
     fn again(&self, known: u32, stack: u32, tag: u32, step: u32) -> bool {
-        // No stack; or any of several, since the tag cannot tell.
+        // No stack; or one that the tag cannot tell from others.
         if stack == 0 || tag > 255 {
             return false;
         }
-        let soon = known >> 24 == tag && step.wrapping_sub(known) & Usual::STEPS < STEPS_BETWEEN;
-        let times = if soon { Usual::times(known).min(14) + 1 } else { 0 };
+        let soon = known >> 24 == tag && step.wrapping_sub(known) & Frequency::STEPS < STEPS_BETWEEN;
+        let times = if soon { Frequency::times(known).min(14) + 1 } else { 0 };
         self.0.store(tag << 24 | times << 20 | step, Relaxed);
         times >= TIMES
     }
@@ -223,80 +241,82 @@ impl Usual {
     }
 }
 
+/// Reads the frames of the calling thread and shows them to the detector.
 #[inline(never)]
-fn look_at_frames(me: usize, freed: bool) -> Option<Walk> {
-    let mut watch = WATCH.try_lock_for(PATIENCE)?;
-    if watch.is_none() {
+fn show(me: usize, freed: bool) -> Option<Walk> {
+    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
+    if detector.is_none() {
         // Another thread may have ended it meanwhile.
-        if !is_looking() || !allocator::enough_for(ROOM) {
+        if !is_enabled() || !allocator::can_allocate(MEMORY) {
             return None;
         }
-        let unasked = lifecycle::settings().step != Setting::Loop;
-        *watch = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
+        let unasked = settings::get().step != StepSetting::Loop;
+        *detector = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
     }
-    let loops = watch.as_deref_mut()?;
-    let seat = loops.seat(me)?;
+    let loops = detector.as_deref_mut()?;
+    let slot = loops.slot(me)?;
     if THREAD.load(Relaxed) != 0 {
         LAST.store(recording::sequence(), Relaxed);
         let freed = FREED.load(Relaxed);
         if freed > 0 {
             FREED.store(0, Relaxed);
-            loops.freed(seat, freed);
+            loops.freed(slot, freed);
         }
     }
-    let mut list = loops.frames(seat);
-    let heard = frames::frames(thread_state::current(), &mut list, !freed, |now| {
-        loops.event(seat, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
+    let mut list = loops.frames(slot);
+    let progress = frames::frames(thread_state::current(), &mut list, !freed, |now| {
+        loops.event(slot, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
     });
-    loops.keep(seat, list);
-    let (heard, walk) = heard?;
-    if heard != Heard::Nothing {
-        tell(heard, watch);
+    loops.keep(slot, list);
+    let (progress, walk) = progress?;
+    if progress != Progress::Nothing {
+        act_on(progress, detector);
     }
     walk
 }
 
-/// Hands on what came of an event.
+/// Does what the progress of the detector calls for.
 #[inline(never)]
-fn tell(heard: Heard, mut watch: Guard) {
-    let Some(loops) = watch.as_deref_mut() else { return };
-    match heard {
-        Heard::Ended => {
+fn act_on(progress: Progress, mut detector: Guard) {
+    let Some(loops) = detector.as_deref_mut() else { return };
+    match progress {
+        Progress::Ended => {
             let ended = loops.ended();
             let (mut copy, count) = ([(0, false); 32], ended.len().min(32));
             copy[..count].copy_from_slice(&ended[..count]);
-            drop(watch);
+            drop(detector);
             copy[..count].iter().for_each(|&(level, main)| step_boundaries::looped(level, main));
         }
-        Heard::Ripe => {
-            drop(watch);
-            step_boundaries::loop_is_ripe();
+        Progress::Ready => {
+            drop(detector);
+            step_boundaries::loop_is_ready();
         }
-        Heard::Looked => {
-            if let Some(draft) = loops.draft(LEAST) {
+        Progress::Sought => {
+            if let Some(draft) = loops.draft(MIN_ITERATIONS) {
                 write(&draft);
             }
         }
-        Heard::InVain => {
-            drop(watch);
+        Progress::GaveUp => {
+            drop(detector);
             stop();
         }
-        Heard::Joined => write_places(&loops.whereabouts()),
-        Heard::Nothing => {}
+        Progress::Extended => write_locations(&loops.locations()),
+        Progress::Nothing => {}
     }
 }
 
-/// An optimizer stepped on this thread: one more thing to know a loop by, or what ends the steps from now on.
+/// Tells the detector that an optimizer stepped on this thread: it is one more thing to know a loop by, or
+/// ends the steps from now on.
 pub fn optimizer() {
-    if !is_looking() {
+    if !is_enabled() {
         return;
     }
     event(false);
     let me = thread_state::current().address();
-    let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return };
-    let Some(loops) = watch.as_deref_mut() else { return };
+    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return };
+    let Some(loops) = detector.as_deref_mut() else { return };
     if !loops.optimizer(me) {
-        drop(watch);
+        drop(detector);
         return stop();
     }
     STEP.fetch_add(1, Relaxed);
@@ -305,27 +325,27 @@ pub fn optimizer() {
     }
 }
 
-/// Optimizers end the steps from now on. With the detector's lock held.
+/// Leaves the ends of steps to optimizers from now on. With the detector's lock held.
 #[cold]
 fn begin_phases(me: usize) {
     // Nothing of before is soon enough.
     STEP.fetch_add(STEPS_BETWEEN, Relaxed);
-    SPARING.store(stacks::takes_python(), Release);
+    SAMPLING.store(stacks::takes_python(), Release);
     PHASED.store(true, Release);
     if THREAD.swap(me, AcqRel) == 0 {
-        // What was drafted is none.
+        // No draft holds any more.
         if ROUND.load(Acquire) != 0 {
-            write(&Settled::default());
+            write(&Choice::default());
         }
     }
 }
 
-/// The event at hand, and the frames it has.
+/// The event that the detector is shown, and its frames.
 struct Here(Option<Reader>);
 
-impl Surroundings for Here {
+impl EventContext for Here {
     fn moment(&mut self) -> Moment {
-        Moment { seq: recording::sequence(), ns: lifecycle::elapsed_coarse() }
+        Moment { seq: recording::sequence(), ns: state::elapsed_coarse() }
     }
     fn id(&mut self, seen: &Seen) -> u32 {
         self.0.as_ref().map_or(0, |reader| reader.id(seen))
@@ -335,46 +355,48 @@ impl Surroundings for Here {
     }
 }
 
-/// Chooses the loop now, from what was seen so far: it cannot wait any longer. Returns the boundaries that lie behind, as far
-/// as there is a place for them: before event `first` there is none. `over`: so is the program.
+/// Has the loop chosen now, from what was seen so far, since it cannot wait any longer. Returns the
+/// boundaries that lie behind, as far as the ledger can still take them: from event `first` on. `over`: the
+/// program is ending.
 #[cold]
-pub fn settle(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
-    if !may_settle() {
+pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
+    if !can_decide() {
         return None;
     }
-    let asked = lifecycle::settings().step == Setting::Loop;
-    let mut watch = WATCH.try_lock_for(PATIENCE)?;
-    let loops = watch.as_deref_mut()?;
+    let asked = settings::get().step == StepSetting::Loop;
+    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
+    let loops = detector.as_deref_mut()?;
     let phased = loops.is_phased();
-    let mut settled = match phased {
-        true => Some(loops.phases()).filter(|s| !s.places.is_empty())?,
-        false => loops.settle(if asked && over { LEAST_ASKED } else { LEAST })?,
+    let mut choice = match phased {
+        true => Some(loops.phases()).filter(|s| !s.locations.is_empty())?,
+        false => loops.choose(if asked && over { MIN_ITERATIONS_ASKED } else { MIN_ITERATIONS })?,
     };
     THREAD.store(loops.thread().unwrap_or(0), Release);
-    let missed = settled.past.iter().filter(|p| p.ends_step && p.seq < first).count();
-    settled.past.retain(|p| p.seq >= first);
+    let missed = choice.past.iter().filter(|p| p.ends_step && p.seq < first).count();
+    choice.past.retain(|p| p.seq >= first);
     if missed > 0 {
         recording::append_entry(&TableEntry::Meta { key: "loop_missed", value: &missed.to_string() });
     }
     if phased {
-        // The iterations of the training are told of beside those of the phases.
-        SPARING.store(false, Release);
-        write_places(&settled.places);
-        add(&settled.past);
+        // The iterations of the training are recorded beside those of the phases.
+        SAMPLING.store(false, Release);
+        write_locations(&choice.locations);
+        add(&choice.past);
     } else {
-        write(&settled);
+        write(&choice);
     }
-    Some(settled.past)
+    Some(choice.past)
 }
 
-/// Writes what the loop is and when it came round. With the detector's lock held, so that one is written after the other.
-fn write(settled: &Settled) {
+/// Writes what the loop is and when its iterations ended. With the detector's lock held, so that one is
+/// written after the other.
+fn write(choice: &Choice) {
     ROUND.fetch_add(1, AcqRel);
-    write_places(&settled.places);
-    add(&settled.past);
+    write_locations(&choice.locations);
+    add(&choice.past);
 }
 
-/// Writes more of the same.
+/// Writes more ends of iterations of the loop that was written last.
 fn add(ends: &[BackfilledBoundary]) {
     let round = ROUND.load(Acquire);
     let parts = ends.len().div_ceil(backfilled::MAX_PER_ENTRY).max(1);
@@ -385,48 +407,49 @@ fn add(ends: &[BackfilledBoundary]) {
     }
 }
 
-/// `loop`: those whose iterations are steps; `loop:1`: the outermost recorded …; each `code header last`, in bytes.
-fn write_places(places: &[(u8, bool, Place)]) {
+/// Writes where the loops are: `loop` has those whose iterations are steps, `loop:1` the outermost recorded,
+/// and so on; each as `code header last`, in bytes.
+fn write_locations(locations: &[(u8, bool, LoopLocation)]) {
     let list = |wanted: &dyn Fn(u8, bool) -> bool| {
-        let of = places.iter().filter(|(level, main, _)| wanted(*level, *main));
+        let of = locations.iter().filter(|(level, main, _)| wanted(*level, *main));
         let names = of.map(|(_, _, p)| format!("{} {} {}", p.code, p.header, p.last));
         names.collect::<Vec<_>>().join(",")
     };
     recording::append_entry(&TableEntry::Meta { key: "loop", value: &list(&|_, main| main) });
-    for depth in 1..=places.iter().map(|p| p.0).max().unwrap_or(0) {
+    for depth in 1..=locations.iter().map(|p| p.0).max().unwrap_or(0) {
         let value = list(&|level, _| level == depth);
         recording::append_entry(&TableEntry::Meta { key: &format!("loop:{depth}"), value: &value });
     }
 }
 
-/// Functions whose loops cannot be seen, if no loop was found.
+/// Returns the number of functions whose loops cannot be seen, if no loop was found.
 pub fn unreadable() -> usize {
-    if !is_open() {
+    if !is_searching() {
         return 0;
     }
-    let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return 0 };
-    watch.as_deref_mut().map_or(0, |loops| loops.opaque())
+    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return 0 };
+    detector.as_deref_mut().map_or(0, |loops| loops.opaque())
 }
 
-/// True while iterations may be under way that end with the program.
-pub fn goes_on() -> bool {
-    is_looking() && THREAD.load(Acquire) != 0
+/// Returns whether iterations may be under way that end with the program.
+pub fn is_under_way() -> bool {
+    is_enabled() && THREAD.load(Acquire) != 0
 }
 
-/// The first event that may be behind the last iteration.
+/// Returns the number of the first event that may lie behind the last iteration.
 pub fn after_last() -> u64 {
     LAST.load(Relaxed) + 1
 }
 
-/// The program is ending, and so are the iterations under way. They end before event `seq`.
+/// Ends the iterations under way before event `seq`, since the program is ending. Returns their ends.
 pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
-    if !goes_on() {
+    if !is_under_way() {
         return Vec::new();
     }
-    let Some(mut watch) = WATCH.try_lock_for(PATIENCE) else { return Vec::new() };
-    let Some(loops) = watch.as_deref_mut() else { return Vec::new() };
+    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return Vec::new() };
+    let Some(loops) = detector.as_deref_mut() else { return Vec::new() };
     loops.finish(&mut Here(None));
-    let ns = lifecycle::elapsed();
+    let ns = state::elapsed();
     let ends: Vec<BackfilledBoundary> = loops
         .ended()
         .iter()
@@ -438,24 +461,11 @@ pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
     ends
 }
 
-/// Before fork: nobody may hold it while the process is copied.
-pub fn before_fork() {
-    lock::hold(&WATCH);
-}
-
-/// After fork, in the parent.
-pub fn after_fork_parent() {
-    // SAFETY: `before_fork` took it on this very thread.
-    unsafe { lock::release(&WATCH) };
-}
-
-/// After fork, in the child: its steps are its own.
+/// Forgets the loop of the parent, in a forked child: its steps are its own.
 pub fn after_fork_child() {
-    // SAFETY: a child begins with one thread, and this function holds no reference into the lock.
-    unsafe { lock::renew(&WATCH) };
     THREAD.store(0, Release);
     PHASED.store(false, Release);
-    SPARING.store(false, Release);
+    SAMPLING.store(false, Release);
     // Freeing it would copy its pages.
-    std::mem::forget(WATCH.lock().take());
+    std::mem::forget(DETECTOR.lock().and_then(|mut detector| detector.take()));
 }

@@ -1,6 +1,7 @@
-//! Reads the events back at the end of each step: feeds the ledger, writes the step, the checkpoint and the reports.
+//! What becomes of the events inside the process: where steps end, the ledger that is kept of them, the
+//! reports on the way.
 //!
-//! It runs outside the hooks' fast path and knows no CUDA function.
+//! It runs outside the hooks' fast path, and knows no CUDA function and no Python object.
 
 pub mod analyzer;
 pub mod annotations;

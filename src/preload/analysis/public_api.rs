@@ -1,10 +1,11 @@
-//! What a program may call, if it wants to. Found by `dlsym`, so nothing need be linked.
+//! The optional C interface for programs. It is found by `dlsym`, so nothing need be linked.
 
 use std::ffi::{CStr, c_char};
 
-use crate::analysis::step_boundaries;
+use crate::analysis::{annotations, step_boundaries};
+use crate::shield::shield;
 
-/// A step ended; `label` may be null.
+/// Ends a step; `label` may be null.
 ///
 /// # Safety
 /// `label` is null or a C string.
@@ -15,7 +16,7 @@ pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
     step_boundaries::call(unsafe { text(label) }.as_deref());
 }
 
-/// Something happened that is to be found again in the report.
+/// Annotates this moment, which is to be found again in the report.
 ///
 /// # Safety
 /// `label` is null or a C string.
@@ -24,7 +25,7 @@ pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
 pub unsafe extern "C" fn leaktrace_mark(label: *const c_char) {
     // SAFETY: the caller's promise.
     if let Some(label) = unsafe { text(label) } {
-        crate::shield::fenced(|| crate::analysis::annotations::mark(&label));
+        shield(|| annotations::mark(&label));
     }
 }
 

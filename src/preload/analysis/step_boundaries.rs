@@ -1,41 +1,63 @@
-//! Boundaries: what ends a step, told by many sources, and what is done there: accounts asked for, reports dumped, holders
-//! searched for.
+//! Step boundaries: takes what may end a step from its many sources, and does what is due there: counters are
+//! sampled, events drained, reports dumped, holders searched for.
 //!
-//! Runs on the thread that ended a step, outside the allocator's lock; where a loop's iteration is the step, in a hook.
+//! It runs on the thread that ended a step, outside the allocator's lock; where a loop's iteration is the
+//! step, in a hook. It knows neither Python nor the driver: who asks them is registered (see [`Services`]).
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use crate::analysis::analyzer::COVERED;
-use crate::analysis::analyzer::HOST;
-use crate::analysis::analyzer::Host;
-use crate::analysis::annotations;
-use crate::analysis::holders::Occasion;
-use crate::analysis::loop_steps;
-use crate::hooks::{devices, driver_queries, events};
-use crate::lifecycle;
-use crate::python;
-use crate::shield;
+use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED};
+use crate::analysis::holders::{self, Occasion};
+use crate::analysis::{annotations, loop_steps};
+use crate::lock::{Mutex, MutexGuard, Rank};
+use crate::settings;
+use crate::shield::shield;
 use crate::stacks;
-use crate::writer::lock;
-use crate::writer::lock::Mutex;
+use crate::state;
+use crate::stderr;
+use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, StepSource};
+use leaktrace_core::holders::{Owner, Wanted};
 use leaktrace_core::report;
-use leaktrace_core::steps::{Boundary, Setting, Steps};
+use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 
-/// Steps between reports, if nothing was said.
+/// The steps between reports, unless set otherwise.
 const DUMP_EVERY: u32 = 100;
 
-static STEPS: Mutex<Steps> = Mutex::new(Steps::new(Setting::Auto));
+/// The stream of steps of this process.
+pub static STEPS: Mutex<Steps> = Mutex::new(Rank::Steps, Steps::new(StepSetting::Auto));
+/// Whether the end of the process was dealt with.
 static EXITED: AtomicBool = AtomicBool::new(false);
-/// Memory ran out, and who held it is still to be asked. For the first few times only.
+/// Whether memory ran out, and who holds it is still to be searched for: the first few times only.
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
 const OOM_SEARCHES: u32 = 2;
 
-/// What the caching allocator of a device last said of itself.
+/// What others do for steps: they stand above, since they know the driver and Python.
+#[derive(Debug)]
+pub struct Services {
+    /// Appends what the driver says of its devices.
+    pub sample_driver: fn(),
+    /// Returns whether a search for holders may run here and now. If not, the interpreter calls back.
+    pub may_search: fn() -> bool,
+    /// Has the interpreter call [`search_when_asked`].
+    pub ask_for_search: fn(),
+    /// Returns why nothing can be searched.
+    pub search_obstacle: fn() -> Option<String>,
+    /// Searches for the holders of blocks.
+    pub search: fn(&[Wanted]) -> Vec<Owner>,
+}
+
+/// The services; null before [`arm`].
+static SERVICES: AtomicPtr<Services> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether a caching allocator has reported blocks.
+#[unsafe(link_section = ".data.leaktrace")]
+static HAS_BLOCKS: AtomicBool = AtomicBool::new(false);
+
+/// The totals that the caching allocator of a device last reported.
 struct Totals {
     seq: AtomicU64,
     allocated: AtomicU64,
@@ -47,150 +69,175 @@ static TOTALS: [Totals; 64] =
     [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } };
         64];
 
-/// True while steps end by the clock.
+/// Whether steps end by the clock.
 #[unsafe(link_section = ".data.leaktrace")]
 static TICKING: AtomicBool = AtomicBool::new(false);
 
-/// Takes the setting over.
-pub fn arm(setting: Setting) {
-    TICKING.store(matches!(setting, Setting::Every(_)), Release);
+/// Prepares for steps of the setting.
+pub fn arm(setting: StepSetting, services: &'static Services) {
+    TICKING.store(matches!(setting, StepSetting::Every(_)), Release);
     let steps = Steps::new(setting);
-    loop_steps::look(steps.wants_loop());
-    *STEPS.lock() = steps;
+    loop_steps::enable(steps.wants_loop());
+    SERVICES.store(std::ptr::from_ref(services).cast_mut(), Release);
+    set_steps(steps);
 }
 
-/// A recording was opened.
+fn set_steps(steps: Steps) {
+    if let Some(mut slot) = STEPS.lock() {
+        *slot = steps;
+    }
+}
+
+/// Begins the ledger of a recording that was opened.
 pub fn begin() {
     EXITED.store(false, Release);
     COVERED.store(1, Release);
-    *HOST.lock() = Some(Box::default());
+    if let Some(mut slot) = ANALYZER.lock() {
+        *slot = Some(Box::default());
+    }
 }
 
-/// After a block event, under the allocator's lock of that device.
+/// Keeps the totals that the caching allocator reports with a block. Under the allocator's lock of that
+/// device.
 #[inline]
-pub fn allocator_says(device: u8, allocated: u64, reserved: u64) {
+pub fn allocator_reports(device: u8, allocated: u64, reserved: u64) {
     let Some(totals) = TOTALS.get(device as usize) else { return };
+    if !HAS_BLOCKS.load(Relaxed) {
+        HAS_BLOCKS.store(true, Relaxed);
+    }
     totals.seq.store(0, Relaxed);
     totals.allocated.store(allocated, Release);
     totals.reserved.store(reserved, Release);
     totals.seq.store(recording::sequence() - 1, Release);
 }
 
-/// An optimizer stepped.
-pub fn optimizer(id: Option<usize>) {
-    if lifecycle::is_live() && loop_steps::is_looking() {
-        shield::fenced(loop_steps::optimizer);
-    }
-    tell(|steps| steps.optimizer(id), None);
+/// Returns whether a caching allocator has reported blocks.
+pub fn has_blocks() -> bool {
+    HAS_BLOCKS.load(Relaxed)
 }
 
-/// A backward pass begins.
+/// Takes in that an optimizer stepped.
+pub fn optimizer(id: Option<usize>) {
+    if state::is_recording() && loop_steps::is_enabled() {
+        shield(loop_steps::optimizer);
+    }
+    emit(|steps| steps.optimizer(id), None);
+}
+
+/// Takes in that a backward pass begins.
 pub fn backward() {
-    if lifecycle::is_live() && loop_steps::is_curious() {
-        shield::fenced(|| {
+    if state::is_recording() && loop_steps::samples_all_events() {
+        shield(|| {
             loop_steps::event(false);
-            // Now or never: from here on backward passes end the steps of a program without an optimizer, if its loop does not.
-            if STEPS.lock().falls_back_next() {
-                loop_is_ripe();
+            // Now or never: from here on backward passes end the steps of a program without an optimizer, if
+            // its loop does not.
+            if STEPS.lock().is_some_and(|steps| steps.falls_back_at_next_backward()) {
+                loop_is_ready();
             }
         });
     }
-    tell(Steps::backward, None);
+    emit(Steps::backward, None);
 }
 
-/// A range that the program named is over.
+/// Takes in that a range which the program named ended.
 pub fn range(name: &[u8]) {
-    if !lifecycle::is_live() {
+    if !state::is_recording() {
         return;
     }
-    match lifecycle::settings().range.as_deref() {
-        Some(wanted) if wanted.as_bytes() == name => tell(Steps::range, None),
+    match settings::get().range.as_deref() {
+        Some(wanted) if wanted.as_bytes() == name => emit(Steps::range, None),
         _ => annotations::range(name),
     }
 }
 
-/// The program says so itself.
+/// Takes in that the program called `leaktrace_step`.
 pub fn call(label: Option<&str>) {
-    tell(Steps::call, label);
+    emit(Steps::call, label);
 }
 
-/// The program's loop came round, or (`main` is false) one around it. From a hook.
-pub fn looped(level: u8, main: bool) {
-    tell(|steps| steps.looped(level, main), None);
+/// Takes in that an iteration of the program's loop ended, or (`ends_step` is false) of one around it. From a
+/// hook.
+pub fn looped(level: u8, ends_step: bool) {
+    emit(|steps| steps.looped(level, ends_step), None);
 }
 
-/// It shows by now which loop it is.
+/// Has the program's loop chosen, since it shows by now which one it is.
 #[cold]
-pub fn loop_is_ripe() {
-    if let Some(host) = HOST.lock().as_mut() {
-        host.choose_loop(false);
-    }
+pub fn loop_is_ready() {
+    with_analyzer(|analyzer| analyzer.choose_loop(false));
 }
 
-/// The program is ending: the iterations under way are over, and the interpreter's own end is none.
-fn end_loop(host: &mut Host) {
-    host.choose_loop(true);
+/// Ends the iterations under way, since the program is ending. The interpreter's own end is no iteration.
+fn end_loop(analyzer: &mut Analyzer) {
+    analyzer.choose_loop(true);
     let unreadable = loop_steps::unreadable();
     if unreadable > 0 {
         let text = format!("the bytecode of {unreadable} functions is not known: loops in them end no step");
         recording::append_entry(&TableEntry::Note { text: &text });
     }
-    if loop_steps::is_open() {
+    if loop_steps::is_searching() {
         loop_steps::stop();
     }
-    if loop_steps::goes_on() {
-        host.end_iterations();
+    if loop_steps::is_under_way() {
+        analyzer.end_iterations();
     }
 }
 
-/// Whether the program's loop may end steps.
-pub(crate) fn wants_loop() -> bool {
-    STEPS.lock().wants_loop()
+/// Returns whether the program's loop may end steps.
+pub fn wants_loop() -> bool {
+    STEPS.lock().is_some_and(|steps| steps.wants_loop())
 }
 
-/// It does.
-pub(crate) fn loop_was_chosen() {
-    STEPS.lock().looped(0, true);
+/// Notes that the program's loop ends steps from now on.
+pub fn loop_was_chosen() {
+    if let Some(mut steps) = STEPS.lock() {
+        steps.looped(0, true);
+    }
 }
 
-/// True while steps end by the clock.
+/// Returns whether steps end by the clock.
 #[inline(always)]
 pub fn ticks() -> bool {
     TICKING.load(Relaxed)
 }
 
-/// Looks at the clock where it ends steps. From hooks: memory is what has to be there to end a step of it.
+/// Ends a step if the clock does so and it is time. From hooks: a step without memory events needs no end.
 #[inline(always)]
 pub fn tick() {
     if ticks() {
-        tell(|steps| steps.tick(Duration::from_nanos(lifecycle::elapsed())), None);
+        emit(|steps| steps.tick(Duration::from_nanos(state::elapsed())), None);
     }
 }
 
-fn tell(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
+/// Asks the stream of steps what follows from an observation, and appends the boundary if there is one.
+fn emit(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
     let (boundary, wants_loop) = {
-        let mut steps = STEPS.lock();
+        let Some(mut steps) = STEPS.lock() else { return };
         (ask(&mut steps), steps.wants_loop())
     };
-    if !wants_loop && loop_steps::is_looking() {
+    if !wants_loop && loop_steps::is_enabled() {
         loop_steps::stop();
     }
     if let Some(boundary) = boundary
-        && lifecycle::is_live()
+        && state::is_recording()
     {
-        shield::fenced(|| {
-            if boundary.main { end_step(boundary, label) } else { events::append_shielded(&event(boundary)) }
+        shield(|| {
+            if boundary.ends_step {
+                end_step(boundary, label)
+            } else {
+                thread_state::append(&event(boundary));
+            }
         });
     }
 }
 
 fn event(boundary: Boundary) -> Event {
-    let kind = if boundary.main { EventKind::StepEnd } else { EventKind::AltBoundary };
+    let kind = if boundary.ends_step { EventKind::StepEnd } else { EventKind::AltBoundary };
     let none = Event::new(kind);
     Event {
-        address: lifecycle::elapsed(),
+        address: state::elapsed(),
         class: boundary.source as u8,
-        context: u8::from(boundary.replaces),
+        context: u8::from(boundary.supersedes),
         device: if boundary.source == StepSource::Loop { boundary.level } else { none.device },
         ..none
     }
@@ -200,88 +247,98 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     if let Some(text) = label.filter(|l| !l.is_empty()) {
         annotations::mark(text);
     }
-    accounts();
-    events::append_shielded(&event(boundary));
-    let mut guard = HOST.lock();
-    let Some(host) = guard.as_mut() else { return };
-    let every = lifecycle::settings().dump_every;
+    sample_counters();
+    thread_state::append(&event(boundary));
+    let Some(mut guard) = ANALYZER.lock() else { return };
+    let Some(analyzer) = guard.as_mut() else { return };
+    let every = settings::get().dump_every;
     let due = |step: u32| step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
-    host.waiting = host.waiting.saturating_add(u32::from(!boundary.replaces));
-    if (host.few_wait() && !due(host.ledger.step_count().saturating_add(host.waiting))) || !host.catch_up() {
+    analyzer.pending_steps = analyzer.pending_steps.saturating_add(u32::from(!boundary.supersedes));
+    if (analyzer.backlog_is_small()
+        && !due(analyzer.ledger.step_count().saturating_add(analyzer.pending_steps)))
+        || !analyzer.drain()
+    {
         return;
     }
-    if boundary.replaces || !due(host.ledger.step_count()) || (every.is_none() && host.dumps_too_much()) {
+    if boundary.supersedes
+        || !due(analyzer.ledger.step_count())
+        || (every.is_none() && analyzer.dumps_too_much())
+    {
         return;
     }
-    let mut guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
-        // Inside a hook, where nothing may take long and nobody may be asked for anything but a moment.
-        python::search::ask();
+    let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
+        // Inside a hook, where nothing may take long: the interpreter calls back.
+        with_services(|services| (services.ask_for_search)());
         guard
     } else {
         if stacks::takes_suspicions() {
             let began = Instant::now();
-            stacks::suspect(&crate::analysis::holders::suspicious(&host.ledger));
-            host.dumping += began.elapsed();
+            stacks::suspect(&holders::suspicious(&analyzer.ledger));
+            analyzer.dumping += began.elapsed();
         }
-        search(guard, Occasion::Step)
+        match search(guard, Occasion::Step) {
+            Some(guard) => guard,
+            None => return,
+        }
     };
-    if let Some(host) = guard.as_mut() {
-        host.dump();
-    }
+    dump_now(guard);
 }
 
-type Guard = lock::MutexGuard<'static, Option<Box<Host>>>;
+type Guard = MutexGuard<'static, Option<Box<Analyzer>>>;
 
-/// Looks for who holds what leaks, if that can be done here and now. The lock is let go meanwhile: a search may take long, and
-/// others have events to take in.
-fn search(mut guard: Guard, occasion: Occasion) -> Guard {
-    let may_run = lifecycle::settings().holders && python::search::may_run();
+/// Searches for who holds what leaks, if that can be done here and now. The lock is released meanwhile: a
+/// search may take long, and others have events to drain.
+fn search(mut guard: Guard, occasion: Occasion) -> Option<Guard> {
+    let may_run = settings::get().holders && with_services(|s| (s.may_search)()) == Some(true);
     // At the end there is no other time: that nothing can be searched is said then.
-    if !lifecycle::settings().holders || !(may_run || occasion == Occasion::End) {
-        return guard;
+    if !settings::get().holders || !(may_run || occasion == Occasion::End) {
+        return Some(guard);
     }
-    let Some(host) = guard.as_mut() else { return guard };
-    let question = host.owners.question(&host.ledger, occasion);
-    if question.is_empty() || host.owners.obstacle(may_run) || !may_run {
-        return guard;
+    let Some(analyzer) = guard.as_mut() else { return Some(guard) };
+    let question = analyzer.searches.question(&analyzer.ledger, occasion);
+    let obstacle = || with_services(|s| (s.search_obstacle)()).flatten();
+    if question.is_empty() || analyzer.searches.is_obstructed(may_run, obstacle) || !may_run {
+        return Some(guard);
     }
     drop(guard);
-    let answer = crate::analysis::holders::look(&question);
-    let mut guard = HOST.lock();
+    let answer = holders::search(&question, |wanted| {
+        with_services(|services| (services.search)(wanted)).unwrap_or_default()
+    });
+    let mut guard = ANALYZER.lock()?;
     // Without memory to catch up the answer stands as it was found.
-    if let Some(host) = guard.as_mut() {
-        host.catch_up();
-        host.owners.answered(&host.ledger, &question, &answer);
+    if let Some(analyzer) = guard.as_mut() {
+        analyzer.drain();
+        analyzer.searches.record(&analyzer.ledger, &question, &answer);
     }
-    guard
+    Some(guard)
 }
 
-/// The interpreter calls back, GIL in hand, because a search was due.
-pub fn holders() {
-    if lifecycle::is_live() {
-        shield::fenced(|| {
-            let mut guard = HOST.lock();
-            if lifecycle::settings().holders && guard.as_mut().is_some_and(|host| host.catch_up()) {
-                let ran_out = RAN_OUT.swap(false, AcqRel);
-                let guard = search(guard, if ran_out { Occasion::Memory } else { Occasion::Step });
-                if let Some(host) = guard.as_ref().filter(|_| ran_out) {
-                    host.write("oom.txt", report::text::out_of_memory);
-                }
-            }
-        });
+/// Searches for holders, since the interpreter calls back for that, GIL in hand.
+pub fn search_when_asked() {
+    if !state::is_recording() || !settings::get().holders {
+        return;
     }
+    shield(|| {
+        let Some(mut guard) = ANALYZER.lock() else { return };
+        if !guard.as_mut().is_some_and(|analyzer| analyzer.drain()) {
+            return;
+        }
+        let ran_out = RAN_OUT.swap(false, AcqRel);
+        let guard = search(guard, if ran_out { Occasion::Memory } else { Occasion::Step });
+        if let Some(analyzer) = guard.as_ref().and_then(|guard| guard.as_ref()).filter(|_| ran_out) {
+            analyzer.write("oom.txt", report::text::out_of_memory);
+        }
+    });
 }
 
-/// Appends what allocator, pools and driver say of each device. What is in use beyond what was seen shows here, and only
-/// if it is asked for at every step.
-fn accounts() {
-    let ask = driver_queries::may_ask();
+/// Appends what allocator, pools and driver say of each device at this moment.
+fn sample_counters() {
     for (device, totals) in (0u8..).zip(&TOTALS) {
         let seq = totals.seq.load(Acquire);
         let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
         // Unchanged, so the three belong together.
         if seq != 0 && totals.seq.load(Acquire) == seq {
-            events::append_shielded(&Event {
+            thread_state::append(&Event {
                 address: allocated,
                 size: reserved,
                 device,
@@ -289,147 +346,125 @@ fn accounts() {
                 ..Event::new(EventKind::AllocatorTotals)
             });
         }
-        if ask
-            && events::has_pools(device)
-            && let Some((reserved, used)) = events::reentrant(|| driver_queries::pool_totals(device))
-        {
-            events::append_shielded(&Event {
-                address: used,
-                size: reserved,
-                device,
-                ..Event::new(EventKind::PoolTotals)
-            });
-        }
     }
-    let devices = if ask { devices::all_seen() } else { 0 };
-    for device in (0u8..64).filter(|device| devices >> device & 1 == 1) {
-        if let Some((free, total)) = events::reentrant(|| driver_queries::memory_info(device)) {
-            events::append_shielded(&Event {
-                address: free,
-                size: total,
-                device,
-                ..Event::new(EventKind::MemInfo)
-            });
-        }
-    }
+    with_services(|services| (services.sample_driver)());
+}
+
+fn with_services<R>(call: impl FnOnce(&Services) -> R) -> Option<R> {
+    // SAFETY: null, or what `arm` was given, which lives for ever.
+    unsafe { SERVICES.load(Acquire).as_ref() }.map(call)
 }
 
 /// Writes the report so far.
 pub fn dump() {
-    if lifecycle::is_live() {
-        shield::fenced(|| {
-            accounts();
-            let mut guard = HOST.lock();
-            if guard.as_mut().is_some_and(|host| host.catch_up())
-                && let Some(host) = search(guard, Occasion::Asked).as_mut()
+    if state::is_recording() {
+        shield(|| {
+            sample_counters();
+            let Some(mut guard) = ANALYZER.lock() else { return };
+            if guard.as_mut().is_some_and(|analyzer| analyzer.drain())
+                && let Some(guard) = search(guard, Occasion::Asked)
             {
-                host.dump();
+                dump_now(guard);
             }
         });
     }
 }
 
-/// Memory ran out on a device: ranks what is alive at this moment. Under the allocator's lock.
-pub fn out_of_memory() {
-    let mut host = HOST.lock();
-    let Some(host) = host.as_mut() else { return };
-    if !host.catch_up() {
-        return;
-    }
-    host.out_of_memory_dumps += 1;
-    // A program that searches for its batch size runs out again and again; the first dumps and every later power of two.
-    let n = host.out_of_memory_dumps;
-    if n <= 4 || n.is_power_of_two() {
-        host.write("oom.txt", report::text::out_of_memory);
-    }
-    // Who held it all: as soon as the interpreter comes to it, which is before the program has handled its error.
-    if n <= OOM_SEARCHES && lifecycle::settings().holders {
-        RAN_OUT.store(true, Release);
-        python::search::ask();
+fn dump_now(mut guard: Guard) {
+    if let Some(analyzer) = guard.as_mut() {
+        analyzer.dump();
     }
 }
 
-/// The program is ending: last boundary, last dump, and a word on stderr.
+fn with_analyzer(call: impl FnOnce(&mut Analyzer)) {
+    if let Some(mut guard) = ANALYZER.lock()
+        && let Some(analyzer) = guard.as_mut()
+    {
+        call(analyzer);
+    }
+}
+
+/// Writes what is alive at this moment, since memory ran out on a device. Under the allocator's lock.
+pub fn out_of_memory() {
+    let Some(mut guard) = ANALYZER.lock() else { return };
+    let Some(analyzer) = guard.as_mut() else { return };
+    if !analyzer.drain() {
+        return;
+    }
+    analyzer.out_of_memory_dumps += 1;
+    // A program that searches for its batch size runs out again and again; the first dumps and every later
+    // power of two.
+    let n = analyzer.out_of_memory_dumps;
+    if n <= 4 || n.is_power_of_two() {
+        analyzer.write("oom.txt", report::text::out_of_memory);
+    }
+    // Who held it all: as soon as the interpreter comes to it, which is before the program has handled its
+    // error.
+    if n <= OOM_SEARCHES && settings::get().holders {
+        RAN_OUT.store(true, Release);
+        with_services(|services| (services.ask_for_search)());
+    }
+}
+
+/// Ends the last step, writes the last report and a summary on stderr, since the program is ending.
 pub fn exit() {
-    if !lifecycle::is_live() || EXITED.swap(true, AcqRel) {
+    if !state::is_recording() || EXITED.swap(true, AcqRel) {
         return;
     }
     // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
     const LONGEST: Duration = Duration::from_secs(5);
-    if loop_steps::is_looking()
-        && let Some(mut guard) = HOST.try_lock_for(LONGEST)
-        && let Some(host) = guard.as_mut()
+    if loop_steps::is_enabled()
+        && let Some(mut guard) = ANALYZER.try_lock_for(LONGEST)
+        && let Some(analyzer) = guard.as_mut()
     {
-        end_loop(host);
+        end_loop(analyzer);
     }
-    accounts();
-    events::append_shielded(&Event { address: lifecycle::elapsed(), ..Event::new(EventKind::Exit) });
-    let Some(mut guard) = HOST.try_lock_for(LONGEST) else { return };
-    let Some(host) = guard.as_mut() else { return };
-    if !host.catch_up() {
+    sample_counters();
+    thread_state::append(&Event { address: state::elapsed(), ..Event::new(EventKind::Exit) });
+    let Some(mut guard) = ANALYZER.try_lock_for(LONGEST) else { return };
+    let Some(analyzer) = guard.as_mut() else { return };
+    if !analyzer.drain() {
         // Where events are lost, that was said.
         if recording::dropped() == 0 {
-            shield::say("too little memory to sum up; the recording is whole");
+            stderr::say("too little memory to sum up; the recording is whole");
         }
         return;
     }
-    let mut guard = search(guard, Occasion::End);
-    let Some(host) = guard.as_mut() else { return };
-    if let Some(range) = lifecycle::settings().range.as_ref().filter(|_| host.ledger.step_count() == 0) {
+    let Some(mut guard) = search(guard, Occasion::End) else { return };
+    let Some(analyzer) = guard.as_mut() else { return };
+    if let Some(range) = settings::get().range.as_ref().filter(|_| analyzer.ledger.step_count() == 0) {
         let text = format!(
             "no range named {range:?} was seen: those of torch.profiler.record_function are, those of torch.cuda.nvtx are not"
         );
         recording::append_entry(&TableEntry::Note { text: &text });
     }
-    host.dump();
-    if !lifecycle::settings().quiet
-        && let Some(path) = lifecycle::path()
-        && let Some(report) = host.report()
+    analyzer.dump();
+    if !settings::get().quiet
+        && let Some(path) = state::path()
+        && let Some(report) = analyzer.report()
     {
-        shield::write(&report::text::summary(&report, &shown(&path)));
+        stderr::write(&report::text::summary(&report, &as_typed(&path)));
     }
 }
 
-/// The path as a person would type it: relative where the recording lies below the working directory.
-fn shown(path: &Path) -> String {
+/// Returns the path as a person would type it: relative where the recording lies below the working directory.
+fn as_typed(path: &Path) -> String {
     let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
     below.as_deref().unwrap_or(path).display().to_string()
 }
 
-/// Before fork: nobody may hold these while the process is copied.
-pub fn before_fork() {
-    lock::hold(&HOST);
-    lock::hold(&STEPS);
-    annotations::before_fork();
-    loop_steps::before_fork();
-}
-
-/// After fork, in the parent.
-pub fn after_fork_parent() {
-    loop_steps::after_fork_parent();
-    annotations::after_fork_parent();
-    // SAFETY: `before_fork` took both on this very thread.
-    unsafe {
-        lock::release(&STEPS);
-        lock::release(&HOST);
-    }
-}
-
-/// After fork, in the child: it has its own steps and its own ledger.
+/// Forgets the steps and the ledger of the parent, in a forked child.
 pub fn after_fork_child() {
-    // SAFETY: a child begins with one thread, and this function holds no reference into the locks.
-    unsafe {
-        lock::renew(&HOST);
-        lock::renew(&STEPS);
-    }
     loop_steps::after_fork_child();
     annotations::after_fork_child();
     // The parent's ledger is left where it lies: freeing it would copy its pages.
-    std::mem::forget(HOST.lock().take());
+    std::mem::forget(ANALYZER.lock().and_then(|mut analyzer| analyzer.take()));
     for totals in &TOTALS {
         totals.seq.store(0, Relaxed);
     }
     EXITED.store(false, Release);
     RAN_OUT.store(false, Release);
-    arm(lifecycle::settings().step);
+    let steps = Steps::new(settings::get().step);
+    loop_steps::enable(steps.wants_loop());
+    set_steps(steps);
 }

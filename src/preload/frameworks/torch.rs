@@ -1,8 +1,9 @@
-//! PyTorch's own reporting symbols: blocks of its caching allocator, memory that ran out, optimizer steps, backward
-//! passes. Exported here under PyTorch's names, which its libraries bind to; each hands on to the real one.
+//! PyTorch's own reporting functions: blocks of its caching allocator, memory that ran out, optimizer steps,
+//! backward passes. They are exported here under PyTorch's names, which its libraries bind to; each forwards
+//! to the real one.
 //!
-//! All of them take integers and pointers only, so no C++ type is known here. The block and memory hooks run under the
-//! allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
+//! All of them take integers and pointers only, so no C++ type is known here. The block and memory hooks run
+//! under the allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -12,7 +13,9 @@ use crate::hooks::record;
 use crate::lifecycle;
 use crate::loader::link_map;
 use crate::python;
-use crate::shield;
+use crate::settings;
+use crate::shield::shield;
+use crate::state;
 use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
@@ -28,7 +31,7 @@ struct Device {
 /// `c10::DeviceType::CUDA`
 const CUDA: i8 = 1;
 
-/// A PyTorch function of which we export a double.
+/// A PyTorch function that we interpose, and the address of the real one.
 struct Original {
     symbol: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -39,7 +42,7 @@ impl Original {
         Original { symbol, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Found once, without the loader.
+    /// Returns the address, which is found once, without the loader.
     #[inline(always)]
     fn get(&self) -> *mut c_void {
         let known = self.address.load(Acquire);
@@ -58,7 +61,7 @@ impl Original {
 /// `c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device)`, PyTorch 2.0 and later
 #[unsafe(link_section = ".data.leaktrace")]
 static BLOCK: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
-/// The same in PyTorch 1, where the totals are signed
+/// `c10::reportMemoryUsageToProfiler` of PyTorch 1, where the totals are signed
 static BLOCK_1: Original = Original::new(c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
 /// `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, Device)`
 static MEMORY_OUT: Original = Original::new(c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
@@ -90,7 +93,7 @@ unsafe extern "C-unwind" fn report_block(
     reserved: u64,
     device: Device,
 ) {
-    // SAFETY: handed through.
+    // SAFETY: forwarded.
     unsafe { block_event(&BLOCK, block, size, allocated, reserved, device) }
 }
 
@@ -103,11 +106,11 @@ unsafe extern "C-unwind" fn report_block_1(
     reserved: u64,
     device: Device,
 ) {
-    // SAFETY: handed through.
+    // SAFETY: forwarded.
     unsafe { block_event(&BLOCK_1, block, size, allocated, reserved, device) }
 }
 
-/// One block handed out (`size` > 0) or taken back (`size` < 0), then PyTorch's own function.
+/// Records a block that is allocated (`size` > 0) or freed (`size` < 0), then calls PyTorch's own function.
 #[inline(always)]
 unsafe fn block_event(
     original: &Original,
@@ -118,7 +121,7 @@ unsafe fn block_event(
     device: Device,
 ) {
     if device.kind == CUDA {
-        note_block(device.index as u8, block as u64, size, allocated, reserved);
+        record_block(device.index as u8, block as u64, size, allocated, reserved);
     }
     let original = original.get();
     if !original.is_null() {
@@ -129,40 +132,46 @@ unsafe fn block_event(
     }
 }
 
+/// Records a block. Nearly all of them take the short way, where nothing has to be done but to append an
+/// event.
 #[inline(always)]
-fn note_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
-    let noted = if size < 0 {
+fn record_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
+    let recorded = if size < 0 {
         record::block_free_at_once(device, block, size.unsigned_abs())
     } else {
-        !watches_steps() && !python::is_poked() && record::block_alloc_at_once(device, block, size as u64)
+        !is_unregistered() && !python::is_poked() && record::block_alloc_at_once(device, block, size as u64)
     };
-    if noted {
-        step_boundaries::allocator_says(device, allocated, reserved);
+    if recorded {
+        step_boundaries::allocator_reports(device, allocated, reserved);
     } else {
-        note_block_at_length(device, block, size, allocated, reserved);
+        record_block_slow(device, block, size, allocated, reserved);
     }
 }
 
-/// Whatever there is to be done beside it.
+/// Records a block for which more has to be done than to append an event.
 #[inline(never)]
-fn note_block_at_length(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
-    shield::fenced(move || {
+fn record_block_slow(device: u8, block: u64, size: i64, allocated: u64, reserved: u64) {
+    shield(move || {
         if size >= 0 {
+            // Nothing was looked up before the first block, where the driver is out of our sight.
+            if !state::is_recording() && !lifecycle::start() {
+                return;
+            }
             record::block_alloc(device, block, size as u64);
             watch_steps();
             python::poke();
         } else {
             record::block_free(device, block, size.unsigned_abs());
         }
-        step_boundaries::allocator_says(device, allocated, reserved);
+        step_boundaries::allocator_reports(device, allocated, reserved);
     });
 }
 
 #[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
 #[cfg_attr(test, unsafe(export_name = "unhooked__ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
 unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, reserved: u64, device: Device) {
-    if device.kind == CUDA && lifecycle::is_live() {
-        shield::fenced(|| {
+    if device.kind == CUDA && state::is_recording() {
+        shield(|| {
             record::out_of_memory(device.index as u8, requested.unsigned_abs(), allocated);
             step_boundaries::out_of_memory();
         });
@@ -177,8 +186,8 @@ unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, re
     }
 }
 
-/// `Engine::execute`: tells, then jumps to the real one with every argument as it came. What it returns, and how, is
-/// none of our business.
+/// `Engine::execute`: takes the backward pass in, then jumps to the real one with every argument as it came.
+/// What it returns, and how, need not be known.
 #[unsafe(naked)]
 #[cfg_attr(
     not(test),
@@ -203,7 +212,7 @@ unsafe extern "C" fn backward_begins() -> *mut c_void {
 
 // ── backward tied to forward ─────────────────────────────────────────────────────────────────────────────────────────
 
-/// Restores, however the call ends: C++ exceptions pass through here.
+/// Restores the thread's node, however the call ends: C++ exceptions pass through here.
 struct Evaluating(usize);
 
 impl Drop for Evaluating {
@@ -212,8 +221,8 @@ impl Drop for Evaluating {
     }
 }
 
-/// `Engine::evaluate_function(std::shared_ptr<GraphTask> &, Node *, InputBuffer &, const std::shared_ptr<ReadyQueue> &)`:
-/// until it returns, what this thread allocates belongs to that node.
+/// `Engine::evaluate_function(std::shared_ptr<GraphTask> &, Node *, InputBuffer &, const
+/// std::shared_ptr<ReadyQueue> &)`: until it returns, what this thread allocates belongs to that node.
 #[cfg_attr(
     not(test),
     unsafe(
@@ -257,22 +266,23 @@ unsafe extern "C-unwind" fn take_number() -> u64 {
     }
     // SAFETY: PyTorch's function of that name, which takes nothing.
     let number = unsafe { std::mem::transmute::<*mut c_void, Take>(original)() };
-    if lifecycle::is_live() && !record::forward_operation_at_once(number) {
-        take_notice(number);
+    if state::is_recording() && !record::forward_operation_at_once(number) {
+        forward_operation_slow(number);
     }
     number
 }
 
+/// Records a forward operation for which more has to be done than to look its stack up.
 #[inline(never)]
-fn take_notice(number: u64) {
-    shield::fenced(|| {
+fn forward_operation_slow(number: u64) {
+    shield(|| {
         if let Some(id) = thread_id() {
             record::forward_operation(id, number);
         }
     });
 }
 
-/// What PyTorch calls the calling thread: a number that it gives out once.
+/// Returns PyTorch's number for the calling thread, which it gives out once.
 #[inline(always)]
 fn thread_id() -> Option<u64> {
     match thread_state::current().torch_id.get() {
@@ -313,41 +323,36 @@ const USER_SCOPE: usize = 7;
 static NAME: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The handle of our callback while PyTorch has it; 0: it has none of ours.
 static HANDLE: AtomicU64 = AtomicU64::new(0);
-/// Attempts to reach PyTorch, from 1; [`ASKED`] when it was asked.
+/// The attempts to reach PyTorch, from 1; [`REGISTERED`] once our callback is registered.
 #[unsafe(link_section = ".data.leaktrace")]
 static WATCHING: AtomicU32 = AtomicU32::new(1);
-const ASKED: u32 = u32::MAX / 2;
+const REGISTERED: u32 = u32::MAX / 2;
 
-/// True once a caching allocator told of its blocks.
-pub fn has_blocks() -> bool {
-    [&BLOCK, &BLOCK_1].iter().any(|original| !original.address.load(Relaxed).is_null())
-}
-
-/// True while PyTorch is still to be asked.
+/// Returns whether our callback is still to be registered.
 #[inline(always)]
-fn watches_steps() -> bool {
-    WATCHING.load(Relaxed) < ASKED
+fn is_unregistered() -> bool {
+    WATCHING.load(Relaxed) < REGISTERED
 }
 
-/// Asks PyTorch to be told of user-level ranges; every optimizer opens one. Once it is there.
+/// Registers a callback for user-level ranges, once PyTorch is there; every optimizer opens one.
 #[inline(always)]
 pub fn watch_steps() {
-    if watches_steps() && lifecycle::is_live() {
-        ask_for_ranges();
+    if is_unregistered() && state::is_recording() {
+        register_for_ranges();
     }
 }
 
 #[cold]
-fn ask_for_ranges() {
-    // PyTorch may come later than the first memory; ever more rarely we look again.
+fn register_for_ranges() {
+    // PyTorch may be loaded later than the first memory comes; it is searched for ever more rarely.
     let attempt = WATCHING.fetch_add(1, AcqRel);
-    if attempt >= ASKED || !attempt.is_power_of_two() {
+    if attempt >= REGISTERED || !attempt.is_power_of_two() {
         return;
     }
     let add = link_map::find_in_any(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     let name = link_map::find_in_any(c"_ZNK2at14RecordFunction4nameEv");
     let (Some(add), Some(name)) = (add, name) else { return };
-    if WATCHING.swap(ASKED, AcqRel) >= ASKED {
+    if WATCHING.swap(REGISTERED, AcqRel) >= REGISTERED {
         return;
     }
     NAME.store(name, Release);
@@ -361,26 +366,28 @@ fn ask_for_ranges() {
         needs: [0; 3],
         padding: [0; 3],
     };
-    // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as C passes it.
+    // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as
+    // C passes it.
     unsafe {
         let add: unsafe extern "C" fn(Callback) -> u64 = std::mem::transmute(add);
         HANDLE.store(add(callback), Release);
     }
 }
 
-/// Python's post hook tells of every optimizer step, and better: the ranges are no longer asked for. While anybody asks,
-/// autograd builds its list of callbacks anew at every node, which was a third of what we cost a backward pass.
+/// Removes the callback again, since Python's post hook reports every optimizer step, and better. While
+/// anybody has one, autograd builds its list of callbacks anew at every node, which was a third of what we
+/// cost a backward pass.
 ///
-/// Not from inside a callback.
+/// Not for the inside of a callback.
 pub fn leave_ranges() {
-    // One that was asked for by name ends the steps.
-    if HANDLE.load(Relaxed) == 0 || lifecycle::settings().range.is_some() {
+    // A range that the user has named ends the steps.
+    if HANDLE.load(Relaxed) == 0 || settings::get().range.is_some() {
         return;
     }
     let Some(remove) = link_map::find_in_any(c"_ZN2at14removeCallbackEm") else { return };
     let handle = HANDLE.swap(0, AcqRel);
     if handle != 0 {
-        // What was seen of ranges is the beginning.
+        // Ranges were seen at the beginning of the run only.
         recording::append_entry(&TableEntry::Meta { key: "ranges", value: "some" });
         // SAFETY: PyTorch's `void at::removeCallback(uint64_t)`, with a handle of its own, once.
         unsafe {
@@ -390,9 +397,10 @@ pub fn leave_ranges() {
     }
 }
 
-/// Returns the `unique_ptr` of a context we do not need: null, where the caller wants it.
+/// Begins a range. Returns the `unique_ptr` of a context that we do not need: null, where the caller wants
+/// it.
 unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_void) -> *mut *mut c_void {
-    // SAFETY: the place for the returned object, by the C++ ABI.
+    // SAFETY: room for the returned object, by the C++ ABI.
     unsafe { *context = std::ptr::null_mut() };
     if is_optimizer(range) {
         thread_state::current().optimizer_hooked.set(false);
@@ -402,7 +410,7 @@ unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_voi
 
 unsafe extern "C" fn range_ends(range: *const c_void, _context: *mut c_void) {
     let hooked = is_optimizer(range).then(|| thread_state::current().optimizer_hooked.take());
-    // Python's post hook knows which optimizer it was; where it ran, it has told already.
+    // Python's post hook knows which optimizer it was; where it ran, it has reported the step already.
     if hooked == Some(false) {
         step_boundaries::optimizer(None);
     }
@@ -417,7 +425,7 @@ fn is_optimizer(range: *const c_void) -> bool {
     name_of(range).is_some_and(|name| name.starts_with(b"Optimizer.step#"))
 }
 
-/// The name of a range, as long as it lives.
+/// Returns the name of a range, which lives as long as the range.
 fn name_of<'a>(range: *const c_void) -> Option<&'a [u8]> {
     let name = NAME.load(Acquire);
     if name.is_null() {

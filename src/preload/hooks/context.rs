@@ -5,8 +5,8 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUgraph, CUgraphNode, CUstream};
 use leaktrace_core::format::event::{Event, EventKind, NO_DEVICE};
 
 use crate::hooks::{Arg, Call, Handle, Status, devices, driver_queries, hooks, pool};
-use crate::lifecycle;
-use crate::shield;
+use crate::shield::shield;
+use crate::state;
 
 hooks! {
     /// `cuCtxDestroy(CUcontext context)`
@@ -61,8 +61,8 @@ hooks! {
         // A failed call may have ended it or not.
         if captured && !pool::is_capturing(id, stream) {
             driver_queries::capture_ends();
-            if lifecycle::is_live() {
-                shield::fenced(devices::describe_seen);
+            if state::is_recording() {
+                shield(devices::describe_seen);
             }
         }
         status

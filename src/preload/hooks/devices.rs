@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::format::event::{Event, EventKind};
 
 use crate::hooks::{driver_queries, events};
+use crate::thread_state;
 use crate::writer::recording;
 
 /// Devices that appeared in an event, a bit each.
@@ -38,9 +40,25 @@ pub fn describe_seen() {
     }
 }
 
-/// The devices that appeared in events, a bit each.
-pub fn all_seen() -> u64 {
-    SEEN.load(Acquire)
+/// Appends what pools and driver say of each device. What is in use beyond what was seen shows here, and only
+/// if it is asked for at every step.
+pub fn sample() {
+    if !driver_queries::may_ask() {
+        return;
+    }
+    for device in (0u8..64).filter(|&device| events::has_pools(device)) {
+        if let Some((reserved, used)) = events::reentrant(|| driver_queries::pool_totals(device)) {
+            let totals = Event { address: used, size: reserved, device, ..Event::new(EventKind::PoolTotals) };
+            thread_state::append(&totals);
+        }
+    }
+    let seen = SEEN.load(Acquire);
+    for device in (0u8..64).filter(|device| seen >> device & 1 == 1) {
+        if let Some((free, total)) = events::reentrant(|| driver_queries::memory_info(device)) {
+            let info = Event { address: free, size: total, device, ..Event::new(EventKind::MemInfo) };
+            thread_state::append(&info);
+        }
+    }
 }
 
 /// Forgets all, in a forked child: its recording is another one.

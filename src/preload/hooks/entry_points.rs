@@ -190,7 +190,7 @@ pub fn is_newer_form(symbol: &CStr) -> bool {
 /// Reports that such a form was handed to the program.
 pub fn report_newer_form(symbol: &CStr) {
     let symbol = symbol.to_string_lossy();
-    coverage_gaps::name(&format!(
+    coverage_gaps::report(&format!(
         "{symbol} is newer than this leaktrace: what it gives or takes is not seen"
     ));
 }

@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use leaktrace_core::format::event::Event;
 use once_cell::race::OnceBox;
 
-use crate::lifecycle;
-use crate::shield;
+use crate::shield::shield;
+use crate::state;
 use crate::thread_state::{self, ThreadState};
-use crate::writer::recording::{self, Appended};
+use crate::writer::recording;
 
 /// What is done beside recording; set once, before the first event.
 pub struct Callbacks {
-    /// A segment was filled.
-    pub segment_filled: fn(),
     /// The driver or the runtime allocated something: frameworks may be in the process by now.
     pub allocated: fn(),
 }
@@ -34,11 +32,7 @@ pub fn this_thread() -> &'static ThreadState {
 
 /// Calls the driver one level deeper: what it calls through our hooks itself is no event.
 pub fn reentrant<R>(call: impl FnOnce() -> R) -> R {
-    let depth = &this_thread().depth;
-    depth.set(depth.get() + 1);
-    let result = call();
-    depth.set(depth.get() - 1);
-    result
+    thread_state::without_events(call)
 }
 
 /// True for a call of the program's, false for one that the driver, or leaktrace, makes inside another.
@@ -55,28 +49,17 @@ pub fn append(event: &Event) {
 /// [`append`] where every instruction counts.
 #[inline(always)]
 pub fn append_inline(event: &Event) {
-    if this_thread().with_cursor(|cursor| recording::append(cursor, event)) == Appended::Rolled {
-        segment_filled();
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn segment_filled() {
-    thread_state::watch();
-    if let Some(callbacks) = CALLBACKS.get() {
-        (callbacks.segment_filled)();
-    }
+    this_thread().with_cursor(|cursor| recording::append(cursor, event));
 }
 
 /// Appends an event from outside a hook (boundaries and the like).
 pub fn append_shielded(event: &Event) {
-    shield::fenced(|| append(event));
+    shield(|| append(event));
 }
 
 /// Appends two events that belong together.
 pub fn append_pair(first: &Event, second: &Event) {
-    if lifecycle::enter() {
+    if state::ensure_recording() {
         this_thread().with_cursor(|cursor| recording::append_pair(cursor, first, second));
     }
 }

@@ -147,7 +147,7 @@ fn record_memory_nodes(exec: u64, graph: CUgraph) {
     }
     let take = |entry: &AtomicUsize| entry.compare_exchange(0, exec as usize, AcqRel, Acquire).is_ok();
     if !EXECS.iter().any(take) {
-        return coverage_gaps::name(
+        return coverage_gaps::report(
             "more than 1024 graphs with memory nodes at a time: what the others allocate is not seen",
         );
     }

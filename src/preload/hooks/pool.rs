@@ -56,7 +56,7 @@ hooks! {
         let kind: u32 = properties.field(offset_of!(CUmemPoolProps, location.type_));
         let device: i32 = properties.field(offset_of!(CUmemPoolProps, location.id));
         if kind == LOCATION_DEVICE && !driver_queries::pool_made(pool.handle() as usize, device as u8) {
-            coverage_gaps::name(
+            coverage_gaps::report(
                 "more than 256 memory pools at a time: what the others hold unused is not seen",
             );
         }

@@ -7,9 +7,9 @@ use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 use crate::analysis::{annotations, loop_steps, step_boundaries};
 use crate::hooks::events::{append, append_inline, append_pair, is_top_level, reentrant, this_thread};
 use crate::hooks::{Call, Status, devices, driver_queries, entry_points, events};
-use crate::lifecycle;
-use crate::shield;
+use crate::shield::shield;
 use crate::stacks;
+use crate::state;
 use crate::writer::recording;
 
 impl<R: FnOnce() -> Status> Call<R> {
@@ -31,7 +31,7 @@ impl<R: FnOnce() -> Status> Call<R> {
         let id = self.id;
         self.then(|| {
             let (address, size) = given();
-            if address != 0 && lifecycle::enter() {
+            if address != 0 && state::ensure_recording() {
                 this_thread().driver_events.set(this_thread().driver_events.get() + 1);
                 let (current, context) = reentrant(driver_queries::current);
                 let device = device.unwrap_or(if class.is_host() { NO_DEVICE } else { current });
@@ -51,14 +51,14 @@ impl<R: FnOnce() -> Status> Call<R> {
             this_thread().freeing.set(0);
             return reentrant(|| self.pass());
         }
-        if !lifecycle::is_live() {
+        if !state::is_recording() {
             return reentrant(|| self.pass());
         }
         let entry_point = entry_point(self.id);
-        shield::fenced(|| freed(EventKind::Free, entry_point, class, address));
+        shield(|| freed(EventKind::Free, entry_point, class, address));
         let status = reentrant(|| self.pass());
         if status != 0 {
-            shield::fenced(|| freed(EventKind::FreeFailed, entry_point, class, address));
+            shield(|| freed(EventKind::FreeFailed, entry_point, class, address));
         }
         status
     }
@@ -76,9 +76,9 @@ impl<R: FnOnce() -> Status> Call<R> {
         let status = self.pass();
         this_thread().runtime_entry_point.set(0);
         if status == 0 && this_thread().driver_events.get() == before {
-            shield::fenced(|| {
+            shield(|| {
                 let (address, size) = given();
-                if address != 0 && lifecycle::enter() {
+                if address != 0 && state::ensure_recording() {
                     let ask = || entry_points::runtime_device(id, provider);
                     let device = if class.is_host() { NO_DEVICE } else { reentrant(ask) };
                     allocated(id as u16, class, device, 0, address, size);
@@ -93,18 +93,18 @@ impl<R: FnOnce() -> Status> Call<R> {
     #[inline]
     pub fn runtime_free(self, class: MemoryClass, address: u64) -> Status {
         let nested = !is_top_level() || this_thread().runtime_entry_point.get() != 0;
-        if nested || address == 0 || !lifecycle::is_live() {
+        if nested || address == 0 || !state::is_recording() {
             return self.pass();
         }
         let entry_point = self.id as u16;
-        shield::fenced(|| freed(EventKind::Free, entry_point, class, address));
+        shield(|| freed(EventKind::Free, entry_point, class, address));
         this_thread().runtime_entry_point.set(entry_point);
         this_thread().freeing.set(address);
         let status = self.pass();
         this_thread().freeing.set(0);
         this_thread().runtime_entry_point.set(0);
         if status != 0 {
-            shield::fenced(|| freed(EventKind::FreeFailed, entry_point, class, address));
+            shield(|| freed(EventKind::FreeFailed, entry_point, class, address));
         }
         status
     }
@@ -117,7 +117,7 @@ impl<R: FnOnce() -> Status> Call<R> {
         }
         let status = reentrant(|| self.pass());
         if status == 0 {
-            shield::fenced(work);
+            shield(work);
         }
         status
     }
@@ -132,7 +132,7 @@ impl<R: FnOnce() -> Status> Call<R> {
     #[inline]
     pub fn record_after(self, event: impl FnOnce() -> Event) -> Status {
         self.then(|| {
-            if lifecycle::enter() {
+            if state::ensure_recording() {
                 append(&event());
             }
         })
@@ -150,7 +150,7 @@ impl<R: FnOnce() -> Status> Call<R> {
     /// Records, after the call, that it ended memory which was seen; it may have ended nothing.
     #[inline]
     pub fn record_release(self, event: impl FnOnce() -> Option<Event>) -> Status {
-        if !lifecycle::is_live() {
+        if !state::is_recording() {
             return self.pass();
         }
         self.then(|| {
@@ -163,13 +163,13 @@ impl<R: FnOnce() -> Status> Call<R> {
     /// Records an event before the call; `undone` follows if it fails.
     #[inline]
     pub fn record_before(self, event: impl FnOnce() -> Event, undone: impl FnOnce() -> Event) -> Status {
-        if !is_top_level() || !lifecycle::is_live() {
+        if !is_top_level() || !state::is_recording() {
             return self.pass();
         }
-        shield::fenced(|| append(&event()));
+        shield(|| append(&event()));
         let status = reentrant(|| self.pass());
         if status != 0 {
-            shield::fenced(|| append(&undone()));
+            shield(|| append(&undone()));
         }
         status
     }
@@ -183,7 +183,7 @@ impl<R: FnOnce() -> Status> Call<R> {
             // Whatever it is, the runtime call we may be in allocates nothing itself.
             this_thread().driver_events.set(this_thread().driver_events.get() + 1);
             let Some((address, size, device)) = node() else { return };
-            if lifecycle::enter() {
+            if state::ensure_recording() {
                 devices::seen(device);
                 let (stack, entry_point) = (stacks::stack(this_thread()), entry_point(id));
                 append(&Event {
@@ -204,7 +204,7 @@ impl<R: FnOnce() -> Status> Call<R> {
     pub fn record_launch(self, exec: u64) -> Status {
         let id = self.id;
         self.then(|| {
-            if lifecycle::enter() {
+            if state::ensure_recording() {
                 let (device, context) = reentrant(driver_queries::current);
                 events::note_pool(device);
                 step_boundaries::tick();
@@ -247,7 +247,7 @@ fn freed(kind: EventKind, entry_point: u16, class: MemoryClass, address: u64) {
     loop_steps::event(true);
     append(&Event { address, class: class as u8, entry_point, ..Event::new(kind) });
     if kind == EventKind::Free {
-        annotations::given_back();
+        annotations::memory_freed();
     }
 }
 
@@ -262,7 +262,7 @@ fn entry_point(id: usize) -> u16 {
 /// Records a block of the caching allocator. Called with its lock held: nothing here may wait for anything.
 #[inline]
 pub fn block_alloc(device: u8, address: u64, size: u64) {
-    if lifecycle::enter() {
+    if state::ensure_recording() {
         step_boundaries::tick();
         let stack = loop_steps::block_stack();
         append_inline(&Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) });
@@ -274,18 +274,18 @@ pub fn block_alloc(device: u8, address: u64, size: u64) {
 #[inline(always)]
 pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
     let thread = this_thread();
-    if !lifecycle::is_live() || step_boundaries::ticks() {
+    if !state::is_recording() || step_boundaries::ticks() {
         return false;
     }
     let Some(stack) = loop_steps::known_stack(thread) else { return false };
     let event = Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) };
-    thread.with_cursor(|cursor| recording::append_at_once(cursor, &event))
+    thread.with_cursor(|cursor| recording::append_in_segment(cursor, &event))
 }
 
 /// Records that a block went back to the caching allocator.
 #[inline]
 pub fn block_free(device: u8, address: u64, size: u64) {
-    if lifecycle::is_live() {
+    if state::is_recording() {
         loop_steps::event(true);
         let context = u8::from(crate::python::collecting(this_thread()));
         append_inline(&Event { address, size, device, context, ..Event::new(EventKind::BlockFree) });
@@ -295,13 +295,13 @@ pub fn block_free(device: u8, address: u64, size: u64) {
 /// [`block_free`] under the conditions of [`block_alloc_at_once`].
 #[inline(always)]
 pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
-    if !lifecycle::is_live() || !loop_steps::leaves_frees_alone() {
+    if !state::is_recording() || !loop_steps::ignores_frees() {
         return false;
     }
     let thread = this_thread();
     let context = u8::from(crate::python::collecting(thread));
     let event = Event { address, size, device, context, ..Event::new(EventKind::BlockFree) };
-    let recorded = thread.with_cursor(|cursor| recording::append_at_once(cursor, &event));
+    let recorded = thread.with_cursor(|cursor| recording::append_in_segment(cursor, &event));
     if recorded {
         loop_steps::freed();
     }

@@ -12,8 +12,8 @@ use crate::coverage_gaps;
 use crate::loader::link_map::{self, LoadedObjects, Name, ObjectId};
 use crate::loader::object::LinkMap;
 use crate::loader::scope;
-use crate::shield;
-use crate::writer::lock::Mutex;
+use crate::lock::{Mutex, Rank};
+use crate::shield::shield;
 
 /// The objects whose own scope comes first, by id; 0: a free entry, after those that were ever used;
 /// [`GONE`]: one that was used.
@@ -56,10 +56,9 @@ pub fn last_object() -> Option<ObjectId> {
 /// Patches what was just opened: `root`, and what it needs, as far as it came after `last`.
 pub fn patch_opened(root: ObjectId, last: Option<ObjectId>) {
     // One at a time: between making a page writable and back no other may do the same.
-    static ONE: Mutex<()> = Mutex::new(());
-    shield::fenced(|| {
-        let Some(_one) = ONE.try_lock_for(Duration::from_secs(1)) else {
-            return coverage_gaps::name(
+    shield(|| {
+        let Some(_one) = ONE_AT_A_TIME.try_lock_for(Duration::from_secs(1)) else {
+            return coverage_gaps::report(
                 "what was opened with RTLD_DEEPBIND while another such opening took its time",
             );
         };
@@ -70,7 +69,7 @@ pub fn patch_opened(root: ObjectId, last: Option<ObjectId>) {
         while patch_closure(root, last, unpatched, &mut path) {
             unpatched += 1;
             let path = path.get().to_string_lossy();
-            coverage_gaps::name(&format!(
+            coverage_gaps::report(&format!(
                 "{path} was opened with RTLD_DEEPBIND, and its calls could not be led here"
             ));
         }
@@ -153,13 +152,13 @@ fn write(
 /// An opening whose file only the loader can find, for it searches on behalf of the caller: it takes place
 /// behind us, and the same thread's next call of an interposer patches it. Who opens a library asks it for
 /// something.
-struct Pending {
+pub struct Pending {
     thread: usize,
     name: Name<120>,
     last: Option<ObjectId>,
 }
 
-static PENDING: [Mutex<Option<Pending>>; 8] = [const { Mutex::new(None) }; 8];
+pub static PENDING: [Mutex<Option<Pending>>; 8] = [const { Mutex::new(Rank::PendingOpenings, None) }; 8];
 static PENDING_COUNT: AtomicU32 = AtomicU32::new(0);
 
 fn thread() -> usize {
@@ -186,7 +185,7 @@ pub fn patch_when_opened(file: &CStr) {
             }
         }
     }
-    coverage_gaps::name(&format!(
+    coverage_gaps::report(&format!(
         "{} was opened with RTLD_DEEPBIND, and is not seen",
         file.to_string_lossy()
     ));
@@ -222,10 +221,23 @@ fn patch_pending() {
 
 /// Names an object that is opened in a namespace without any export of ours.
 pub fn note_dlmopen(file: &CStr) {
-    shield::fenced(|| {
-        coverage_gaps::name(&format!(
+    shield(|| {
+        coverage_gaps::report(&format!(
             "{} was opened in a namespace of its own, and is not seen",
             file.to_string_lossy()
         ));
     });
+}
+
+/// Held while import tables are patched: between making a page writable and back no other thread may do the
+/// same.
+pub static ONE_AT_A_TIME: Mutex<()> = Mutex::new(Rank::ImportTables, ());
+
+/// Forgets the openings of other threads, which a forked child does not have.
+pub fn after_fork_child() {
+    for mut pending in PENDING.iter().filter_map(Mutex::lock) {
+        if pending.take_if(|p| p.thread != thread()).is_some() {
+            PENDING_COUNT.fetch_sub(1, AcqRel);
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub fn provider(id: usize, real: *mut c_void) -> Option<usize> {
         }
         Some(_) => {}
         None => {
-            coverage_gaps::name(&format!("more than {PROVIDERS} different {} in this process", entry.name))
+            coverage_gaps::report(&format!("more than {PROVIDERS} different {} in this process", entry.name))
         }
     }
     provider

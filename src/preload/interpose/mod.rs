@@ -5,7 +5,7 @@
 
 mod dispatch;
 mod exports;
-mod got_patch;
+pub mod got_patch;
 mod hook_table;
 mod proc_address;
 mod symbol_lookup;

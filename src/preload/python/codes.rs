@@ -3,10 +3,10 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::hash::content;
-use crate::numbering::{Numbering, Refused, lock};
+use crate::lock::{Mutex, Rank};
+use crate::numbering::{Numbering, Refused};
 use crate::python::memory::read;
 use crate::python::offsets::TYPE_DEALLOC;
 use crate::python::strings;
@@ -25,9 +25,8 @@ pub struct Codes {
     contents: Numbering,
 }
 
-pub type Guard = MutexGuard<'static, Codes>;
-
-static CODES: Mutex<Codes> = Mutex::new(Codes { ids: int_map(), contents: Numbering::new() });
+pub static CODES: Mutex<Codes> =
+    Mutex::new(Rank::Codes, Codes { ids: int_map(), contents: Numbering::new() });
 
 /// What became of a frame's code.
 pub enum Numbered {
@@ -44,7 +43,7 @@ pub fn id(found: &Found) -> Numbered {
         return Numbered::None;
     }
     let address = found.code as u64;
-    if let Some(&id) = lock(&CODES).ids.get(&address) {
+    if let Some(id) = CODES.lock().and_then(|codes| codes.ids.get(&address).copied()) {
         return Numbered::Id(id);
     }
     let layout = &found.cpython.layout;
@@ -61,7 +60,7 @@ pub fn id(found: &Found) -> Numbered {
     let bytes = file.len() + name.len() + lines.len();
     let entry =
         |id| TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
-    let mut codes = lock(&CODES);
+    let Some(mut codes) = CODES.lock() else { return Numbered::Refused(Refused::NotWritten) };
     match codes.contents.id(key, bytes, entry) {
         Ok(id) => {
             mark(address);
@@ -118,7 +117,9 @@ unsafe extern "C" fn deallocate(code: *mut c_void) {
     let (word, bit) = bit_of(address);
     // The thread that marked this code held it by a frame; that reference was dropped since, so the mark is
     // visible.
-    if word.load(Ordering::Relaxed) & bit != 0 && lock(&CODES).ids.remove(&address).is_some() {
+    if word.load(Ordering::Relaxed) & bit != 0
+        && CODES.lock().is_none_or(|mut codes| codes.ids.remove(&address).is_some())
+    {
         // Before the memory is free: whoever runs other code there hashes with a later epoch.
         thread_state::forget_stacks();
     }
@@ -130,12 +131,9 @@ unsafe extern "C" fn deallocate(code: *mut c_void) {
     }
 }
 
-pub fn lock_all() -> Guard {
-    lock(&CODES)
-}
-
 /// In a forked child, whose recording names no code yet.
-pub fn forget(codes: &mut Guard) {
+pub fn after_fork_child() {
+    let Some(mut codes) = CODES.lock() else { return };
     codes.ids.clear();
     codes.contents.clear();
 }

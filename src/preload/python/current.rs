@@ -13,7 +13,6 @@ use crate::python::layout::Links;
 use crate::python::lifetime;
 use crate::python::memory::read;
 use crate::python::verify;
-use crate::thread_state;
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
 
@@ -43,7 +42,7 @@ pub fn top() -> Option<Top> {
 fn state(cpython: &Cpython) -> Option<*const u8> {
     // SAFETY: a thread state of a version whose layout we know.
     let is_own =
-        |state| unsafe { read::<u64>(state, usize::from(cpython.links.thread_id)) } == thread_state::own_id();
+        |state| unsafe { read::<u64>(state, usize::from(cpython.links.thread_id)) } == crate::lock::own_id();
     let main: *const u8 = cpython.main_thread.load(Ordering::Acquire);
     if !main.is_null() && is_own(main) {
         return Some(main);

@@ -11,7 +11,7 @@ use crate::python::api::{Method, Object};
 use crate::python::interpreter::{self, Interpreter};
 use crate::python::{callbacks, gc, lifetime};
 use crate::thread_state;
-use crate::writer::signals::calmly;
+use crate::writer::signals::with_signals_blocked;
 
 static OPTIMIZER_STEPPED: Method = Method::new(c"leaktrace_optimizer_stepped", optimizer_stepped);
 
@@ -144,7 +144,7 @@ unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
 fn start_helper() {
     // Started with all signals blocked, it never takes one: those are for the program's threads.
     // SAFETY: plain thread creation; the thread is detached and ends by itself.
-    calmly(|| unsafe {
+    with_signals_blocked(|| unsafe {
         let mut thread = std::mem::zeroed();
         let entry: extern "C" fn(*mut c_void) -> *mut c_void =
             std::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, _>(helper);

@@ -13,7 +13,6 @@ use crate::python::debug_offsets;
 use crate::python::layout::{self, Layout, Links};
 use crate::python::memory::read;
 use crate::python::offsets::{OB_TYPE, TYPE_BASICSIZE};
-use crate::thread_state;
 use crate::unwind::loader::Scope;
 
 /// An interpreter, of whatever version.
@@ -151,7 +150,7 @@ fn cpython_in(scope: Scope, version: &str) -> Result<Cpython, &'static str> {
         return Err("unknown layout of code objects");
     }
     // SAFETY: asks for the calling thread's id.
-    if thread_state::own_id() != unsafe { libc::pthread_self() } {
+    if crate::lock::own_id() != unsafe { libc::pthread_self() } {
         return Err("unknown thread ids");
     }
     Ok(Cpython {

@@ -10,10 +10,10 @@
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::hash::content;
-use crate::numbering::{Numbering, lock};
+use crate::lock::{Mutex, Rank};
+use crate::numbering::Numbering;
 use crate::thread_state::ThreadState;
 use leaktrace_core::format::entry::TableEntry;
 
@@ -136,9 +136,8 @@ unsafe fn forward_elsewhere(words: *const usize, likely: usize, name: *const c_c
     AutogradContext { name, forward }
 }
 
-pub type Guard = MutexGuard<'static, Numbering>;
-
-static CONTEXTS: Mutex<Numbering> = Mutex::new(Numbering::new());
+/// The contexts of this recording.
+pub static CONTEXTS: Mutex<Numbering> = Mutex::new(Rank::AutogradContexts, Numbering::new());
 
 /// Returns the id of a context, which is described on first sight; `None` if it could not be.
 pub fn id(context: AutogradContext) -> Option<u32> {
@@ -154,15 +153,12 @@ pub fn id(context: AutogradContext) -> Option<u32> {
     let name = name.trim_start_matches('*');
     let name = name.get(..name.len().min(512)).unwrap_or("");
     let key = content(&[&forward.to_le_bytes(), name.as_bytes()]);
-    lock(&CONTEXTS).id(key, name.len(), |id| TableEntry::Backward { id, node: name, forward }).ok()
-}
-
-pub fn lock_all() -> Guard {
-    lock(&CONTEXTS)
+    CONTEXTS.lock()?.id(key, name.len(), |id| TableEntry::Backward { id, node: name, forward }).ok()
 }
 
 /// In a forked child, whose recording describes neither stacks nor contexts yet.
-pub fn forget(contexts: &mut Guard) {
+pub fn after_fork_child() {
+    let Some(mut contexts) = CONTEXTS.lock() else { return };
     contexts.clear();
     // SAFETY: whole pages of a static that nobody refers into, since the child has one thread; they come back
     // zeroed.

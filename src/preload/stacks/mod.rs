@@ -15,14 +15,14 @@
 //! never calls back.
 
 pub mod autograd;
-mod fork;
-mod native_samples;
-mod stack_interner;
+pub mod native_samples;
+pub mod stack_interner;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::hash::Hash;
-use crate::numbering::Refused;
+use crate::lock::Section;
+use crate::numbering::{self, Refused};
 use crate::python::codes::{self, Numbered};
 use crate::python::current::Top;
 use crate::python::walk::{self, Walk, Walked};
@@ -32,8 +32,6 @@ use crate::stacks::native_samples::Wanted;
 use crate::thread_state::{self, ThreadState};
 use crate::unwind::{self, loader, modules};
 use leaktrace_core::format::entry::Frame;
-
-pub use crate::stacks::fork::{after_fork_child, after_fork_parent, before_fork};
 
 /// Which frames a stack is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +234,7 @@ fn with_native(thread: &ThreadState, mut key: Key) -> u32 {
 #[cold]
 #[inline(never)]
 fn first_seen(thread: &ThreadState, key: &Key, hash: u64, native: &[u64]) -> u32 {
+    let Some(_section) = Section::enter() else { return 0 };
     let id = shared(key, hash, native);
     if id != 0 {
         thread.remember_stack(hash, id);
@@ -248,6 +247,7 @@ fn first_seen(thread: &ThreadState, key: &Key, hash: u64, native: &[u64]) -> u32
 #[cold]
 #[inline(never)]
 fn first_seen_with_samples(thread: &ThreadState, key: &Key) -> u32 {
+    let Some(_section) = Section::enter() else { return 0 };
     let hash = key.hash.finish();
     let id = shared(key, hash, &[]);
     if id == 0 {
@@ -354,4 +354,18 @@ pub fn modules_changed() {
     unwind::forget_addresses();
     thread_state::forget_stacks();
     SEEN.store(unloads, Ordering::Release);
+}
+
+/// In a forked child, whose recording is a new one: nothing is interned there yet.
+pub fn after_fork_child() {
+    thread_state::forget_stacks();
+    ARMING.store(false, Ordering::Release);
+    unwind::after_fork_child();
+    stack_interner::after_fork_child();
+    codes::after_fork_child();
+    modules::after_fork_child();
+    autograd::after_fork_child();
+    native_samples::after_fork_child();
+    thread_state::after_fork_child();
+    numbering::after_fork_child();
 }

@@ -6,9 +6,8 @@
 //! caches, so each of its allocations takes the slow path.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
-use crate::numbering::lock;
+use crate::lock::{Mutex, Rank};
 use crate::stacks::stack_interner;
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
@@ -25,9 +24,8 @@ pub struct Samples {
     watched: IntMap<u32, Vec<u32>>,
 }
 
-pub type Guard = MutexGuard<'static, Samples>;
-
-static SAMPLES: Mutex<Samples> = Mutex::new(Samples { seen: Vec::new(), watched: int_map() });
+pub static SAMPLES: Mutex<Samples> =
+    Mutex::new(Rank::NativeSamples, Samples { seen: Vec::new(), watched: int_map() });
 
 /// True where Python stacks get samples.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -52,7 +50,7 @@ pub fn are_taken() -> bool {
 
 /// Returns whether native frames are wanted of a stack that is in no cache.
 pub fn wanted(stack: u32) -> Wanted {
-    let mut samples = lock(&SAMPLES);
+    let Some(mut samples) = SAMPLES.lock() else { return Wanted::No };
     if let Some(written) = samples.watched.get(&stack) {
         return if written.len() < MOST { Wanted::Always } else { Wanted::No };
     }
@@ -68,7 +66,7 @@ pub fn wanted(stack: u32) -> Wanted {
 
 /// Writes a sample: `mixed` is a stack of the same Python frames with the native ones.
 pub fn write(stack: u32, mixed: u32) {
-    let mut samples = lock(&SAMPLES);
+    let Some(mut samples) = SAMPLES.lock() else { return };
     if let Some(written) = samples.watched.get_mut(&stack) {
         if written.contains(&mixed) || written.len() >= MOST {
             return;
@@ -80,7 +78,7 @@ pub fn write(stack: u32, mixed: u32) {
 
 /// Puts stacks under suspicion, for good. Returns true if any was not before.
 pub fn watch(stacks: &[u32]) -> bool {
-    let mut samples = lock(&SAMPLES);
+    let Some(mut samples) = SAMPLES.lock() else { return false };
     let before = samples.watched.len();
     for &stack in stacks.iter().filter(|&&stack| stack != 0) {
         if samples.watched.len() < WATCHED {
@@ -90,12 +88,9 @@ pub fn watch(stacks: &[u32]) -> bool {
     samples.watched.len() > before
 }
 
-pub fn lock_all() -> Guard {
-    lock(&SAMPLES)
-}
-
 /// In a forked child, whose stacks get other numbers.
-pub fn forget(samples: &mut Guard) {
+pub fn after_fork_child() {
+    let Some(mut samples) = SAMPLES.lock() else { return };
     samples.seen.clear();
     samples.watched.clear();
 }

@@ -1,11 +1,9 @@
 //! The tables of stacks that every thread shares: ids by hash, and by what the stacks are made of. Knows
 //! numbers and packed frames, not what they stand for.
 
-use std::array;
-use std::sync::{Mutex, MutexGuard};
-
 use crate::hash::content;
-use crate::numbering::{self, Numbering, Refused, lock};
+use crate::lock::{Mutex, Rank};
+use crate::numbering::{self, Numbering, Refused};
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::{Frame, TableEntry};
 use leaktrace_core::int_map::{IntMap, int_map};
@@ -26,11 +24,10 @@ pub struct Interned {
     overflow: u32,
 }
 
-pub type ShardGuards = [MutexGuard<'static, Shard>; SHARDS];
-pub type Guard = MutexGuard<'static, Interned>;
-
-static BY_HASH: [Mutex<Shard>; SHARDS] = [const { Mutex::new(Shard { epoch: 0, ids: int_map() }) }; SHARDS];
-static INTERNED: Mutex<Interned> = Mutex::new(Interned { stacks: Numbering::new(), overflow: 0 });
+pub static BY_HASH: [Mutex<Shard>; SHARDS] =
+    [const { Mutex::new(Rank::StackShards, Shard { epoch: 0, ids: int_map() }) }; SHARDS];
+pub static INTERNED: Mutex<Interned> =
+    Mutex::new(Rank::Stacks, Interned { stacks: Numbering::new(), overflow: 0 });
 
 fn shard(hash: u64) -> &'static Mutex<Shard> {
     &BY_HASH[(hash >> 60) as usize % SHARDS]
@@ -38,12 +35,13 @@ fn shard(hash: u64) -> &'static Mutex<Shard> {
 
 /// True while less than half of the room is taken.
 pub fn has_much_room() -> bool {
-    numbering::has_much_room() && lock(&INTERNED).stacks.last() < MAX_STACKS / 2
+    numbering::has_much_room()
+        && INTERNED.lock().is_some_and(|interned| interned.stacks.last() < MAX_STACKS / 2)
 }
 
 /// Returns the id that some thread found for this hash; 0 if none did.
 pub fn by_hash(epoch: u64, hash: u64) -> u32 {
-    let shard = lock(shard(hash));
+    let Some(shard) = shard(hash).lock() else { return 0 };
     if shard.epoch != epoch {
         return 0;
     }
@@ -52,7 +50,7 @@ pub fn by_hash(epoch: u64, hash: u64) -> u32 {
 
 /// Remembers the id of a hash for all threads.
 pub fn remember(epoch: u64, hash: u64, id: u32) {
-    let mut shard = lock(shard(hash));
+    let Some(mut shard) = shard(hash).lock() else { return };
     if shard.epoch < epoch || shard.ids.len() >= SHARD_LIMIT {
         shard.epoch = shard.epoch.max(epoch);
         shard.ids.clear();
@@ -69,7 +67,7 @@ pub fn intern(python: u32, frames: &[u8]) -> u32 {
         return 0;
     }
     let key = content(&[&python.to_le_bytes(), frames]);
-    let mut interned = lock(&INTERNED);
+    let Some(mut interned) = INTERNED.lock() else { return 0 };
     if let Some(id) = interned.stacks.get(key) {
         return id;
     }
@@ -85,7 +83,7 @@ pub fn intern(python: u32, frames: &[u8]) -> u32 {
 
 /// Returns the id of the stack that stands for all that found no room.
 pub fn overflow_stack() -> u32 {
-    lock(&INTERNED).overflow()
+    INTERNED.lock().map_or(0, |mut interned| interned.overflow())
 }
 
 impl Interned {
@@ -104,19 +102,13 @@ impl Interned {
     }
 }
 
-pub fn lock_shards() -> ShardGuards {
-    array::from_fn(|i| lock(&BY_HASH[i]))
-}
-
-pub fn lock_all() -> Guard {
-    lock(&INTERNED)
-}
-
 /// In a forked child, whose recording holds no stack yet.
-pub fn forget(shards: &mut ShardGuards, interned: &mut Guard) {
-    for shard in shards {
+pub fn after_fork_child() {
+    for mut shard in BY_HASH.iter().filter_map(Mutex::lock) {
         shard.ids.clear();
     }
-    interned.stacks.clear();
-    interned.overflow = 0;
+    if let Some(mut interned) = INTERNED.lock() {
+        interned.stacks.clear();
+        interned.overflow = 0;
+    }
 }

@@ -2,10 +2,10 @@
 //! the loader's.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::hash::content;
-use crate::numbering::{Numbering, lock};
+use crate::lock::{Mutex, Rank};
+use crate::numbering::Numbering;
 use crate::unwind::loader::{Extent, describe, locate};
 use leaktrace_core::format::entry::{Frame, TableEntry};
 
@@ -16,10 +16,8 @@ pub struct Modules {
     unloads: usize,
 }
 
-pub type Guard = MutexGuard<'static, Modules>;
-
-static MODULES: Mutex<Modules> =
-    Mutex::new(Modules { known: Vec::new(), contents: Numbering::new(), unloads: 0 });
+pub static MODULES: Mutex<Modules> =
+    Mutex::new(Rank::Modules, Modules { known: Vec::new(), contents: Numbering::new(), unloads: 0 });
 /// Counts how often objects were unloaded.
 static UNLOADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -44,7 +42,7 @@ pub fn frame(pc: u64) -> Frame {
 fn number(extent: Extent) -> Option<u32> {
     let unloads = UNLOADS.load(Ordering::Acquire);
     {
-        let mut modules = lock(&MODULES);
+        let mut modules = MODULES.lock()?;
         if modules.unloads != unloads {
             modules.known.clear();
             modules.unloads = unloads;
@@ -57,7 +55,7 @@ fn number(extent: Extent) -> Option<u32> {
     let Extent { start, end, bias, .. } = extent;
     let key =
         content(&[&start.to_le_bytes(), &end.to_le_bytes(), &bias.to_le_bytes(), &build_id, path.as_bytes()]);
-    let mut modules = lock(&MODULES);
+    let mut modules = MODULES.lock()?;
     let bytes = path.len() + build_id.len() + 32;
     let entry = |id| TableEntry::Module { id, start, end, bias, build_id: &build_id, path: &path };
     let id = modules.contents.id(key, bytes, entry).ok()?;
@@ -66,12 +64,9 @@ fn number(extent: Extent) -> Option<u32> {
     Some(id)
 }
 
-pub fn lock_all() -> Guard {
-    lock(&MODULES)
-}
-
 /// In a forked child, whose recording names no module yet.
-pub fn forget(modules: &mut Guard) {
+pub fn after_fork_child() {
+    let Some(mut modules) = MODULES.lock() else { return };
     modules.known.clear();
     modules.contents.clear();
 }

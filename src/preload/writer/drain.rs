@@ -1,43 +1,43 @@
-//! From the threads' segments to one stream in sequence order, for a reader in the same process.
+//! The drain: merges the threads' segments to one stream in sequence order, for a reader in the same process.
+//! It does not know what an event means.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
 use crate::writer::file;
-use crate::writer::recording;
-use crate::writer::recording::PER_SEGMENT;
-use crate::writer::segment_pool::EventSegment;
-use crate::writer::segment_pool::SPACE;
+use crate::writer::recording::{self, PER_SEGMENT};
+use crate::writer::segment_pool::{EventSegment, SEGMENTS};
 use leaktrace_core::format::event::{Event, RECORD};
 use leaktrace_core::format::file_layout::PAYLOAD;
 
-/// Events taken up at once: 1 MiB of them.
-const BITE: u64 = (1 << 20) / RECORD as u64;
-/// Events that may wait behind one that is being written, however long that takes.
-const MANY: u64 = 2 * BITE;
-/// How long more than that may wait.
+/// The events that are buffered at once: 1 MiB of them.
+const WINDOW: u64 = (1 << 20) / RECORD as u64;
+/// The events that may wait behind one that is being written, however long that takes.
+const MAX_WAITING: u64 = 2 * WINDOW;
+/// The longest that more events than that may wait.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Collects the events of all threads in sequence order. One per process, used under the ledger's lock.
 #[derive(Debug, Default)]
 pub struct Drain {
-    /// What was taken up, by number: nothing has to be sorted. A place counts if the number in it is the one looked for.
+    /// Buffered records, each in the slot of its number: nothing has to be sorted. A slot counts if it has
+    /// the number that is looked for.
     window: Vec<[u64; 4]>,
-    /// The number that stands in the window's first place: moved on whenever nothing waits, so that small bites stay in
+    /// The number of the window's first slot: moved on whenever nothing waits, so that few records stay in
     /// the processor's cache.
     base: u64,
     waiting: usize,
-    /// What was stepped over and came after all.
+    /// Records that were skipped and came after all.
     late: Vec<[u64; 4]>,
-    /// Since when it stands still, much waiting behind one event.
-    still: Option<Instant>,
+    /// Since when nothing moves and much waits behind one event.
+    stalled: Option<Instant>,
 }
 
 impl Drain {
     /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
     pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) {
-        if self.waiting == 0 && self.still.is_none() {
-            // A segment whose first number lies further on is a source by the time that number is reached.
+        if self.waiting == 0 && self.stalled.is_none() {
+            // A segment whose first number lies further on becomes a source once that number is reached.
             loop {
                 let before = next;
                 next = in_turn(next, &mut apply);
@@ -47,54 +47,56 @@ impl Drain {
             }
         }
         if self.window.is_empty() {
-            self.window = vec![[0; 4]; BITE as usize];
+            self.window = vec![[0; 4]; WINDOW as usize];
         }
-        let mut step_over = self.still.is_some_and(|since| since.elapsed() > PATIENCE);
-        let mut stood_still = true;
+        let mut skip = self.stalled.is_some_and(|since| since.elapsed() > PATIENCE);
+        let mut is_stalled = true;
         loop {
             if self.waiting == 0 {
                 self.base = next;
             }
-            let limit = next.saturating_add(BITE);
+            let limit = next.saturating_add(WINDOW);
             self.collect(next, limit);
             let mut moved = !self.late.is_empty();
             self.late.sort_unstable_by_key(|r| r[0]);
             self.late.drain(..).for_each(|record| apply(&Event::unpack(record)));
             while self.waiting > 0 && next < limit {
-                let record = self.window[place(self.base, next)];
+                let record = self.window[slot(self.base, next)];
                 if record[0] == next {
                     apply(&Event::unpack(record));
                     self.waiting -= 1;
                     moved = true;
-                } else if !step_over {
+                } else if !skip {
                     break;
                 }
                 next += 1;
             }
-            step_over = false;
+            skip = false;
             if !moved {
                 break;
             }
-            stood_still = false;
+            is_stalled = false;
         }
-        // A thread that waits for its turn, or died, between taking its number and storing it leaves a hole that would
-        // stop us: after a while of standing still with much waiting, it is stepped over. Its event is taken in late.
-        let still = stood_still && self.waiting > 0 && recording::sequence() - next > MANY;
-        self.still = still.then(|| self.still.unwrap_or_else(Instant::now));
+        // A thread that is not scheduled, or died, between taking a number and storing it leaves a hole that
+        // would stop us: after a while of no progress with much waiting, the hole is skipped. Its event is
+        // applied late.
+        let stalled = is_stalled && self.waiting > 0 && recording::sequence() - next > MAX_WAITING;
+        self.stalled = stalled.then(|| self.stalled.unwrap_or_else(Instant::now));
     }
 
-    /// Takes up what was written with a number below `limit`.
+    /// Buffers what was written with a number below `limit`.
     fn collect(&mut self, next: u64, limit: u64) {
-        let mut space = SPACE.lock();
-        let crowded = space.is_crowded();
-        for s in &mut space.events {
-            // Not even looked at: that would bring its pages back.
+        let Some(mut pool) = SEGMENTS.lock() else { return };
+        let evict = pool.over_resident_limit();
+        for s in &mut pool.events {
+            // Its memory is not read: that would bring its pages back.
             if s.ahead >= limit || s.is_done() {
                 continue;
             }
             let Some(base) = file::base(s.index) else { continue };
             while s.drained < PER_SEGMENT {
-                // SAFETY: inside the segment's payload; word 0 with acquire, then the rest, as `append` stored them.
+                // SAFETY: inside the segment's payload; word 0 with acquire, then the rest, as `append`
+                // stored them.
                 let record = unsafe {
                     let at = base.add(PAYLOAD + s.drained * RECORD).cast::<u64>();
                     let seq = (*at.cast::<AtomicU64>()).load(Acquire);
@@ -109,23 +111,23 @@ impl Drain {
                 if record[0] < next {
                     self.late.push(record);
                 } else {
-                    self.window[place(self.base, record[0])] = record;
+                    self.window[slot(self.base, record[0])] = record;
                     self.waiting += 1;
                 }
             }
-            s.conclude();
-            if crowded && s.is_done() {
-                file::let_go(s.index);
+            s.seal();
+            if evict && s.is_done() {
+                file::evict_pages(s.index);
             }
         }
     }
 }
 
-fn place(base: u64, seq: u64) -> usize {
-    (seq.wrapping_sub(base) % BITE) as usize
+fn slot(base: u64, seq: u64) -> usize {
+    (seq.wrapping_sub(base) % WINDOW) as usize
 }
 
-/// A segment of which something is to be read.
+/// A segment that is read from.
 #[derive(Clone, Copy)]
 struct Source {
     index: u32,
@@ -134,22 +136,24 @@ struct Source {
     last: u64,
 }
 
-/// So many segments may be written to at once for this: more than threads that allocate.
-const SOURCES: usize = 32;
+/// The segments that can be read from at once: more than there are threads that allocate.
+const MAX_SOURCES: usize = 32;
 
-/// Hands events on where they lie, as long as the next one is there: no copy and no sorting. Returns the number of the one that
-/// was not there.
+/// Applies events from where they lie, as long as the next one is there: no copy and no sorting. Returns the
+/// number of the first that was not there.
 fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
-    let mut sources = [const { None::<Source> }; SOURCES];
+    let mut sources = [const { None::<Source> }; MAX_SOURCES];
     let mut count = 0;
-    // Not even looked at, where its next one comes later: that would bring its pages back.
+    // The memory of a segment whose next event comes later is not read: that would bring its pages back.
     let wanted = |s: &&EventSegment| s.drained < s.sealed.unwrap_or(PER_SEGMENT) && s.ahead <= next;
-    for s in SPACE.lock().events.iter().filter(wanted) {
-        let (Some(base), Some(place)) = (file::base(s.index), sources.get_mut(count)) else { continue };
-        *place = Some(Source { index: s.index, base, drained: s.drained, last: s.last });
+    let Some(pool) = SEGMENTS.lock() else { return next };
+    for s in pool.events.iter().filter(wanted) {
+        let (Some(base), Some(source)) = (file::base(s.index), sources.get_mut(count)) else { continue };
+        *source = Some(Source { index: s.index, base, drained: s.drained, last: s.last });
         count += 1;
     }
-    // A segment that is new since then comes when its turn is missed.
+    drop(pool);
+    // A segment that is new since then is found when its event is missed.
     let sources = &mut sources[..count];
     let mut found = true;
     while std::mem::take(&mut found) {
@@ -165,15 +169,15 @@ fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
             found |= next != before;
         }
     }
-    let mut space = SPACE.lock();
-    let crowded = space.is_crowded();
+    let Some(mut pool) = SEGMENTS.lock() else { return next };
+    let evict = pool.over_resident_limit();
     for source in sources.iter().flatten() {
-        // Nobody else moves these on, nor gives a segment back that is not drained to its end.
-        if let Some(s) = space.events.iter_mut().find(|s| s.index == source.index) {
+        // Nobody else advances these, nor gives a segment back that is not drained to its end.
+        if let Some(s) = pool.events.iter_mut().find(|s| s.index == source.index) {
             (s.drained, s.last) = (source.drained, source.last);
-            s.conclude();
-            if crowded && s.is_done() {
-                file::let_go(s.index);
+            s.seal();
+            if evict && s.is_done() {
+                file::evict_pages(s.index);
             }
         }
     }
@@ -181,11 +185,11 @@ fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
 }
 
 impl Source {
-    /// The next record, if it is the one of this number.
+    /// Returns the next record, if it has this number.
     #[inline(always)]
     fn head(&self, number: u64) -> Option<[u64; 4]> {
-        // SAFETY: inside the segment's payload: `drained` is less than what it has room for. Word 0 with acquire, then the rest, as
-        // `append` stored them.
+        // SAFETY: inside the segment's payload: `drained` is less than what it has room for. Word 0 with
+        // acquire, then the rest, as `append` stored them.
         unsafe {
             let at = self.base.add(PAYLOAD + self.drained * RECORD).cast::<u64>();
             let seq = (*at.cast::<AtomicU64>()).load(Acquire);

@@ -1,14 +1,14 @@
 //! The growing file under a recording: creates it, maps it chunk by chunk, hands out words of it.
 //!
-//! Space is allocated on the disk before it is touched, so that a full disk is an error here and never a SIGBUS in the
-//! program. Chunks are never unmapped while the process lives: a thread may be writing.
+//! Space is allocated on the disk before it is touched, so that a full disk is an error here and never a
+//! SIGBUS in the program. Chunks are never unmapped while the process lives: a thread may be writing.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-use crate::writer::lock::Mutex;
-use crate::writer::signals::calmly;
+use crate::lock::{Mutex, Rank};
+use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::file_layout::SEGMENT;
 
 /// Bytes by which the file grows and which are mapped at once.
@@ -16,33 +16,36 @@ const CHUNK: usize = 32 * SEGMENT;
 const PER_CHUNK: u32 = (CHUNK / SEGMENT) as u32;
 /// 64 GiB of recording at most; `LEAKTRACE_EVENTS=all` on a long run stops there and says so.
 const MAX_CHUNKS: usize = 16 * 1024;
-/// Where our descriptor is put: beyond those that programs count on (the lowest free one, 0 to 2 after a `close`).
-const PLACES: [RawFd; 3] = [512, 64, 3];
+/// The numbers that our descriptor is given: beyond those that programs count on (the lowest free one, 0 to 2
+/// after a `close`).
+const DESCRIPTORS: [RawFd; 3] = [512, 64, 3];
 
 static CHUNKS: [AtomicPtr<u8>; MAX_CHUNKS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS];
 static MAPPED: AtomicU32 = AtomicU32::new(0);
 static FD: AtomicI32 = AtomicI32::new(-1);
-/// Which file it is: the program may close our descriptor, and its number may come to mean a file of the program's own.
+/// The file's identity: the program may close our descriptor, and its number may come to mean a file of the
+/// program's own.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
-/// Where it is, to open it anew then.
-static PATH: Mutex<Option<CString>> = Mutex::new(None);
+/// The file's path, to open it anew then.
+pub static PATH: Mutex<Option<CString>> = Mutex::new(Rank::File, None);
 
 fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Creates (or empties) the file and maps its first chunk. `Err` is the errno; `EWOULDBLOCK`: another process records
-/// into it; `EINVAL`: it is no plain file; or what `may_go` says of the first bytes of a file that stands there.
-pub fn create(path: &CStr, may_go: impl Fn(&[u8]) -> Result<(), i32>) -> Result<(), i32> {
-    calmly(|| {
+/// Creates (or empties) the file and maps its first chunk. `Err` is the errno; `EWOULDBLOCK`: another process
+/// records into it; `EINVAL`: it is no plain file; or what `may_overwrite` says of the first bytes of a file
+/// that stands there.
+pub fn create(path: &CStr, may_overwrite: impl Fn(&[u8]) -> Result<(), i32>) -> Result<(), i32> {
+    with_signals_blocked(|| {
         if let Some(status) = status_at(path) {
             // Not opened to find out: that alone may do something (a pipe, a tape).
             plain(&status)?;
         }
         let fd = open(path, libc::O_CREAT)?;
-        // Emptied only once it is known to be a plain file that no living process records into (the lock says so, for as
-        // long as that process lives). Where there are no locks, it is not known.
+        // Emptied only once it is known to be a plain file that no living process records into (the lock says
+        // so, for as long as that process lives). Where there are no locks, it is not known.
         let emptied = status_of(fd).ok_or_else(errno).and_then(|status| {
             plain(&status)?;
             // SAFETY: `fd` is open.
@@ -54,7 +57,7 @@ pub fn create(path: &CStr, may_go: impl Fn(&[u8]) -> Result<(), i32>) -> Result<
             // SAFETY: a buffer of that length.
             let read = unsafe { libc::pread(fd, head.as_mut_ptr().cast(), head.len(), 0) };
             if read > 0 {
-                may_go(&head[..read as usize])?;
+                may_overwrite(&head[..read as usize])?;
             }
             // SAFETY: `fd` is open.
             if unsafe { libc::ftruncate(fd, 0) } != 0 {
@@ -71,7 +74,7 @@ pub fn create(path: &CStr, may_go: impl Fn(&[u8]) -> Result<(), i32>) -> Result<
         };
         DEVICE.store(status.st_dev, Relaxed);
         INODE.store(status.st_ino, Relaxed);
-        *PATH.lock() = Some(path.to_owned());
+        *PATH.lock().ok_or(libc::EDEADLK)? = Some(path.to_owned());
         MAPPED.store(0, Relaxed);
         FD.store(fd, Release);
         grow().inspect_err(|_| {
@@ -85,7 +88,7 @@ pub fn create(path: &CStr, may_go: impl Fn(&[u8]) -> Result<(), i32>) -> Result<
     })
 }
 
-/// Opens for reading and writing, at a place out of the program's way.
+/// Opens a file for reading and writing, by a descriptor out of the program's way.
 fn open(path: &CStr, flags: i32) -> Result<RawFd, i32> {
     let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: a NUL-terminated path and plain flags; the descriptor is ours.
@@ -93,9 +96,9 @@ fn open(path: &CStr, flags: i32) -> Result<RawFd, i32> {
     if fd < 0 {
         return Err(errno());
     }
-    for place in PLACES {
+    for number in DESCRIPTORS {
         // SAFETY: makes another descriptor of an open one.
-        let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, place) };
+        let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, number) };
         if moved >= 0 {
             close(fd);
             return Ok(moved);
@@ -139,14 +142,14 @@ fn is_ours(status: &libc::stat) -> bool {
     (status.st_dev, status.st_ino) == (DEVICE.load(Relaxed), INODE.load(Relaxed))
 }
 
-/// A descriptor of our file: the one we have, or a new one if the program closed that.
+/// Returns a descriptor of our file: the one we have, or a new one if the program closed that.
 fn descriptor() -> Result<RawFd, i32> {
     let fd = FD.load(Acquire);
     if fd >= 0 && status_of(fd).is_some_and(|s| is_ours(&s)) {
         return Ok(fd);
     }
     FD.store(-1, Release);
-    let path = PATH.lock();
+    let path = PATH.lock().ok_or(libc::EDEADLK)?;
     let fd = open(path.as_deref().ok_or(libc::EBADF)?, 0)?;
     if status_of(fd).is_some_and(|s| is_ours(&s)) {
         FD.store(fd, Release);
@@ -157,9 +160,9 @@ fn descriptor() -> Result<RawFd, i32> {
     Err(libc::ESTALE)
 }
 
-/// Maps one more chunk. Not reentrant: callers hold the space lock. `Err` is the errno.
+/// Maps one more chunk. Callers hold the lock of the segment pool. `Err` is the errno.
 pub fn grow() -> Result<(), i32> {
-    calmly(|| {
+    with_signals_blocked(|| {
         let chunk = MAPPED.load(Relaxed) as usize;
         if chunk >= MAX_CHUNKS {
             return Err(libc::EFBIG);
@@ -190,12 +193,12 @@ pub fn grow() -> Result<(), i32> {
     })
 }
 
-/// Has the disk set a chunk's room aside.
+/// Allocates the disk space of a chunk.
 fn reserve(fd: RawFd, offset: usize) -> Result<(), i32> {
     // SAFETY: `fd` is our open file; the range is within off_t.
     match unsafe { libc::posix_fallocate(fd, offset as libc::off_t, CHUNK as libc::off_t) } {
         0 => return Ok(()),
-        // Not to be had here (a sandbox, an odd file system): zeros do it too.
+        // Not supported here (a sandbox, an odd file system): writing zeros does it too.
         libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL | libc::EOPNOTSUPP => {}
         error => return Err(error),
     }
@@ -213,12 +216,12 @@ fn reserve(fd: RawFd, offset: usize) -> Result<(), i32> {
     Ok(())
 }
 
-/// Number of segments mapped, the header included.
+/// Returns the number of segments mapped, the header included.
 pub fn segments() -> u32 {
     MAPPED.load(Acquire) * PER_CHUNK
 }
 
-/// Start of a segment; `None` if it is not mapped.
+/// Returns the start of a segment; `None` if it is not mapped.
 #[inline]
 pub fn base(segment: u32) -> Option<*mut u8> {
     let chunk = CHUNKS.get((segment / PER_CHUNK) as usize)?.load(Acquire);
@@ -229,8 +232,8 @@ pub fn base(segment: u32) -> Option<*mut u8> {
     Some(unsafe { chunk.add((segment % PER_CHUNK) as usize * SEGMENT) })
 }
 
-/// Has the pages of a segment mapped at once: one by one, at the first event on each, they cost several times as much. Where the
-/// kernel (before 5.14) does not know how, that is what they do.
+/// Maps the pages of a segment at once: one by one, at the first event on each, they cost several times as
+/// much. Kernels before 5.14 cannot, and so pay that.
 pub fn populate(segment: u32) {
     if let Some(base) = base(segment) {
         // SAFETY: a segment is mapped; nothing in it changes.
@@ -238,28 +241,31 @@ pub fn populate(segment: u32) {
     }
 }
 
-/// A word of a segment as an atomic; `None` if the segment is not mapped.
+/// Returns a word of a segment as an atomic; `None` if the segment is not mapped.
 pub fn word(segment: u32, offset: usize) -> Option<&'static AtomicU64> {
     let base = base(segment)?;
     debug_assert!(offset.is_multiple_of(8) && offset < SEGMENT);
-    // SAFETY: mapped, 8-aligned, and mapped for as long as this process writes the recording (see the caption).
+    // SAFETY: mapped, 8-aligned, and mapped for as long as this process writes the recording (see the
+    // caption).
     Some(unsafe { &*base.add(offset).cast::<AtomicU64>() })
 }
 
-/// Takes a segment's pages out of this process's memory. The file has them; whoever touches them gets them back.
-pub fn let_go(segment: u32) {
+/// Takes a segment's pages out of this process's memory. The file has them; whoever touches them gets them
+/// back.
+pub fn evict_pages(segment: u32) {
     if let Some(base) = base(segment) {
         // SAFETY: whole pages of a shared mapping of our own: nothing that was written there is lost.
         unsafe { libc::madvise(base.cast(), SEGMENT, libc::MADV_DONTNEED) };
     }
 }
 
-/// In a forked child: lets go of the parent's file, so that nothing here can write to it again.
+/// Unmaps and closes the parent's file, in a forked child, so that nothing here can write to it again.
 pub fn forget() {
     for chunk in &CHUNKS[..MAPPED.swap(0, AcqRel) as usize] {
         let base = chunk.swap(std::ptr::null_mut(), AcqRel);
         if !base.is_null() {
-            // SAFETY: our own mapping; in a child there is only this thread, and its cursor is void (generation).
+            // SAFETY: our own mapping; in a child there is only this thread, and its cursor is void
+            // (generation).
             unsafe { libc::munmap(base.cast(), CHUNK) };
         }
     }

@@ -1,10 +1,10 @@
-//! Writes the recording: appends events from every thread, table entries and checkpoints to a memory-mapped file.
+//! The writer of the recording: appends events from every thread, table entries and checkpoints to a
+//! memory-mapped file.
 //!
 //! It knows bytes, not meaning: nothing here knows CUDA, Python, or what a leak is.
 
 pub mod drain;
 pub mod file;
-pub mod lock;
 pub mod recording;
 pub mod segment_pool;
 pub mod signals;

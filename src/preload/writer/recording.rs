@@ -1,15 +1,14 @@
-//! The writing side: appends events (lock-free, per thread), table entries and checkpoints to the mapped file.
+//! The writing side: appends events (lock-free, per thread), table entries and checkpoints to the mapped
+//! file.
 //!
-//! It does not know what an event means. The hot path is [`append`]: one atomic add and four stores.
+//! It does not know what an event means. The hot path is [`append`]: one atomic add and a few stores.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, compiler_fence, fence};
 
+use crate::lock::is_interrupted;
 use crate::writer::file;
-use crate::writer::lock;
-use crate::writer::segment_pool::EventSegment;
-use crate::writer::segment_pool::SPACE;
-use crate::writer::segment_pool::Space;
-use crate::writer::segment_pool::set;
+use crate::writer::segment_pool::{EventSegment, SEGMENTS, SegmentPool, set};
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, RECORD};
 use leaktrace_core::format::file_layout::{
@@ -17,79 +16,60 @@ use leaktrace_core::format::file_layout::{
 };
 
 /// Events that fit in a segment.
-pub(crate) const PER_SEGMENT: usize = ROOM / RECORD;
+pub const PER_SEGMENT: usize = ROOM / RECORD;
 
-/// A thread's place in its event segment. All zero = none yet; plain words, because it lives in thread-local storage
-/// without a destructor.
+/// Where in its event segment a thread writes next. All zero: it has no segment yet. Plain words, because
+/// they lie in thread-local storage without a destructor.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Cursor {
     next: u64,
     end: u64,
     segment: u32,
-    /// The recording it belongs to; another one's cursor is void.
+    /// The recording it belongs to (another one's cursor is void), or [`IN_USE`].
     recording: u32,
 }
 
 impl Cursor {
-    /// No place yet.
+    /// The cursor of a thread that has written nothing yet.
     pub const NONE: Cursor = Cursor { next: 0, end: 0, segment: 0, recording: 0 };
 }
 
-/// What became of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
-    Yes,
-    /// Yes, in a fresh segment: a good moment to see whether the ledger should catch up.
-    Rolled,
-    /// No room: counted as dropped in the header.
-    No,
-}
+/// In place of a cursor's recording while an event is written by it: a signal handler that interrupts that
+/// must not use it.
+const IN_USE: u32 = u32::MAX;
 
-/// Counts recordings of this process image; 0 = none open.
+/// The number of the open recording among those of this process image; 0: none is open.
 #[unsafe(link_section = ".data.leaktrace")]
 static RECORDING: AtomicU32 = AtomicU32::new(0);
 static OPENED: AtomicU32 = AtomicU32::new(0);
-/// Next sequence number. Alone on its line: every thread adds to it.
+/// The next sequence number. Alone on its cache line: every thread adds to it.
 #[repr(align(128))]
 struct Sequence(AtomicU64);
 #[unsafe(link_section = ".data.leaktrace")]
 static SEQUENCE: Sequence = Sequence(AtomicU64::new(1));
 
-/// Opens the recording of this process, which began at `since_ns` (0: not known). `Err` is the errno; `EWOULDBLOCK`:
-/// another process writes it; `EEXIST`: it is of this very process, from before an `exec`; `EMEDIUMTYPE`: a file that is
-/// no recording stands there.
-pub fn open(path: &std::ffi::CStr, pid: u32, began_ns: u64, since_ns: u64) -> Result<(), i32> {
-    let mut space = SPACE.lock();
-    file::create(path, |head| may_go(head, pid, since_ns))?;
-    *space = Space {
-        free: Vec::new(),
-        empty: Vec::new(),
-        orphans: Vec::new(),
-        events: Vec::new(),
-        checkpoint: Vec::new(),
-        tables: Vec::new(),
-        tables_used: 0,
-        generation: 0,
-        fresh: 1,
-        refused: 0,
-        patience: 0,
-        helpless: 0,
-    };
-    SAID_FULL.store(false, Relaxed);
+/// Opens the recording of this process, which began at `since_ns` (0: not known). `Err` is the errno;
+/// `EWOULDBLOCK`: another process writes it; `EEXIST`: it is of this very process, from before an `exec`;
+/// `EMEDIUMTYPE`: a file that is no recording stands there.
+pub fn open(path: &CStr, pid: u32, began_ns: u64, since_ns: u64) -> Result<(), i32> {
+    let mut pool = SEGMENTS.lock().ok_or(libc::EDEADLK)?;
+    file::create(path, |head| may_overwrite(head, pid, since_ns))?;
+    *pool = SegmentPool::new();
+    REPORTED_FULL.store(false, Relaxed);
     SEQUENCE.0.store(1, Relaxed);
     set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
     set(0, header::PID, u64::from(pid));
     set(0, header::BEGAN, began_ns);
-    set(0, header::SEGMENTS, u64::from(space.fresh));
+    set(0, header::SEGMENTS, u64::from(pool.fresh));
     // The magic last: a file without it was never begun.
     set(0, 0, u64::from_le_bytes(MAGIC));
     RECORDING.store(OPENED.fetch_add(1, Relaxed) + 1, Release);
     Ok(())
 }
 
-/// Whether a file that begins so may be written over.
-fn may_go(head: &[u8], pid: u32, since_ns: u64) -> Result<(), i32> {
+/// Returns whether a file that begins so may be overwritten; `Err` is the errno that says why not.
+fn may_overwrite(head: &[u8], pid: u32, since_ns: u64) -> Result<(), i32> {
     let word = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
     match word(0) {
         // Never begun.
@@ -100,129 +80,171 @@ fn may_go(head: &[u8], pid: u32, since_ns: u64) -> Result<(), i32> {
     }
 }
 
-/// True while a recording is open.
+/// Returns whether a recording is open.
 pub fn is_open() -> bool {
     RECORDING.load(Acquire) != 0
 }
 
-/// Appends an event; its `seq` is given here. The caller's own cursor, no lock, no allocation on the usual way.
+/// Appends an event; its `seq` is given here. `false`: there is no room, and it was counted as dropped.
 #[inline(always)]
-pub(crate) fn append(cursor: &mut Cursor, event: &Event) -> Appended {
-    let mut result = Appended::Yes;
-    if cursor.next == cursor.end || cursor.recording != RECORDING.load(Relaxed) {
-        if !roll(cursor) {
-            return Appended::No;
-        }
-        result = Appended::Rolled;
-    }
-    // SAFETY: there is room in the cursor's segment.
-    unsafe { append_within(cursor, event) };
-    result
+pub fn append(cursor: &mut Cursor, event: &Event) -> bool {
+    append_in_segment(cursor, event) || append_in_next_segment(cursor, &[*event])
 }
 
-/// The same where nothing else has to be done for it; `false`: something has, and nothing was.
+/// Appends an event where there is room in the cursor's own segment, which takes neither a lock nor a call.
+/// `false`: there is none, and nothing was done.
 #[inline(always)]
-pub(crate) fn append_at_once(cursor: &mut Cursor, event: &Event) -> bool {
-    let fits = cursor.next != cursor.end && cursor.recording == RECORDING.load(Relaxed);
-    if fits {
-        // SAFETY: as just seen.
-        unsafe { append_within(cursor, event) };
+pub fn append_in_segment(cursor: &mut Cursor, event: &Event) -> bool {
+    with_room(cursor, 1, |record| {
+        let seq = SEQUENCE.0.fetch_add(1, AcqRel);
+        // SAFETY: room for one record, as `with_room` says.
+        unsafe { store(record, seq, event) };
+    })
+}
+
+/// Appends two events with neighbouring sequence numbers (the second explains the first). Both in one
+/// segment, so that no other event of this thread and no failure can come between.
+pub fn append_pair(cursor: &mut Cursor, first: &Event, second: &Event) -> bool {
+    append_both_in_segment(cursor, first, second) || append_in_next_segment(cursor, &[*first, *second])
+}
+
+fn append_both_in_segment(cursor: &mut Cursor, first: &Event, second: &Event) -> bool {
+    with_room(cursor, 2, |record| {
+        let seq = SEQUENCE.0.fetch_add(2, AcqRel);
+        // SAFETY: room for two records, as `with_room` says.
+        unsafe {
+            store(record, seq, first);
+            store(record.add(RECORD / 8), seq + 1, second);
+        }
+    })
+}
+
+/// Has `write` store `records` records, for which there is room where it is pointed to; then moves the cursor
+/// on. `false`: there is no room. While it writes, the cursor is marked: the event of a signal handler would
+/// get a later number and an earlier place, or the same place.
+#[inline(always)]
+fn with_room(cursor: &mut Cursor, records: usize, write: impl FnOnce(*mut u64)) -> bool {
+    let recording = cursor.recording;
+    if recording != RECORDING.load(Relaxed) {
+        return false;
     }
+    let mark: *mut u32 = &raw mut cursor.recording;
+    // SAFETY: a field of the cursor, which is borrowed. Volatile, since only a signal handler can tell.
+    unsafe { mark.write_volatile(IN_USE) };
+    compiler_fence(SeqCst);
+    let fits = cursor.end - cursor.next >= (records * RECORD) as u64;
+    if fits {
+        write(cursor.next as *mut u64);
+        cursor.next += (records * RECORD) as u64;
+    }
+    compiler_fence(SeqCst);
+    // SAFETY: as above.
+    unsafe { mark.write_volatile(recording) };
     fits
 }
 
+/// Stores one record. The sequence number goes last, with release: a reader that sees it sees the rest.
+///
 /// # Safety
-/// The cursor is one of this recording, and not at its segment's end.
+/// `record` is aligned room for one record in a mapped segment that only this thread writes.
 #[inline(always)]
-unsafe fn append_within(cursor: &mut Cursor, event: &Event) {
+unsafe fn store(record: *mut u64, seq: u64, event: &Event) {
     let [_, address, sized, named] = event.pack();
-    let seq = SEQUENCE.0.fetch_add(1, AcqRel);
-    let record = cursor.next as *mut u64;
-    // SAFETY: `next` lies RECORD bytes or more before `end` of a mapped segment that only this thread writes; the words
-    // are aligned. The sequence number goes last, with release: a reader that sees it sees the rest.
+    // SAFETY: the caller's promise.
     unsafe {
         record.add(1).write(address);
         record.add(2).write(sized);
         record.add(3).write(named);
         (*record.cast::<AtomicU64>()).store(seq, Release);
     }
-    cursor.next += RECORD as u64;
 }
 
-/// Appends two events with neighbouring sequence numbers (the second explains the first).
-pub(crate) fn append_pair(cursor: &mut Cursor, first: &Event, second: &Event) -> Appended {
-    // Both in one segment, so that no other event of this thread and no failure can come between.
-    let fits = |c: &Cursor| c.recording == RECORDING.load(Relaxed) && c.end - c.next >= 2 * RECORD as u64;
-    while !fits(cursor) {
-        if !roll(cursor) {
-            return Appended::No;
-        }
-    }
-    let seq = SEQUENCE.0.fetch_add(2, AcqRel);
-    for (event, seq) in [(first, seq), (second, seq + 1)] {
-        let [_, address, sized, named] = event.pack();
-        let record = cursor.next as *mut u64;
-        // SAFETY: as in `append`; two records were checked to fit.
-        unsafe {
-            record.add(1).write(address);
-            record.add(2).write(sized);
-            record.add(3).write(named);
-            (*record.cast::<AtomicU64>()).store(seq, Release);
-        }
-        cursor.next += RECORD as u64;
-    }
-    Appended::Yes
-}
-
-/// Seals the cursor's segment and takes another.
+/// Appends one or two events in a fresh segment. A signal handler that interrupted an append of the same
+/// thread gets a segment of its own, since numbers ascend in each.
 #[cold]
 #[inline(never)]
-fn roll(cursor: &mut Cursor) -> bool {
+fn append_in_next_segment(cursor: &mut Cursor, events: &[Event]) -> bool {
+    let mut own = Cursor::NONE;
+    let in_use = cursor.recording == IN_USE;
+    let cursor = if in_use { &mut own } else { cursor };
+    let mut appended = false;
+    // A segment that another thread left may be nearly full.
+    while !appended && next_segment(cursor, events.len() as u64) {
+        appended = match events {
+            [first, second] => append_both_in_segment(cursor, first, second),
+            [event, ..] => append_in_segment(cursor, event),
+            [] => true,
+        };
+    }
+    if in_use {
+        release(&mut own);
+    }
+    appended
+}
+
+/// Seals the cursor's segment and takes another. `false`: there is none, or this is a signal handler on top
+/// of code of ours that a segment cannot be taken in; `events` events were counted as dropped.
+fn next_segment(cursor: &mut Cursor, events: u64) -> bool {
     let recording = RECORDING.load(Acquire);
     if recording == 0 {
         return false;
     }
-    let mut space = SPACE.lock();
-    if cursor.recording == recording {
-        seal(&mut space, cursor);
+    if is_interrupted() {
+        count_dropped(events);
+        return false;
     }
-    *cursor = Cursor::NONE;
-    let fresh = space.fresh;
-    let mut place = space.place();
-    if place.is_none() && space.may_ask_for_relief() {
-        drop(space);
-        relieved();
-        space = SPACE.lock();
-        place = space.place();
-        if place.is_none() {
-            space.relief_was_useless();
+    let old = std::mem::replace(cursor, Cursor { recording: IN_USE, ..Cursor::NONE });
+    compiler_fence(SeqCst);
+    let taken = take_segment(&old, recording);
+    compiler_fence(SeqCst);
+    match taken {
+        Ok(new) => {
+            *cursor = new;
+            with_callbacks(|callbacks| (callbacks.segment_filled)());
+            true
+        }
+        Err(refused) => {
+            *cursor = Cursor::NONE;
+            count_dropped(events);
+            report_full(refused);
+            false
         }
     }
-    let Some((index, used, base)) = place.and_then(|(i, used)| Some((i, used, file::base(i)?))) else {
-        let refused = space.refused;
-        drop(space);
-        count_dropped();
-        say_full(refused);
-        return false;
-    };
-    drop(space);
-    // Nobody has to wait for it. A segment that was in use before has its pages, or had them taken for good reason.
+}
+
+/// Takes a segment for events in place of that of `old`. `Err`: the errno with which the file cannot grow.
+fn take_segment(old: &Cursor, recording: u32) -> Result<Cursor, i32> {
+    let mut pool = SEGMENTS.lock().ok_or(libc::EDEADLK)?;
+    if old.recording == recording {
+        retire(&mut pool, old);
+    }
+    let fresh = pool.fresh;
+    let mut taken = pool.take_for_events();
+    if taken.is_none() && pool.may_ask_for_room() {
+        drop(pool);
+        with_callbacks(|callbacks| (callbacks.make_room)());
+        pool = SEGMENTS.lock().ok_or(libc::EDEADLK)?;
+        taken = pool.take_for_events();
+        if taken.is_none() {
+            pool.room_was_refused();
+        }
+    }
+    let (index, used, base) =
+        taken.and_then(|(i, used)| Some((i, used, file::base(i)?))).ok_or(pool.refused)?;
+    drop(pool);
+    // Nobody has to wait for it. A segment that was in use before has its pages, or had them taken for good
+    // reason.
     if index >= fresh {
         file::populate(index);
     }
     let start = base as u64 + PAYLOAD as u64;
-    *cursor = Cursor {
-        next: start + (used * RECORD) as u64,
-        end: start + (PER_SEGMENT * RECORD) as u64,
-        segment: index,
-        recording,
-    };
-    true
+    let (next, end) = (start + (used * RECORD) as u64, start + (PER_SEGMENT * RECORD) as u64);
+    Ok(Cursor { next, end, segment: index, recording })
 }
 
-impl Space {
-    /// A segment for events and how many it holds already.
-    fn place(&mut self) -> Option<(u32, usize)> {
+impl SegmentPool {
+    /// Returns a segment for events and how many it holds already.
+    fn take_for_events(&mut self) -> Option<(u32, usize)> {
         if let Some(orphan) = self.orphans.pop() {
             return Some(orphan);
         }
@@ -233,101 +255,97 @@ impl Space {
     }
 }
 
-/// Who helps when the file cannot grow: `relieve` may write a checkpoint, which gives segments back; `full` says that
-/// events are lost, and the errno why.
-pub struct Help {
-    pub relieve: fn(),
+/// What the writer has others do.
+#[derive(Debug)]
+pub struct Callbacks {
+    /// A thread has filled a segment: a good moment to see whether the ledger should catch up.
+    pub segment_filled: fn(),
+    /// The file cannot grow: a checkpoint would give segments back.
+    pub make_room: fn(),
+    /// Events are lost, since the file cannot grow (the errno says why) and no old ones could make room.
     pub full: fn(i32),
 }
 
-static HELP: AtomicPtr<Help> = AtomicPtr::new(std::ptr::null_mut());
-static SAID_FULL: AtomicBool = AtomicBool::new(false);
+static CALLBACKS: AtomicPtr<Callbacks> = AtomicPtr::new(std::ptr::null_mut());
+static REPORTED_FULL: AtomicBool = AtomicBool::new(false);
 
-/// Takes the help on.
-pub fn help(help: &'static Help) {
-    HELP.store(std::ptr::from_ref(help).cast_mut(), Release);
+/// Registers what the writer has others do.
+pub fn set_callbacks(callbacks: &'static Callbacks) {
+    CALLBACKS.store(std::ptr::from_ref(callbacks).cast_mut(), Release);
 }
 
-fn helped(with: impl FnOnce(&Help)) {
-    // SAFETY: null, or what `help` was given, which lives for ever.
-    if let Some(help) = unsafe { HELP.load(Acquire).as_ref() } {
-        with(help);
+fn with_callbacks(call: impl FnOnce(&Callbacks)) {
+    // SAFETY: null, or what `set_callbacks` was given, which lives for ever.
+    if let Some(callbacks) = unsafe { CALLBACKS.load(Acquire).as_ref() } {
+        call(callbacks);
     }
 }
 
-#[cold]
-fn relieved() {
-    helped(|help| (help.relieve)());
-}
-
-fn say_full(errno: i32) {
-    if errno != 0 && !SAID_FULL.swap(true, AcqRel) {
-        helped(|help| (help.full)(errno));
+fn report_full(errno: i32) {
+    if errno != 0 && !REPORTED_FULL.swap(true, AcqRel) {
+        with_callbacks(|callbacks| (callbacks.full)(errno));
     }
 }
 
-fn seal(space: &mut Space, cursor: &Cursor) {
+/// Notes that no thread writes to the cursor's segment any more.
+fn retire(pool: &mut SegmentPool, cursor: &Cursor) {
     let Some(base) = file::base(cursor.segment) else { return };
     let used = (cursor.next - base as u64) as usize - PAYLOAD;
-    if let Some(s) = space.events.iter_mut().find(|s| s.index == cursor.segment) {
+    if let Some(s) = pool.events.iter_mut().find(|s| s.index == cursor.segment) {
         s.sealed = Some(used / RECORD);
-        // Mostly later, when it was taken in: to sum it up it has to be read, and then it is at hand.
-        s.conclude();
+        s.seal();
     }
-    if space.is_crowded() {
-        file::let_go(cursor.segment);
+    if pool.over_resident_limit() {
+        file::evict_pages(cursor.segment);
     }
 }
 
-/// At a thread's end: its segment goes to the next thread that needs one.
+/// Leaves the segment of a thread that ends to the next thread that needs one.
 pub fn release(cursor: &mut Cursor) {
-    if cursor.recording != 0 && cursor.recording == RECORDING.load(Acquire) {
-        let mut space = SPACE.lock();
-        if let Some(base) = file::base(cursor.segment)
-            && cursor.next < cursor.end
-        {
-            let used = (cursor.next - base as u64) as usize - PAYLOAD;
-            space.orphans.push((cursor.segment, used / RECORD));
-        } else {
-            seal(&mut space, cursor);
-        }
+    let old = std::mem::replace(cursor, Cursor::NONE);
+    if old.recording == 0 || old.recording != RECORDING.load(Acquire) {
+        return;
     }
-    *cursor = Cursor::NONE;
-}
-
-fn count_dropped() {
-    lost(1);
+    let Some(mut pool) = SEGMENTS.lock() else { return };
+    match file::base(old.segment).filter(|_| old.next < old.end) {
+        Some(base) => {
+            let used = (old.next - base as u64) as usize - PAYLOAD;
+            pool.orphans.push((old.segment, used / RECORD));
+        }
+        None => retire(&mut pool, &old),
+    }
 }
 
 /// Counts events that are not in the recording.
-pub fn lost(events: u64) {
+pub fn count_dropped(events: u64) {
     if let Some(word) = file::word(0, header::DROPPED) {
         word.fetch_add(events, Relaxed);
     }
 }
 
-/// Writes a table entry. `false`: no recording, no room, or the entry is larger than a segment.
+/// Writes a table entry. `false`: no recording, no room, a signal handler on top of who writes one, or the
+/// entry is larger than a segment.
 pub fn append_entry(entry: &TableEntry<'_>) -> bool {
     if !is_open() {
         return false;
     }
-    let mut space = SPACE.lock();
+    let Some(mut pool) = SEGMENTS.lock() else { return false };
     for _ in 0..2 {
-        if space.write_entry(entry) {
+        if pool.write_entry(entry) {
             return true;
         }
         // Full (or none yet). A fresh segment that is still too small is no use.
-        if !space.tables.is_empty() && space.tables_used == 0 {
+        if !pool.tables.is_empty() && pool.tables_used == 0 {
             return false;
         }
-        let Some(index) = space.take(usage::TABLES, 0) else { return false };
-        space.tables.push(index);
-        space.tables_used = 0;
+        let Some(index) = pool.take(usage::TABLES, 0) else { return false };
+        pool.tables.push(index);
+        pool.tables_used = 0;
     }
     false
 }
 
-impl Space {
+impl SegmentPool {
     fn write_entry(&mut self, entry: &TableEntry<'_>) -> bool {
         let Some(&table) = self.tables.last() else { return false };
         let Some(base) = file::base(table) else { return false };
@@ -349,12 +367,13 @@ impl Space {
     }
 }
 
-/// The committed bytes of every table segment, in the order of writing. For a reader in the same process.
+/// Returns the committed bytes of every table segment, in the order of writing. For a reader in the same
+/// process.
 pub fn table_bytes() -> Vec<Vec<u8>> {
-    let space = SPACE.lock();
+    let Some(pool) = SEGMENTS.lock() else { return Vec::new() };
     let mut all = Vec::new();
-    // The others are not even looked at: that would bring their pages back.
-    for &index in &space.tables {
+    // The memory of others is not read: that would bring their pages back.
+    for &index in &pool.tables {
         let Some(base) = file::base(index) else { continue };
         let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
         // SAFETY: committed table bytes never change.
@@ -363,28 +382,30 @@ pub fn table_bytes() -> Vec<Vec<u8>> {
     all
 }
 
-/// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the event
-/// segments it covers unless `keep_events`. `false`: no room; the older checkpoint stays and no segment is recycled.
+/// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the
+/// event segments it covers unless `keep_events`. `false`: no room; the older checkpoint stays and no segment
+/// is recycled.
 pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
-    let mut space = SPACE.lock();
+    let Some(mut pool) = SEGMENTS.lock() else { return false };
     if RECORDING.load(Acquire) == 0 {
         return false;
     }
-    let generation = space.generation + 1;
+    let generation = pool.generation + 1;
     let parts: Vec<&[u8]> = state.chunks(ROOM).collect();
     let mut taken = Vec::with_capacity(parts.len());
     for _ in &parts {
-        match space.take(usage::CHECKPOINT, generation) {
+        match pool.take(usage::CHECKPOINT, generation) {
             Some(index) => taken.push(index),
             None => {
-                taken.into_iter().for_each(|i| space.give_back(i));
+                taken.into_iter().for_each(|i| pool.give_back(i));
                 return false;
             }
         }
     }
     for (i, (index, part)) in taken.iter().zip(&parts).enumerate() {
         let Some(base) = file::base(*index) else { return false };
-        // SAFETY: a segment just taken: ROOM payload bytes that only we write, and `part` is no longer than that.
+        // SAFETY: a segment just taken: ROOM payload bytes that only we write, and `part` is no longer than
+        // that.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), base.add(PAYLOAD), part.len()) };
         set(*index, segment::CRC, u64::from(crc32fast::hash(part)));
         set(*index, segment::NEXT, u64::from(taken.get(i + 1).copied().unwrap_or(0)));
@@ -393,28 +414,28 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
     fence(SeqCst);
     set(0, header::CHECKPOINT, u64::from(taken.first().copied().unwrap_or(0)));
     set(0, header::GENERATION, generation);
-    space.generation = generation;
-    let old = std::mem::replace(&mut space.checkpoint, taken);
-    old.into_iter().for_each(|i| space.give_back(i));
-    // Kept or not, what is drained to its end need not be looked at again.
+    pool.generation = generation;
+    let old = std::mem::replace(&mut pool.checkpoint, taken);
+    old.into_iter().for_each(|i| pool.give_back(i));
+    // Kept or not, what is drained to its end need not be read again.
     let (gone, rest): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut space.events).into_iter().partition(|s| s.is_done() && s.last < next);
-    space.events = rest;
+        std::mem::take(&mut pool.events).into_iter().partition(|s| s.is_done() && s.last < next);
+    pool.events = rest;
     for s in gone {
         match keep_events {
-            true => file::let_go(s.index),
-            false => space.give_back(s.index),
+            true => file::evict_pages(s.index),
+            false => pool.give_back(s.index),
         }
     }
     true
 }
 
-/// The next sequence number to be given.
-pub(crate) fn sequence() -> u64 {
+/// Returns the next sequence number to be given.
+pub fn sequence() -> u64 {
     SEQUENCE.0.load(Acquire)
 }
 
-/// Events that found no room.
+/// Returns how many events found no room.
 pub fn dropped() -> u64 {
     file::word(0, header::DROPPED).map_or(0, |w| w.load(Relaxed))
 }
@@ -427,21 +448,8 @@ pub fn mark_clean(ended_ns: u64) {
     }
 }
 
-/// Before fork: nobody may hold the lock while the process is copied.
-pub fn before_fork() {
-    lock::hold(&SPACE);
-}
-
-/// After fork, in the parent.
-pub fn after_fork_parent() {
-    // SAFETY: `before_fork` took it on this very thread.
-    unsafe { lock::release(&SPACE) };
-}
-
-/// After fork, in the child: the recording is the parent's. Forget it.
+/// Forgets the recording, which is the parent's, in a forked child.
 pub fn after_fork_child() {
-    // SAFETY: a child begins with one thread, and this function holds no reference into the lock.
-    unsafe { lock::renew(&SPACE) };
     RECORDING.store(0, Release);
     file::forget();
 }

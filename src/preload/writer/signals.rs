@@ -1,12 +1,17 @@
-//! A moment in which nothing of the program's reaches the calling thread: its signals wait, it cannot be cancelled, and
-//! what our own writing would raise (SIGPIPE, SIGXFSZ) is taken back.
+//! Signals, as they reach the calling thread: blocked around system calls of ours, and whether a handler is
+//! running. It knows nothing of what is done meanwhile.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
 unsafe extern "C" {
     /// Not in the `libc` crate; POSIX.
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn _Unwind_Backtrace(
+        step: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIPInfo(context: *mut c_void, before: *mut c_int) -> usize;
 }
 
 /// `PTHREAD_CANCEL_DISABLE`
@@ -19,23 +24,27 @@ const RAISED: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 const FAULTS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
-struct Calm {
+/// What of the thread is restored: its signal mask, its pending signals, its cancel state.
+struct Blocked {
     signals: libc::sigset_t,
     pending: [bool; RAISED.len()],
     cancel: c_int,
 }
 
-/// Runs `ours` in such a moment. A thread that is started in it keeps its signals blocked.
-pub fn calmly<R>(ours: impl FnOnce() -> R) -> R {
-    let _calm = Calm::begin();
+/// Runs `ours` while nothing of the program's reaches the calling thread: its signals wait, it cannot be
+/// cancelled, and what our own writing would raise (SIGPIPE, SIGXFSZ) is taken back. A thread that is started
+/// in it keeps its signals blocked.
+pub fn with_signals_blocked<R>(ours: impl FnOnce() -> R) -> R {
+    let _blocked = Blocked::begin();
     ours()
 }
 
-impl Calm {
-    fn begin() -> Calm {
+impl Blocked {
+    fn begin() -> Blocked {
         let mut old = MaybeUninit::uninit();
         let mut cancel = 0;
-        // SAFETY: sets of our own, filled before they are read; the calling thread's own mask and cancel state.
+        // SAFETY: sets of our own, filled before they are read; the calling thread's own mask and cancel
+        // state.
         unsafe {
             pthread_setcancelstate(NO_CANCEL, &mut cancel);
             let mut all = MaybeUninit::uninit();
@@ -46,12 +55,12 @@ impl Calm {
             }
             libc::sigemptyset(old.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_BLOCK, &all, old.as_mut_ptr());
-            Calm { signals: old.assume_init(), pending: pending(), cancel }
+            Blocked { signals: old.assume_init(), pending: pending(), cancel }
         }
     }
 }
 
-impl Drop for Calm {
+impl Drop for Blocked {
     fn drop(&mut self) {
         const AT_ONCE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: sets of our own; the mask and the cancel state are those that `begin` found.
@@ -81,4 +90,26 @@ fn pending() -> [bool; RAISED.len()] {
         let set = set.assume_init();
         RAISED.map(|signal| libc::sigismember(&set, signal) == 1)
     }
+}
+
+/// Returns whether a signal handler is running on this thread. What it interrupted may be any code, with any
+/// lock held: a hook on this thread, the allocator, the driver.
+pub fn in_signal_handler() -> bool {
+    extern "C" fn step(context: *mut c_void, found: *mut c_void) -> c_int {
+        let mut interrupted = 0;
+        // SAFETY: the unwinder's context, and a place for one number. An address that is not one behind a
+        // call is one that a signal came to.
+        unsafe {
+            _Unwind_GetIPInfo(context, &mut interrupted);
+            if interrupted != 0 {
+                *found.cast::<bool>() = true;
+            }
+        }
+        // 4: any code but "go on" ends the walk.
+        if interrupted != 0 { 4 } else { 0 }
+    }
+    let mut found = false;
+    // SAFETY: the step function has the documented signature; `found` outlives the walk.
+    unsafe { _Unwind_Backtrace(step, (&raw mut found).cast()) };
+    found
 }

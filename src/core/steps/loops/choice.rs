@@ -1,11 +1,11 @@
-//! Which loops of the tree are the steps of the program. The rules and their figures were found on programs with a known
-//! truth; they see events and iterations only, no names.
+//! Which loops of the tree are the steps of the program. The rules and their figures were found on programs
+//! with a known truth; they see events and iterations only, no names.
 //!
 //! 1. Of the thread with most events, the outermost loops of the user's own code; if these see less than half of all events,
 //!    the outermost loops of any. A user's loop that a library's loop calls now and then is a callback's: the library's it is.
 //! 2. Those that come round at least twice, and do a noticeable amount of work each time: an initialisation is no step, and
 //!    neither is the printing of a table.
-//! 3. Down to the loop inside, where that does nearly all of the work and comes round far more often: an epoch is no step,
+//! 3. Down to the loop inside, where that does nearly all of the work and has far more iterations: an epoch is no step,
 //!    its batches are; not where an optimizer steps outside of it, which makes its rounds micro-batches. Loops beside it that do comparable work (an evaluation) are phases of the same level.
 
 use super::tree::{Id, STEPS_BETWEEN, Tree};
@@ -17,24 +17,26 @@ const CALLBACK: f64 = 0.8;
 /// Least events of an iteration, and as a share of the main loop's.
 const LEAST_EVENTS: f64 = 4.0;
 const LEAST_SHARE: f64 = 0.03;
-/// A loop inside does this share of the events directly, and this together with what lies behind library code.
+/// A loop inside does this share of the events directly, and this together with what lies behind library
+/// code.
 const DIRECT: f64 = 0.5;
 const COVERED: f64 = 0.9;
 /// With so many rounds inside one outside, less will do.
 const COVERED_OFTEN: f64 = 0.8;
 const OFTEN: f64 = 32.0;
-/// BackfillRounds inside one outside, from which on the outer loop is taken for epochs whatever its own count.
+/// BackfillRounds inside one outside, from which on the outer loop is taken for epochs whatever its own
+/// count.
 const EPOCH: f64 = 10.0;
 const LEAST_ROUNDS: f64 = 1.5;
 
 /// A loop of which less than this share of the events gives something back is building something.
 const GIVEN_BACK: f64 = 0.125;
 
-/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones the optimizer's
-/// steps tell enough.
+/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones
+/// the optimizer's steps are enough.
 pub(super) const LEAST_OF_A_PHASE: u64 = 8;
-/// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of it, what is worked
-/// out for every parameter does not.
+/// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of
+/// it, what is worked out for every parameter does not.
 const LEAST_SHARE_INSIDE: f64 = 0.1;
 
 /// Micro-batches do at least this share of the training's work.
@@ -47,8 +49,9 @@ struct Chooser<'a> {
     optimizers: Vec<u64>,
 }
 
-/// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any, so that a loop
-/// that only builds something (a model, layer by layer) is none, nor one that does next to nothing each time.
+/// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any,
+/// so that a loop that only builds something (a model, layer by layer) is none, nor one that does next to
+/// nothing each time.
 pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     let chooser = Chooser::new(tree);
     let roots = tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
@@ -58,9 +61,9 @@ pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     level
 }
 
-/// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps, that work like a
-/// training step and do so now and then, as evaluations do. What comes round within every step or two is a part of it.
-/// `batch`: the work of one, where not all of the training was looked at.
+/// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps,
+/// that work like a training step and do so now and then, as evaluations do. What recurs within every step or
+/// two is a part of it. `batch`: the work of one, where not every event of the training was shown.
 pub(super) fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
     let chooser = Chooser::new(tree);
     let Some(main) = chooser.training() else { return Vec::new() };
@@ -125,8 +128,8 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// Of the loops around most optimizer steps the innermost that is not entered anew for each of them, as the optimizer's
-    /// own are; after the first step, when that does not show yet, the user's.
+    /// Of the loops around most optimizer steps the innermost that is not entered anew for each of them, as
+    /// the optimizer's own are; after the first step, when that does not show yet, the user's.
     fn training(&self) -> Option<Id> {
         let steps = |id: Id| self.tree.get(id).map_or(0, |n| n.optimizers);
         let innermost = self.tree.ids().filter(|&id| steps(id) > 0).max_by_key(|&id| steps(id))?;
@@ -141,7 +144,8 @@ impl<'a> Chooser<'a> {
         around.iter().find(entered_seldom).or(around.iter().find(users)).or(around.last()).copied()
     }
 
-    /// Events of one round of the training, or of the loop over micro-batches that does most of the work in each.
+    /// Events of one round of the training, or of the loop over micro-batches that does most of the work in
+    /// each.
     fn work_of_a_batch(&self, main: Id) -> f64 {
         let (all, rounds) = (self.total(main), self.iterations(main));
         let inner = self.nearest(main, false).into_iter().map(|(id, _)| id);
@@ -176,8 +180,8 @@ impl<'a> Chooser<'a> {
         of.max_by_key(|&id| (self.totals[usize::from(id)], std::cmp::Reverse(id)))
     }
 
-    /// The nearest loops below one, and whether library code lies between; for the user's, through the library's. What is
-    /// nearest lies through comprehensions: they are never steps themselves.
+    /// The nearest loops below one, and whether library code lies between; for the user's, through the
+    /// library's. What is nearest lies through comprehensions: they are never steps themselves.
     fn below(&self, id: Id, users: bool, across: bool, out: &mut Vec<(Id, bool)>) {
         for child in self.tree.children(id) {
             let Some(n) = self.tree.get(child) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::extents::Extents;
-use super::{Seen, Surroundings};
+use super::{EventContext, Seen};
 
 /// A code object as it is read.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ impl Code {
     }
 }
 
-/// Code objects told apart.
+/// Code objects that are distinguished.
 const MOST_CODES: usize = 1 << 16;
 /// Places of the table from address to code. A power of two.
 const PLACES: usize = 4096;
@@ -69,7 +69,7 @@ struct Known {
     code: u32,
 }
 
-/// All code objects seen. The first stands for those that cannot be told.
+/// All code objects seen. The first stands for all that found no room.
 #[derive(Debug)]
 pub(super) struct Codes {
     list: Vec<Code>,
@@ -97,7 +97,7 @@ impl Codes {
 
     /// The code of a frame.
     #[inline]
-    pub fn number(&mut self, seen: &Seen, around: &mut dyn Surroundings) -> u32 {
+    pub fn number(&mut self, seen: &Seen, around: &mut dyn EventContext) -> u32 {
         let place = (seen.code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
         let known = self.places[place % PLACES];
         if known.address == seen.code && known.epoch == self.epoch {
@@ -109,7 +109,7 @@ impl Codes {
     }
 
     #[cold]
-    fn learn(&mut self, seen: &Seen, around: &mut dyn Surroundings) -> u32 {
+    fn learn(&mut self, seen: &Seen, around: &mut dyn EventContext) -> u32 {
         let id = around.id(seen);
         if id == 0 {
             return 0;

@@ -1,16 +1,17 @@
 //! Where the loops of a code object are, from its bytecode: once per code object. Pure: bytes in, loops out.
 //!
-//! A loop is a *natural loop*: an instruction that a later one jumps back to, and all that lies on a way from it to such a
-//! jump, ways through exception handlers included. The stretch from the header to the jump is not enough: from 3.11 on
-//! handlers stand at the end of the code, so that an `except: continue` reaches across everything in between.
+//! A loop is a *natural loop*: an instruction that a later one jumps back to, and all that lies on a way from
+//! it to such a jump, ways through exception handlers included. The stretch from the header to the jump is
+//! not enough: from 3.11 on handlers stand at the end of the code, so that an `except: continue` reaches
+//! across everything in between.
 
 use super::opcodes::{Flow, Meanings};
 
 /// Longer code is left alone; the longest in the standard library has a tenth of that.
 const MOST_UNITS: usize = 1 << 15;
-/// Loops of one code object that are told apart.
+/// Loops of one code object that are distinguished.
 const MOST_LOOPS: usize = 250;
-/// Loops in loops that are told apart.
+/// Nested loops that are distinguished.
 pub(super) const DEEPEST: usize = 8;
 const NONE: u8 = u8::MAX;
 
@@ -23,7 +24,8 @@ pub struct Loop {
     pub last: u32,
     /// It begins with `FOR_ITER`: at its header the next item is being fetched, and there may be none.
     pub is_for: bool,
-    /// Where the instruction after the header begins: in between lie its caches, where 3.12 leaves it for a generator.
+    /// Where the instruction after the header begins: in between lie its caches, where 3.12 leaves it for a
+    /// generator.
     pub(super) body: u32,
     pub comprehension: bool,
     /// The loop around it.
@@ -53,8 +55,8 @@ impl Chain {
 }
 
 impl Extents {
-    /// `bytes` are the instructions as they lie in memory, `exceptions` the exception table (3.11 and later), `name` that of the
-    /// function. `None`: the version is not known, or something in the code is not.
+    /// `bytes` are the instructions as they lie in memory, `exceptions` the exception table (3.11 and later),
+    /// `name` that of the function. `None`: the version is not known, or something in the code is not.
     pub fn of(minor: u32, bytes: &[u8], exceptions: &[u8], name: &str) -> Option<Extents> {
         Extents::read(minor, bytes, exceptions, name, true)
     }
@@ -275,8 +277,8 @@ impl Code {
         Edges(edges, self.list.len())
     }
 
-    /// From 3.10 on the condition of a `while` stands before it and once more at its end, from where it jumps behind the
-    /// first; a `continue` goes to the first. That makes two loops, one around the other.
+    /// From 3.10 on the condition of a `while` stands before it and once more at its end, from where it jumps
+    /// behind the first; a `continue` goes to the first. That makes two loops, one around the other.
     fn is_doubled(&self, outer: &Loop, body: &[usize], inner: &Loop) -> bool {
         let number = |offset: u32| self.index[offset as usize / 2] as usize;
         let (first, behind) = (number(outer.header), number(inner.header));
@@ -301,7 +303,8 @@ impl Code {
         })
     }
 
-    /// A comprehension that 3.12 and later put into its function: the append that leaves a list below the iterator.
+    /// A comprehension that 3.12 and later put into its function: the append that leaves a list below the
+    /// iterator.
     fn is_comprehension(&self, header: usize, body: &[usize]) -> bool {
         self.list[header].flow == Flow::For
             && body.iter().filter(|&&at| self.list[at].flow == Flow::Append).any(|&append| {

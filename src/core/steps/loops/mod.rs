@@ -1,19 +1,22 @@
-//! Steps that nobody tells of: the loop of the program whose iterations they are, found from the Python frames at its
-//! memory events. Pure: knows neither CPython's memory nor the recording; frames in, ends of iterations out.
+//! The loop detector: finds the loop of a program whose iterations are its steps, from the Python frames at
+//! its memory events. [`Loops`] is all of its interface. Pure: it knows neither CPython's memory nor the
+//! recording; frames in, ends of iterations out.
 //!
 //! ```text
 //!  bytecode ─▶ extents: where each code object's loops are, once
 //!  frames ─▶ shadow: what changed since the last event ─▶ tree: iterations of each loop ─▶ choice: which loops are steps
 //! ```
 //!
-//! Which loop it is shows only after a while, so the ends of iterations are logged until then, and the level is chosen late:
-//! when choices agree, the last on twice the evidence of the first, when the log is full, or when it cannot wait any longer
-//! (see [`Loops::settle`]). The steps that lie behind are told then, in order, each with its place among the events. What
-//! would be chosen can be asked before ([`Loops::draft`]). Once told, no step is ever renumbered: a loop that turns up later
-//! joins the level (a first evaluation), or stays out of it.
+//! Which loop it is shows only after a while, so the ends of iterations are logged until then, and the level
+//! is chosen late: when choices agree, the last on twice the evidence of the first, when the log is full, or
+//! when it cannot wait any longer (see [`Loops::choose`]). The steps that lie behind are returned then, in
+//! order, each with its place among the events. What would be chosen can be asked before ([`Loops::draft`]).
+//! Once returned, no step is ever renumbered: a loop that turns up later joins the level (a first
+//! evaluation), or stays out of it.
 //!
-//! Where optimizers end the steps, the level is that of the loops *between* them in which none steps: evaluations, encoders
-//! that run first, rollouts ([`Loops::phases`]). Each is told when events are taken in, once it has shown itself.
+//! Where optimizers end the steps, the level is that of the loops *between* them in which none steps:
+//! evaluations, encoders that run first, rollouts ([`Loops::phases`]). Each is returned when events are
+//! drained, once it has shown itself.
 
 mod choice;
 mod code;
@@ -36,15 +39,15 @@ use tree::{Id, Mark, Tree};
 /// A frame, as it is at an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// Its address: a later call may get the same one.
+    /// The frame's address, which a later call may get too.
     pub frame: usize,
-    /// Address of its code object.
+    /// The address of its code object.
     pub code: usize,
-    /// Of the instruction, in bytes.
+    /// The offset of its instruction, in bytes.
     pub offset: u32,
-    /// Entered from C.
+    /// Whether it was entered from C.
     pub entry: bool,
-    /// What its reader knows instruction and entry by. Says no more than these.
+    /// The word by which its reader knows instruction and entry. It says no more than these.
     pub key: u64,
 }
 
@@ -55,7 +58,7 @@ impl PartialEq for Seen {
     }
 }
 
-/// A place among the events, and the time there.
+/// A moment among the events: the number of the next one, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub seq: u64,
@@ -64,99 +67,101 @@ pub struct Moment {
 
 /// A loop of the chosen level, by the number of its code in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LoopLocation {
     pub code: u32,
     pub header: u32,
     pub last: u32,
 }
 
-/// The level was chosen.
+/// The level that was chosen, or would be.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settled {
+pub struct Choice {
     /// The ends of its iterations so far, and of those of the loops around them, in order.
     pub past: Vec<BackfilledBoundary>,
-    /// The loops: depth, whether they are of the level, and where.
-    pub places: Vec<(u8, bool, Place)>,
+    /// The loops: their depth, whether they are of the level, and where they are.
+    pub locations: Vec<(u8, bool, LoopLocation)>,
 }
 
-/// What the detector asks of whoever reads the frames.
-pub trait Surroundings {
-    /// The place of the event at hand.
+/// The event that the detector is shown, as far as it has to ask whoever reads the frames.
+pub trait EventContext {
+    /// Returns the moment of the event.
     fn moment(&mut self) -> Moment;
-    /// The number of a frame's code object in the recording; 0 for none.
+    /// Returns the number of a frame's code object in the recording; 0 for none.
     fn id(&mut self, seen: &Seen) -> u32;
     /// Reads a frame's code object.
     fn read(&mut self, seen: &Seen) -> CodeText;
 }
 
 const MOST_THREADS: usize = 64;
-/// Events before the level is looked at for the first time. From then on whenever they have grown by a quarter; later, by as
-/// many again.
+/// The events before a level is sought for the first time; from then on again whenever they have grown by a
+/// quarter, and later by as many again.
 const FIRST_LOOK: u64 = 64;
 const SELDOM: u64 = 4096;
-/// Frames below those where the level's iterations showed that are still looked at once it is chosen.
+/// The frames below those where the level's iterations showed that are still compared once it is chosen.
 const DEEPER: usize = 3;
-/// Loops in loops that are levels.
+/// The depth down to which nested loops are levels.
 const MOST_LEVELS: u8 = 100;
 
-/// What it takes for a level to be chosen without need: events, and iterations of its loops.
+/// The evidence that suffices for a level to be chosen without need.
 #[derive(Clone, Copy, Debug)]
-struct Enough {
+struct Evidence {
     events: u64,
     iterations: u64,
 }
 
-/// The program's steps were said to be those of its loop.
-const ASKED: Enough = Enough { events: 1024, iterations: 64 };
-/// They may be: of an initialisation there are fewer.
-const UNASKED: Enough = Enough { events: 16 << 10, iterations: 256 };
+/// The evidence where the user has said that the steps are a loop's.
+const ASKED: Evidence = Evidence { events: 1024, iterations: 64 };
+/// The evidence where nobody has: more than an initialisation gives.
+const UNASKED: Evidence = Evidence { events: 16 << 10, iterations: 256 };
 
-/// Events after which a loop that nobody asked for, and of which there is no sign, is not looked for any longer.
-const IN_VAIN: u64 = 256 << 10;
+/// The events after which a loop that nobody asked for, and of which there is no sign, is given up.
+const GIVE_UP: u64 = 256 << 10;
 
-/// What came of an event.
+/// The progress that an event has brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Progress {
     Nothing,
     /// Iterations ended before it: see [`Loops::ended`].
     Ended,
-    /// A level could be drafted.
-    Looked,
+    /// A level was sought, and could be drafted.
+    Sought,
     /// The level can be chosen now.
-    Ripe,
-    /// Another loop joined the level.
-    Joined,
-    /// There is none.
-    InVain,
+    Ready,
+    /// Another loop has joined the level.
+    Extended,
+    /// There is no loop to be found.
+    GaveUp,
 }
 
-/// The detector.
+/// The loop detector of a process.
 #[derive(Debug)]
 pub struct Loops {
     tree: Tree,
     shadows: Vec<Shadow>,
-    /// The seat that was asked for last.
+    /// The slot of the thread whose event came last.
     latest: usize,
     codes: Codes,
+    /// Frames do not say whether they were entered from C.
     blind: bool,
+    /// Nobody has said that the program's steps are a loop's.
     unasked: bool,
     events: u64,
     next_look: u64,
-    /// What the last look would have chosen, and since which event.
-    favourite: Vec<Id>,
+    /// The level that would have been chosen when it was sought last, and since which event.
+    candidate: Vec<Id>,
     since: u64,
     level: Vec<Id>,
     /// The thread whose loops they are.
     thread: usize,
-    /// Outermost frames that are looked at.
+    /// The number of the outermost frames that are compared.
     depth: usize,
-    /// The work of a batch of the training as long as all of it was looked at.
+    /// The work of a batch of the training, measured while every event was shown.
     batch: Option<f64>,
 }
 
 impl Loops {
-    /// `blind`: frames do not say whether they were entered from C (CPython up to 3.10). `unasked`: nobody said that the
-    /// program's steps are a loop's.
+    /// Makes a detector. `blind`: frames do not say whether they were entered from C (CPython up to 3.10).
+    /// `unasked`: nobody said that the program's steps are a loop's.
     pub fn new(blind: bool, unasked: bool) -> Loops {
         Loops {
             tree: Tree::new(),
@@ -167,7 +172,7 @@ impl Loops {
             unasked,
             events: 0,
             next_look: FIRST_LOOK,
-            favourite: Vec::new(),
+            candidate: Vec::new(),
             since: 0,
             level: Vec::new(),
             thread: 0,
@@ -176,27 +181,27 @@ impl Loops {
         }
     }
 
-    /// The thread whose loop was chosen.
+    /// Returns the thread whose loop was chosen.
     pub fn thread(&self) -> Option<usize> {
         (self.tree.chosen || self.tree.phased).then_some(self.thread)
     }
 
-    /// True if optimizers end the steps.
+    /// Returns whether optimizers end the steps.
     pub fn is_phased(&self) -> bool {
         self.tree.phased
     }
 
-    /// Where what is known of `thread` stands; `None`: there is no place for it.
+    /// Returns the slot of what is known of `thread`; `None`: there is no room for it.
     #[inline(always)]
-    pub fn seat(&mut self, thread: usize) -> Option<usize> {
+    pub fn slot(&mut self, thread: usize) -> Option<usize> {
         match self.shadows.get(self.latest) {
             Some(shadow) if shadow.thread == thread => Some(self.latest),
-            _ => self.find_seat(thread),
+            _ => self.find_slot(thread),
         }
     }
 
     #[inline(never)]
-    fn find_seat(&mut self, thread: usize) -> Option<usize> {
+    fn find_slot(&mut self, thread: usize) -> Option<usize> {
         if let Some(at) = self.shadows.iter().position(|s| s.thread == thread) {
             self.latest = at;
             return Some(at);
@@ -210,62 +215,63 @@ impl Loops {
         Some(self.latest)
     }
 
-    /// The frames of the thread in this seat at its last event: to be brought up to the next one, and [kept](Loops::keep).
-    pub fn frames(&mut self, seat: usize) -> Vec<Seen> {
-        std::mem::take(&mut self.shadows[seat].frames)
+    /// Takes the frames of the thread in this slot at its last event, to be brought up to the next one and
+    /// [kept](Loops::keep).
+    pub fn frames(&mut self, slot: usize) -> Vec<Seen> {
+        std::mem::take(&mut self.shadows[slot].frames)
     }
 
-    /// They were brought up to date.
-    pub fn keep(&mut self, seat: usize, frames: Vec<Seen>) {
-        self.shadows[seat].frames = frames;
+    /// Puts the frames back that [`Loops::frames`] took, up to date.
+    pub fn keep(&mut self, slot: usize, frames: Vec<Seen>) {
+        self.shadows[slot].frames = frames;
     }
 
-    /// A memory event of the thread in this seat is about to be noted, by which memory is given back if it is `freed`. `frames`: its stack,
-    /// outermost first, of which at least `same` are as they were. `epoch` moves on when an address may mean another code object
-    /// than before.
+    /// Takes in a memory event of the thread in this slot, a free if `freed`. `frames`: its stack, outermost
+    /// first, of which at least `same` are as they were. `epoch` moves on when an address may mean another
+    /// code object than before.
     #[inline(always)]
     pub fn event(
         &mut self,
-        seat: usize,
+        slot: usize,
         frames: &[Seen],
         same: usize,
         epoch: u64,
         freed: bool,
-        around: &mut dyn Surroundings,
-    ) -> Heard {
-        if self.thread().is_some_and(|of| self.shadows[seat].thread != of) {
-            return Heard::Nothing;
+        around: &mut dyn EventContext,
+    ) -> Progress {
+        if self.thread().is_some_and(|of| self.shadows[slot].thread != of) {
+            return Progress::Nothing;
         }
         self.events += 1;
         self.codes.at(epoch);
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         tree.ended.clear();
-        shadows[seat].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
+        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
         if !self.tree.ended.is_empty() {
-            return Heard::Ended;
+            return Progress::Ended;
         }
         if self.events >= self.next_look {
-            return self.look();
+            return self.seek();
         }
         let waits = !self.tree.chosen || self.tree.phased;
-        if waits && self.tree.is_full() { Heard::Ripe } else { Heard::Nothing }
+        if waits && self.tree.is_full() { Progress::Ready } else { Progress::Nothing }
     }
 
-    /// The iterations that ended before the event at hand: depth of the loop, and whether it was a step.
+    /// Returns the iterations that ended before the event: the depth of the loop, and whether it was a step.
     pub fn ended(&self) -> &[(u8, bool)] {
         &self.tree.ended
     }
 
-    /// So many events gave memory back where the last event of the thread in this seat was: for where only those that take some
-    /// are looked at.
-    pub fn freed(&mut self, seat: usize, count: u64) {
-        if let Some(node) = self.tree.get_mut(self.shadows[seat].node()) {
+    /// Counts frees where the last event of the thread in this slot was, for when only allocations are shown.
+    pub fn freed(&mut self, slot: usize, count: u64) {
+        if let Some(node) = self.tree.get_mut(self.shadows[slot].node()) {
             node.events += count;
             node.frees += count;
         }
     }
 
-    /// An optimizer stepped where this thread's last event was. False: not on the thread whose loop ends the steps by now.
+    /// Takes in that an optimizer stepped where this thread's last event was. `false`: another thread's loop
+    /// ends the steps.
     pub fn optimizer(&mut self, thread: usize) -> bool {
         let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return true };
         let first = self.tree.optimizer(shadow.node());
@@ -283,14 +289,15 @@ impl Loops {
         true
     }
 
-    /// From now on not all events of the training are told of: what is counted there is less than there was.
-    pub fn spared(&mut self) {
+    /// Notes that not every event of the training is shown from now on: what is counted there is less than
+    /// there was.
+    pub fn sampling_begins(&mut self) {
         if self.batch.is_none() {
             self.batch = choice::work_of_a_batch(&self.tree);
         }
     }
 
-    /// A loop of the level in which an optimizer stepped after all is none.
+    /// Takes loops out of the level in which an optimizer has stepped after all.
     #[cold]
     fn without_training(&mut self) {
         let before = self.level.len();
@@ -300,13 +307,13 @@ impl Loops {
         }
     }
 
-    /// The phases without an optimizer that show by now: what lies behind of those that did not before, since this was asked
-    /// for the last time, and where all of them are.
-    pub fn phases(&mut self) -> Settled {
+    /// Returns the phases without an optimizer that show by now: the ends of those that did not show when
+    /// this was asked last, and where all of them are.
+    pub fn phases(&mut self) -> Choice {
         let shows = |end: &tree::End| {
             self.tree.get(end.node).is_some_and(|n| n.iterations() >= choice::LEAST_OF_A_PHASE && !n.trains)
         };
-        let mut settled = Settled::default();
+        let mut chosen = Choice::default();
         if self.tree.log.iter().any(shows)
             && let Some(shadow) = self.shadows.iter().find(|s| s.thread == self.thread)
         {
@@ -323,54 +330,54 @@ impl Loops {
                         ends_step: mark.main,
                     })
                 };
-                settled.past = self.tree.log.iter().filter_map(place).collect();
-                settled.places = self.whereabouts();
+                chosen.past = self.tree.log.iter().filter_map(place).collect();
+                chosen.locations = self.locations();
             }
         }
         self.tree.log.clear();
-        settled
+        chosen
     }
 
-    /// Looks at the level again.
+    /// Seeks the level, again.
     #[cold]
-    fn look(&mut self) -> Heard {
+    fn seek(&mut self) -> Progress {
         if self.tree.phased {
             self.next_look = u64::MAX;
-            return Heard::Nothing;
+            return Progress::Nothing;
         }
         let often = self.events < SELDOM && !self.tree.chosen;
         self.next_look = self.events + if often { self.events / 4 } else { self.events };
         let level = choice::choose(&self.tree, self.unasked);
         if self.tree.chosen {
-            return if self.join(&level) { Heard::Joined } else { Heard::Nothing };
+            return if self.join(&level) { Progress::Extended } else { Progress::Nothing };
         }
-        if level != self.favourite {
-            (self.favourite, self.since) = (level, self.events);
-            return Heard::Looked;
+        if level != self.candidate {
+            (self.candidate, self.since) = (level, self.events);
+            return Progress::Sought;
         }
-        if level.is_empty() && self.unasked && self.events >= IN_VAIN {
-            return Heard::InVain;
+        if level.is_empty() && self.unasked && self.events >= GIVE_UP {
+            return Progress::GaveUp;
         }
-        let enough = if self.unasked { UNASKED } else { ASKED };
-        let ripe = !level.is_empty()
-            && self.events >= enough.events.max(2 * self.since)
-            && self.iterations(&level) >= enough.iterations;
-        if ripe { Heard::Ripe } else { Heard::Looked }
+        let needed = if self.unasked { UNASKED } else { ASKED };
+        let ready = !level.is_empty()
+            && self.events >= needed.events.max(2 * self.since)
+            && self.iterations(&level) >= needed.iterations;
+        if ready { Progress::Ready } else { Progress::Sought }
     }
 
     fn iterations(&self, level: &[Id]) -> u64 {
         level.iter().filter_map(|&id| self.tree.get(id)).map(tree::Node::iterations).sum()
     }
 
-    /// What would be chosen now, if it comes round at least `least` times.
-    pub fn draft(&self, least: u64) -> Option<Settled> {
+    /// Returns what would be chosen now, if it has had at least `least` iterations.
+    pub fn draft(&self, least: u64) -> Option<Choice> {
         let level = choice::choose(&self.tree, self.unasked);
         if self.tree.chosen || level.is_empty() || self.iterations(&level) < least {
             return None;
         }
-        let mut level_so_far = Vec::new();
-        self.widen(&mut level_so_far, &level);
-        let marks = self.marks(&level_so_far);
+        let mut so_far = Vec::new();
+        self.widen(&mut so_far, &level);
+        let marks = self.marks(&so_far);
         let place = |end: &tree::End| {
             let mark = marks.get(usize::from(end.node)).filter(|mark| mark.counts(end.sign))?;
             Some(BackfilledBoundary {
@@ -381,23 +388,23 @@ impl Loops {
             })
         };
         let past = self.tree.log.iter().filter_map(place).collect();
-        Some(Settled { past, places: self.places(&marks) })
+        Some(Choice { past, locations: self.locations_by(&marks) })
     }
 
-    /// Chooses the level now, if one comes round at least `least` times.
-    pub fn settle(&mut self, least: u64) -> Option<Settled> {
-        let settled = self.draft(least)?;
+    /// Chooses the level now, if one has had at least `least` iterations.
+    pub fn choose(&mut self, least: u64) -> Option<Choice> {
+        let drafted = self.draft(least)?;
         let level = choice::choose(&self.tree, self.unasked);
         self.thread = self.thread_of(level[0]);
         self.join(&level);
         self.tree.log = Vec::new();
         self.tree.chosen = true;
-        Some(settled)
+        Some(drafted)
     }
 
-    /// Where the loops of the level are, and those around them.
-    pub fn whereabouts(&self) -> Vec<(u8, bool, Place)> {
-        self.places(&self.marks(&self.level))
+    /// Returns where the loops of the level are, and those around them.
+    pub fn locations(&self) -> Vec<(u8, bool, LoopLocation)> {
+        self.locations_by(&self.marks(&self.level))
     }
 
     fn thread_of(&self, id: Id) -> usize {
@@ -418,7 +425,7 @@ impl Loops {
         }
     }
 
-    /// These are of the level from now on, where they can be. True if any of them was not before.
+    /// Adds loops to the level, where they can be of it. Returns whether any was not before.
     fn join(&mut self, level: &[Id]) -> bool {
         let mut all = std::mem::take(&mut self.level);
         let before = all.len();
@@ -436,10 +443,12 @@ impl Loops {
         self.level.len() > before
     }
 
-    /// What each loop is to the level. Around a loop of the user's own code those of libraries are not counted.
+    /// Returns what each loop is to the level. Around a loop of the user's own code those of libraries are
+    /// not counted.
     fn marks(&self, level: &[Id]) -> Vec<Mark> {
         let mut marks = vec![Mark::default(); self.tree.ids().len()];
-        // Beside phases the training's own loop is recorded as a level, for a reader who wants to count by these.
+        // Beside phases the training's own loop is recorded as a level, for a reader who wants to count by
+        // these.
         let phased = self.tree.phased && !level.is_empty();
         let training = phased.then(|| choice::training(&self.tree)).flatten();
         for (id, of_level) in
@@ -473,18 +482,19 @@ impl Loops {
         false
     }
 
-    fn places(&self, marks: &[Mark]) -> Vec<(u8, bool, Place)> {
+    fn locations_by(&self, marks: &[Mark]) -> Vec<(u8, bool, LoopLocation)> {
         let place = |(id, mark): (Id, &Mark)| {
             let n = self.tree.get(id).filter(|_| mark.signs != 0)?;
             let code = self.codes.get(n.code);
             let l = code.extents.all().get(usize::from(n.number))?;
-            Some((mark.level, mark.main, Place { code: code.id, header: l.header, last: l.last }))
+            Some((mark.level, mark.main, LoopLocation { code: code.id, header: l.header, last: l.last }))
         };
         self.tree.ids().zip(marks).filter_map(place).collect()
     }
 
-    /// The program is ending: what is under way is over. See [`Loops::ended`] for what that ends, if the level is chosen.
-    pub fn finish(&mut self, around: &mut dyn Surroundings) {
+    /// Ends what is under way, since the program is ending. See [`Loops::ended`] for what that ends, if the
+    /// level is chosen.
+    pub fn finish(&mut self, around: &mut dyn EventContext) {
         let Loops { tree, shadows, codes, blind, .. } = self;
         tree.ended.clear();
         for shadow in shadows {
@@ -492,7 +502,7 @@ impl Loops {
         }
     }
 
-    /// Code objects whose bytecode could not be understood: their loops are not seen.
+    /// Returns the number of code objects whose bytecode could not be understood: their loops are not seen.
     pub fn opaque(&self) -> usize {
         self.codes.opaque()
     }

@@ -1,8 +1,9 @@
-//! Which opcodes of CPython jump, and where to: as much of each version's bytecode as the shape of its loops needs. Numbers
-//! only; taken from the `opcode` and `dis` modules of the interpreters themselves, which `tests/extents.rs` compares with.
+//! Which opcodes of CPython jump, and where to: as much of each version's bytecode as the shape of its loops
+//! needs. Numbers only; taken from the `opcode` and `dis` modules of the interpreters themselves, which
+//! `tests/extents.rs` compares with.
 //!
-//! From 3.11 on the bytes in memory are not those of the compiler: opcodes are specialised while they run, and from 3.12 on
-//! instrumented. Every such form has its own number here and flows as the one it stands for.
+//! From 3.11 on the bytes in memory are not those of the compiler: opcodes are specialised while they run,
+//! and from 3.12 on instrumented. Every such form has its own number here and flows as the one it stands for.
 
 use Flow::*;
 

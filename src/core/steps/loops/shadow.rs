@@ -4,20 +4,20 @@
 //!
 //! ```text
 //!  same frame, later instruction       it went on; loops are left and entered
-//!  same frame, earlier, in a loop      the loop came round: proof
+//!  same frame, earlier, in a loop      an iteration ended: proof
 //!  same frame, earlier, in no loop     another call that got the same memory  ┐ so the nearest frame outside that is in a
-//!  same call, another function, or     another call of it                     ┘ loop made it again: its loop came round
+//!  same call, another function, or     another call of it                     ┘ loop made it again: an iteration ended
 //!  the same one after it had ended
 //! ```
 //!
-//! The walk out to that loop is a proof where the frames in between were entered from Python; where C lies in between it is
-//! only a sign, since C may call back many times by itself (`map`, the autograd engine). Generators come and go without
-//! being called anew, so they are kept when they stand still.
+//! The walk out to that loop is a proof where the frames in between were entered from Python; where C lies in
+//! between it is only a sign, since C may call back many times by itself (`map`, the autograd engine).
+//! Generators come and go without being called anew, so they are kept when they stand still.
 
 use super::code::{Code, Codes};
 use super::extents::DEEPEST;
 use super::tree::{Id, Sign, Tree};
-use super::{Seen, Surroundings};
+use super::{EventContext, Seen};
 
 /// Frames compared, from the outermost in.
 const MOST_LEVELS: usize = 256;
@@ -77,11 +77,11 @@ pub(super) struct Shadow {
     clock: u64,
 }
 
-/// What stays the same while one event is looked at.
+/// What stays the same while one event is compared.
 pub(super) struct View<'a> {
     pub tree: &'a mut Tree,
     pub codes: &'a mut Codes,
-    pub around: &'a mut dyn Surroundings,
+    pub around: &'a mut dyn EventContext,
     /// Calls between Python frames cannot be told from those through C.
     pub blind: bool,
 }
@@ -99,8 +99,8 @@ impl Shadow {
         }
     }
 
-    /// Takes an event in: `frames` are outermost first, of which only the first `depth` are looked at, and at least the first
-    /// `same` are as they were.
+    /// Takes an event in: `frames` are outermost first, of which only the first `depth` are compared, and at
+    /// least the first `same` are as they were.
     pub fn event(&mut self, view: &mut View<'_>, frames: &[Seen], same: usize, depth: usize, freed: bool) {
         let frames = &frames[..frames.len().min(depth).min(MOST_LEVELS)];
         self.clock += 1;
@@ -126,7 +126,8 @@ impl Shadow {
         self.levels.last().map_or(self.root, |l| l.node)
     }
 
-    /// The frame at depth `at` is not the one that was there. Returns from where on the stack is to be built anew.
+    /// The frame at depth `at` is not the one that was there. Returns from where on the stack is to be built
+    /// anew.
     fn differs(&mut self, view: &mut View<'_>, at: usize, seen: &Seen) -> usize {
         let Some(level) = self.levels.get_mut(at) else {
             // Nothing was below: not even now and then?
@@ -156,7 +157,7 @@ impl Shadow {
             match held {
                 Some(inside) => {
                     self.leave(view.tree, view.around, inside + 1);
-                    self.came_round(view, inside, code, seen.offset, Sign::Proof, at + 1);
+                    self.iteration_ends(view, inside, code, seen.offset, Sign::Proof, at + 1);
                     self.moved(view, at, seen.offset);
                     return at + 1;
                 }
@@ -180,8 +181,8 @@ impl Shadow {
         if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
 
-    /// The frame at depth `at` is a new call, made where the frame around it already stood: the nearest loop around it came
-    /// round. Returns from where on the stack is to be built anew.
+    /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
+    /// the nearest loop around it ended. Returns from where on the stack is to be built anew.
     fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
         let code = view.codes.number(seen, view.around);
         let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
@@ -192,7 +193,7 @@ impl Shadow {
                 // Where every call looks like one through C, the first of them is believed.
                 let crossings = crossings - usize::from(view.blind && crossings > 0);
                 self.pop(view, above + 1);
-                self.came_round(view, inside, code, offset, Sign::through(crossings), at + 1);
+                self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
                 return above + 1;
             }
             if above > 0 {
@@ -203,8 +204,8 @@ impl Shadow {
         at
     }
 
-    /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function is one that an
-    /// object's slot holds, or a wrapper hands its own arguments on to it.
+    /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
+    /// is one that an object's slot holds, or a wrapper hands its own arguments on to it.
     fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
         let slot = view.codes.get(code).slot;
         let wrapped = self.levels.get(above).is_some_and(|l| {
@@ -218,8 +219,8 @@ impl Shadow {
         self.levels.get(at + 1).map_or(self.insides.len(), |l| l.first)
     }
 
-    /// The loop came round. It is the innermost that is left.
-    fn came_round(
+    /// Ends an iteration of a loop, which is the innermost that is left.
+    fn iteration_ends(
         &mut self,
         view: &mut View<'_>,
         inside: usize,
@@ -309,14 +310,14 @@ impl Shadow {
 
     /// The loops from here on are left.
     #[inline(always)]
-    fn leave(&mut self, tree: &mut Tree, around: &mut dyn Surroundings, from: usize) {
+    fn leave(&mut self, tree: &mut Tree, around: &mut dyn EventContext, from: usize) {
         if self.insides.len() > from {
             self.leave_some(tree, around, from);
         }
     }
 
     #[inline(never)]
-    fn leave_some(&mut self, tree: &mut Tree, around: &mut dyn Surroundings, from: usize) {
+    fn leave_some(&mut self, tree: &mut Tree, around: &mut dyn EventContext, from: usize) {
         let depth = self.levels.len();
         while self.insides.len() > from {
             if let Some(i) = self.insides.pop()
@@ -397,8 +398,8 @@ impl Shadow {
         }
     }
 
-    /// A generator that stood still runs again. Standing at the very instruction where it was, it either never left it, or
-    /// came round to it.
+    /// A generator that stood still runs again. Standing at the very instruction where it was, it either
+    /// never left it, or came back to it.
     fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) {
         self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
         let (first, offset) = (self.levels[at].first, self.levels[at].seen.offset);
@@ -410,7 +411,7 @@ impl Shadow {
         match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
             Some(inside) => {
                 self.leave(view.tree, view.around, first + inside + 1);
-                self.came_round(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
+                self.iteration_ends(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
             }
             None => self.leave(view.tree, view.around, first),
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::extents::Extents;
-use super::{CodeText, Heard, Loops, Moment, Seen, Surroundings};
+use super::{CodeText, EventContext, Loops, Moment, Progress, Seen};
 
 /// Every CPython that is known here and on this machine.
 fn pythons() -> Vec<(u32, PathBuf)> {
@@ -114,7 +114,7 @@ fn nonsense_is_no_loop() {
 /// Code 1: a `for` loop from offset 2 to 10. Code 2: none.
 struct Program(u64);
 
-impl Surroundings for Program {
+impl EventContext for Program {
     fn moment(&mut self) -> Moment {
         Moment { seq: self.0, ns: self.0 }
     }
@@ -129,10 +129,11 @@ impl Surroundings for Program {
     }
 }
 
-/// Runs events, each a stack of (frame, code, offset, entered from C) from the outermost in, and returns where steps ended.
+/// Runs events, each a stack of (frame, code, offset, entered from C) from the outermost in, and returns
+/// where steps ended.
 fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
-    let seat = loops.seat(1).unwrap();
+    let slot = loops.slot(1).unwrap();
     for stack in events {
         program.0 += 1;
         let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
@@ -143,10 +144,10 @@ fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
             key: 0,
         };
         let frames: Vec<Seen> = stack.iter().map(seen).collect();
-        assert_eq!(loops.event(seat, &frames, 0, 1, false, &mut program), Heard::Nothing);
+        assert_eq!(loops.event(slot, &frames, 0, 1, false, &mut program), Progress::Nothing);
     }
     let mut past: Vec<u64> = loops
-        .settle(1)
+        .choose(1)
         .map_or_else(Vec::new, |s| s.past.iter().filter(|p| p.ends_step).map(|p| p.seq).collect());
     loops.finish(&mut program);
     past.extend(loops.ended().iter().filter(|(_, main)| *main).map(|_| u64::MAX));

@@ -1,12 +1,12 @@
-//! What the loops of a program did: a tree of loops, each under the one it ran in, and a log of where their iterations ended.
-//! Bounded: beyond its capacity it takes nothing new in. Knows no frames.
+//! What the loops of a program did: a tree of loops, each under the one it ran in, and a log of where their
+//! iterations ended. Bounded: beyond its capacity it takes nothing new in. Knows no frames.
 
-/// Loops that are told apart, each in each context that it runs in.
+/// Loops that are distinguished, each in each context that it runs in.
 const MOST_NODES: usize = 2048;
 /// Ends of iterations that are remembered until a level is chosen.
 const MOST_ENDS: usize = 1 << 18;
 
-/// The same between two optimizer steps, where there are optimizers.
+/// Ends of iterations that are remembered between two optimizer steps, where there are optimizers.
 const MOST_PHASE_ENDS: usize = 1 << 14;
 
 /// What is entered more often than every so many optimizer steps is a part of the step.
@@ -22,9 +22,11 @@ pub(super) const NONE: Id = Id::MAX;
 pub(super) enum Sign {
     /// The loop was left.
     Left = 0,
-    /// The same activation came back to an earlier instruction, or something it called without C in between was called anew.
+    /// The same activation came back to an earlier instruction, or something it called without C in between
+    /// was called anew.
     Proof = 1,
-    /// Something it called was called anew, with C in between this many times: C may have called repeatedly by itself.
+    /// Something it called was called anew, with C in between this many times: C may have called repeatedly
+    /// by itself.
     Through1 = 2,
     Through2 = 3,
     Through3 = 4,
@@ -158,7 +160,8 @@ pub(super) struct Tree {
     pub unlogged: u64,
     /// A level was chosen.
     pub chosen: bool,
-    /// Optimizers end the steps, and loops without any are steps only in between: these may turn up at any time.
+    /// Optimizers end the steps, and loops without any are steps only in between: these may turn up at any
+    /// time.
     pub phased: bool,
     /// Optimizer steps so far.
     steps: u32,
@@ -237,8 +240,8 @@ impl Tree {
         first
     }
 
-    /// The node of a loop below `parent`. A loop that runs inside itself is one further node, however deep it goes.
-    /// Where there is no room, the parent.
+    /// The node of a loop below `parent`. A loop that runs inside itself is one further node, however deep it
+    /// goes. Where there is no room, the parent.
     pub fn enter(&mut self, parent: Id, code: u32, number: u8, describe: impl FnOnce(&mut Node)) -> Id {
         if let Some(known) = self.children(parent).find(|&c| {
             let n = &self.nodes[usize::from(c)];
@@ -292,7 +295,7 @@ impl Tree {
     }
 
     /// An iteration is over.
-    pub fn close(&mut self, id: Id, sign: Sign, depth: usize, around: &mut dyn super::Surroundings) {
+    pub fn close(&mut self, id: Id, sign: Sign, depth: usize, around: &mut dyn super::EventContext) {
         let Some(n) = self.nodes.get_mut(usize::from(id)) else { return };
         let count = &mut n.ends[sign as usize];
         *count = count.saturating_add(1);

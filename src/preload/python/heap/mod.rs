@@ -21,7 +21,7 @@ use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
 use crate::python::offsets::{DEQUE_MAXLEN, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
 use crate::python::thread_frames;
-use leaktrace_core::holders::{Node, Nodes, Root, Step, World};
+use leaktrace_core::holders::{HeapGraph, Node, Nodes, Root, Step};
 
 /// The objects of this process, for one search.
 pub struct Heap<'a> {
@@ -207,8 +207,8 @@ struct Work {
     bodies: Vec<(u32, Node, Vec<u64>)>,
 }
 
-impl World for Heap<'_> {
-    fn held(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>) {
+impl HeapGraph for Heap<'_> {
+    fn references_from(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>) {
         let mut work = Work::default();
         for (i, &node) in (0u32..).zip(holders) {
             match self.cpp.met.get(&node) {
@@ -270,7 +270,7 @@ impl World for Heap<'_> {
         }
     }
 
-    fn strays(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
+    fn unreachable_objects(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
         self.unreached(reached)
     }
 

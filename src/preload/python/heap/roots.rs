@@ -12,7 +12,7 @@ use crate::python::layout::Names;
 use crate::python::memory::word;
 use crate::python::offsets::{MODULE_DICT, OB_TYPE, TUPLE_ITEMS, VAR_SIZE};
 use crate::python::thread_frames;
-use leaktrace_core::holders::{Node, Origin, Root};
+use leaktrace_core::holders::{GcRoot, Node, Root};
 use leaktrace_core::symbols;
 
 fn is_own_file(file: &str) -> bool {
@@ -106,7 +106,7 @@ impl Heap<'_> {
             for (key, value) in items {
                 if self.is_str(key) && self.types.may_hold(value) {
                     let name = format!("{}.{}", module.name, self.text(key));
-                    roots.push(Root { node: value, origin: Origin::Global(name) });
+                    roots.push(Root { node: value, origin: GcRoot::Global(name) });
                 }
             }
         }
@@ -125,7 +125,7 @@ impl Heap<'_> {
                 }
                 for (name, value) in self.variables(frame.address, frame.code) {
                     if self.types.may_hold(value) {
-                        let origin = Origin::Local { function: function.clone(), name };
+                        let origin = GcRoot::Local { function: function.clone(), name };
                         roots.push(Root { node: value, origin });
                     }
                 }

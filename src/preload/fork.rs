@@ -1,0 +1,159 @@
+//! What becomes of this library across fork: the one list of its locks, and what a child forgets.
+//!
+//! The forking thread takes every lock before, in the order of their ranks, so that no other thread holds one
+//! while the process is copied, and the child finds whole tables. The parent gives them back; the child makes
+//! them anew, and then forgets the recording, which is the parent's. It stands at the top, since it names
+//! everyone who has a lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
+use crate::hooks::devices;
+use crate::interpose::got_patch;
+use crate::lifecycle;
+use crate::lock::{Mutex, RawLock};
+use crate::python::{self, codes};
+use crate::stacks::{self, autograd, native_samples, stack_interner};
+use crate::state::{self, State};
+use crate::thread_state;
+use crate::unwind::modules;
+use crate::writer::{file, recording, segment_pool};
+
+/// Returns every lock of this library, in the order of taking.
+fn locks() -> impl Iterator<Item = &'static RawLock> {
+    [lifecycle::OPENING.raw(), got_patch::ONE_AT_A_TIME.raw()]
+        .into_iter()
+        .chain(got_patch::PENDING.iter().map(Mutex::raw))
+        .chain([
+            analyzer::ANALYZER.raw(),
+            step_boundaries::STEPS.raw(),
+            annotations::LABELS.raw(),
+            loop_steps::DETECTOR.raw(),
+            state::PATH.raw(),
+        ])
+        .chain(stack_interner::BY_HASH.iter().map(Mutex::raw))
+        .chain([
+            codes::CODES.raw(),
+            modules::MODULES.raw(),
+            autograd::CONTEXTS.raw(),
+            native_samples::SAMPLES.raw(),
+            stack_interner::INTERNED.raw(),
+            thread_state::MAPPED.raw(),
+            segment_pool::SEGMENTS.raw(),
+            file::PATH.raw(),
+        ])
+}
+
+/// The locks that the forking thread has taken, a bit each, in the order of [`locks`].
+static HELD: AtomicU64 = AtomicU64::new(0);
+
+/// Registers the handlers, once: a process and all its forked children inherit them.
+pub fn register_handlers() {
+    static ONCE: AtomicBool = AtomicBool::new(false);
+    if !ONCE.swap(true, AcqRel) {
+        // SAFETY: handlers of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+    }
+}
+
+extern "C" fn before() {
+    let held = (0u32..).zip(locks()).filter(|(_, lock)| lock.hold()).fold(0, |all, (i, _)| all | 1 << i);
+    HELD.store(held, Relaxed);
+}
+
+extern "C" fn after_in_parent() {
+    let held = HELD.load(Relaxed);
+    for (_, lock) in (0u32..).zip(locks()).filter(|(i, _)| held >> i & 1 == 1) {
+        // SAFETY: `before` took it on this very thread.
+        unsafe { lock.release() };
+    }
+}
+
+extern "C" fn after_in_child() {
+    let held = HELD.load(Relaxed);
+    let mut all_held = true;
+    for (i, lock) in (0u32..).zip(locks()) {
+        all_held &= held >> i & 1 == 1;
+        // SAFETY: a child begins with one thread, which took the lock or has it below the signal handler that
+        // forked.
+        unsafe { lock.renew() };
+    }
+    recording::after_fork_child();
+    state::after_fork_child();
+    if !all_held {
+        // Forked by a signal handler in the middle of a critical section: what that guards may be half
+        // written.
+        return state::set(State::Off);
+    }
+    stacks::after_fork_child();
+    got_patch::after_fork_child();
+    step_boundaries::after_fork_child();
+    python::after_fork_child();
+    devices::forget();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+
+    /// Every source file of this crate.
+    fn sources(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+            if entry.is_dir() {
+                sources(&entry, found);
+            } else if entry.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&entry).unwrap();
+                found.push(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn no_lock_is_missing_from_the_list() {
+        let mut texts = Vec::new();
+        sources(Path::new(env!("CARGO_MANIFEST_DIR")), &mut texts);
+        let made: usize = texts.iter().map(|text| text.matches("Mutex::new(").count()).sum();
+        let ranks: Vec<_> = locks().map(RawLock::rank).collect();
+        assert!(ranks.is_sorted(), "{ranks:?}");
+        let mut kinds = ranks.clone();
+        kinds.dedup();
+        assert_eq!(kinds.len(), made, "locks with a place in the list, and those that are made");
+        assert!(ranks.len() <= 64, "one bit each");
+    }
+
+    #[test]
+    fn a_child_finds_every_lock_free() {
+        for lock in locks() {
+            let (taken, is_taken) = channel();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    assert!(lock.hold());
+                    taken.send(()).unwrap();
+                    while !crate::lock::is_awaited_by_fork() {
+                        std::thread::yield_now();
+                    }
+                    // SAFETY: taken above, by this thread.
+                    unsafe { lock.release() };
+                });
+                is_taken.recv().unwrap();
+                before();
+                // SAFETY: the child looks at words and exits.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    after_in_child();
+                    let free = locks().all(RawLock::is_free);
+                    // SAFETY: ends the child at once.
+                    unsafe { libc::_exit(i32::from(!free)) };
+                }
+                after_in_parent();
+                let mut status = -1;
+                // SAFETY: our own child.
+                unsafe { libc::waitpid(child, &mut status, 0) };
+                assert_eq!(status, 0, "{lock:?}");
+            });
+        }
+        assert!(locks().all(RawLock::is_free));
+    }
+}
