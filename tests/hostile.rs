@@ -406,3 +406,21 @@ fn a_summary_that_would_be_too_large() {
     assert_eq!(fs::metadata(ran.folder().join("err")).unwrap().len(), 6_000_000);
     assert_eq!(Report::of(&ran.recording()).device(0, "live_bytes"), 1001);
 }
+
+/// Wherever a handler interrupts us, inside of the writer's or the step's critical section too, it does not wait for the
+/// thread it stands on, and what it reports is recorded or counted.
+#[test]
+fn a_signal_handler_that_allocates() {
+    let standin =
+        compile("blocks.c", "libstandin.so", &["-DSTANDIN", "-shared", "-fPIC", "-Wl,-soname,libstandin.so"]);
+    let run = Run::new(linked("signals.c", "signals", &standin, &[])).args(["60000", "200"]).traced();
+    let run = run.env("LEAKTRACE_STACKS", "native").env("LEAKTRACE_STEP", "api").env("LEAKTRACE_QUIET", "1");
+    let ran = run.run().success();
+    let reported: u64 = ran.text().trim().parse().expect("a number of blocks");
+    assert!(reported > 100, "the handler ran {reported} times");
+    let report = Report::of(&ran.recording());
+    let dropped = report.coverage("dropped_events").as_u64().unwrap();
+    assert_eq!(report.device(1, "live_bytes") / 512 + dropped, reported, "{dropped} dropped");
+    assert_eq!(report.device(0, "live_bytes"), 0);
+    assert_eq!((report.steps(), report.end()), (301, "clean"));
+}
