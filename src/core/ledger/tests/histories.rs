@@ -236,7 +236,7 @@ const BENIGN: [(&str, Step); 18] = [
         let gone = h.suspect();
         h.p.free(gone);
     }),
-    ("a cache that lets go of what was used least lately", |h| {
+    ("a cache that evicts the least recently used", |h| {
         // More keys than room; low ones come by more often.
         if h.at == 1 {
             h.period = h.between(0.05, 0.2).max(2);
@@ -340,7 +340,7 @@ const LEAKING: [(&str, Step); 20] = [
             h.p.free(a);
         }
     }),
-    ("let go at the very end", |h| {
+    ("freed at the very end", |h| {
         let a = h.suspect();
         h.held.push(a);
         if h.at == h.steps {
