@@ -184,7 +184,7 @@ fn out_of_memory_ranks_what_was_alive() {
     fits(&text);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.starts_with("Out of memory: train.py:37 cross_entropy_loss asked for 64.0 GiB"), "{text}");
-    assert!(words.contains("on device 0 in step 21; 4.0 MiB"), "{text}");
+    assert!(words.contains("on device 0 in step 21; 9.0 MiB (9,437,184 B) were allocated."), "{text}");
     let (big, small) = (text.find("4.0 MiB         1"), text.find("10.0 KiB        20"));
     assert!(big.is_some() && big < small, "{text}");
 }
