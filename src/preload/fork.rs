@@ -11,6 +11,7 @@ use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
 use crate::hooks::devices;
 use crate::interpose::got_patch;
 use crate::lifecycle;
+use crate::loader;
 use crate::lock::{Mutex, RawLock};
 use crate::python::{self, codes};
 use crate::stacks::{self, autograd, native_samples, stack_interner};
@@ -41,6 +42,7 @@ fn locks() -> impl Iterator<Item = &'static RawLock> {
             thread_state::MAPPED.raw(),
             segment_pool::SEGMENTS.raw(),
             file::PATH.raw(),
+            loader::WALK.raw(),
         ])
 }
 
@@ -119,7 +121,7 @@ mod tests {
         assert!(ranks.is_sorted(), "{ranks:?}");
         let mut kinds = ranks.clone();
         kinds.dedup();
-        assert_eq!(kinds.len(), made, "locks with a place in the list, and those that are made");
+        assert_eq!(kinds.len(), made, "locks with a rank in the list, and those that are made");
         assert!(ranks.len() <= 64, "one bit each");
     }
 

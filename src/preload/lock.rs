@@ -45,6 +45,8 @@ pub enum Rank {
     ThreadPages,
     Segments,
     File,
+    /// See `loader::walk`.
+    LoaderWalk,
 }
 
 const FREE: u64 = 0;

@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::loader::object::{LinkMap, OWN, Version};
+use crate::loader::walk;
 
 /// glibc's `struct dl_find_object`; only the head is read.
 #[repr(C)]
@@ -154,7 +155,7 @@ fn iterate(visit: &mut Visit) {
 
     let mut search = Search { visit, panic: None };
     // SAFETY: `step` gets the pointer back as what it is, while `search` lives.
-    unsafe { libc::dl_iterate_phdr(Some(step), (&raw mut search).cast()) };
+    walk(|| unsafe { libc::dl_iterate_phdr(Some(step), (&raw mut search).cast()) });
     if let Some(panic) = search.panic {
         resume_unwind(panic);
     }

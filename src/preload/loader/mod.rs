@@ -7,3 +7,16 @@ pub mod functions;
 pub mod link_map;
 pub mod object;
 pub mod scope;
+
+use crate::lock::{Mutex, Rank};
+
+/// Held while this library walks the loader's list. The walk holds `dl_load_write_lock`, which glibc does not
+/// renew in a forked child: a fork in another thread in the middle of a walk would leave the child a lock that
+/// nobody ever releases. So forks wait for the end of the walk, as for any lock of this library.
+pub static WALK: Mutex<()> = Mutex::new(Rank::LoaderWalk, ());
+
+/// Runs a `dl_iterate_phdr`. A signal handler on top of a walk walks too: the loader's lock is recursive.
+pub fn walk<R>(iterate: impl FnOnce() -> R) -> R {
+    let _held = WALK.lock();
+    iterate()
+}

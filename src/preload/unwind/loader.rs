@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::loader::walk;
+
 /// Where an object lies, as the loader says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
@@ -39,7 +41,7 @@ pub fn generation() -> Generation {
     }
     let mut generation = Generation { loads: 0, unloads: 0 };
     // SAFETY: `first` gets the pointer back as what it is, while that lives.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut generation).cast()) };
+    walk(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut generation).cast()) });
     generation
 }
 
@@ -190,7 +192,7 @@ fn iterate<T>(visit: impl FnMut(Extent, &str, &[libc::Elf64_Phdr]) -> Option<T>)
         F: FnMut(Extent, &str, &[libc::Elf64_Phdr]) -> Option<T>,
     {
         // SAFETY: `step` gets the pointer back as what it is, while `search` lives.
-        unsafe { libc::dl_iterate_phdr(Some(step::<T, F>), (&raw mut search).cast()) };
+        walk(|| unsafe { libc::dl_iterate_phdr(Some(step::<T, F>), (&raw mut search).cast()) });
         search.answer
     }
 
