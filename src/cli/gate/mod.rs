@@ -120,7 +120,7 @@ pub fn headline(cause: &Cause) -> String {
         Some(site) => {
             format!(" at {}", wording::location(site.allocated_at.as_ref(), &cause.program.cwd))
         }
-        None => " outside what can be attributed".to_owned(),
+        None => " in unattributed memory".to_owned(),
     };
     let held = f.holders.first().filter(|h| is_named(&h.path));
     let held = held.map_or_else(String::new, |h| format!(", {}", held_by(&h.path)));

@@ -40,8 +40,8 @@ pub fn describe_seen() {
     }
 }
 
-/// Appends what pools and driver say of each device. What is in use beyond what was seen shows here, and only
-/// if it is asked for at every step.
+/// Appends the totals of the pools and of the driver for each device. Unattributed memory is computed from
+/// them, so it is as fine as they are: one sample a step.
 pub fn sample() {
     if !driver_queries::may_ask() {
         return;

@@ -1,7 +1,7 @@
 //! Recordings from few bytes, for a fuzzer that is guided by coverage: lengths and sums come out right by themselves, so
 //! that what it changes is what lies behind them.
 
-use crate::paper::Paper;
+use crate::recording_bytes::RecordingBytes;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::file_layout::{ROOM, header};
 use leaktrace_core::format::event::RECORD;
@@ -12,13 +12,13 @@ const MOST: usize = 12;
 /// The input is a list of (form, length: 2 bytes, that many bytes): events (32 bytes each, the sequence number a step
 /// from the one before), table entries, checkpoints, raw segments, words of the header.
 pub fn expand(input: &[u8]) -> Vec<u8> {
-    let mut paper = Paper::new();
+    let mut recording = RecordingBytes::new();
     let (mut rest, mut seq) = (input, 0u64);
     while let [form, low, high, after @ ..] = rest {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
         let (body, next) = after.split_at(length);
         rest = next;
-        if paper.segments() > MOST {
+        if recording.segments() > MOST {
             break;
         }
         match form % 6 {
@@ -30,7 +30,7 @@ pub fn expand(input: &[u8]) -> Vec<u8> {
                     seq += 1 + gap;
                     record[..8].copy_from_slice(&seq.to_le_bytes());
                 }
-                paper.events(&payload, form % 6 == 1);
+                recording.events(&payload, form % 6 == 1);
             }
             2 => {
                 let mut payload = Vec::new();
@@ -40,19 +40,19 @@ pub fn expand(input: &[u8]) -> Vec<u8> {
                     bodies = next;
                     // Raw bytes are entries now and then; where they are none, they are somebody's note.
                     if postcard::from_bytes::<TableEntry<'_>>(one).is_ok() {
-                        Paper::entry(&mut payload, one);
+                        RecordingBytes::entry(&mut payload, one);
                     } else if let Ok(note) =
                         postcard::to_stdvec(&TableEntry::Note { text: &String::from_utf8_lossy(one) })
                     {
-                        Paper::entry(&mut payload, &note);
+                        RecordingBytes::entry(&mut payload, &note);
                     }
                 }
                 payload.truncate(ROOM);
-                paper.tables(&payload);
+                recording.tables(&payload);
             }
-            3 => paper.checkpoint(body),
+            3 => recording.checkpoint(body),
             4 => {
-                paper.segment(u64::from(*low) % 5, &body[..length.min(ROOM)]);
+                recording.segment(u64::from(*low) % 5, &body[..length.min(ROOM)]);
             }
             _ => {
                 for pair in body.chunks_exact(9).take(8) {
@@ -60,11 +60,11 @@ pub fn expand(input: &[u8]) -> Vec<u8> {
                     let word = pair[1..].try_into().map_or(0, u64::from_le_bytes);
                     // A header that says too much is refused at once: no use to get there often.
                     if at != header::SEGMENTS && at != header::VERSION {
-                        paper.set(at, word);
+                        recording.set(at, word);
                     }
                 }
             }
         }
     }
-    paper.bytes
+    recording.bytes
 }

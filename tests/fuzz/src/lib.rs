@@ -3,7 +3,7 @@
 mod compact;
 mod long;
 mod mutation;
-mod paper;
+mod recording_bytes;
 mod programs;
 
 pub use compact::expand;

@@ -1,7 +1,7 @@
 //! A long recording: so many events of so many sites over so many steps, as a run leaves that keeps all its events.
 
 use crate::mutation::Random;
-use crate::paper::Paper;
+use crate::recording_bytes::RecordingBytes;
 use leaktrace_core::format::entry::{TableEntry, Frame, LineTable};
 use leaktrace_core::format::event::{Event, EventKind};
 
@@ -25,9 +25,9 @@ pub struct Long {
 /// The bytes of such a recording.
 pub fn long(of: Long) -> Vec<u8> {
     let mut r = Random::new(1);
-    let mut paper = Paper::new();
+    let mut recording = RecordingBytes::new();
     for part in stacks(&mut r, of.sites) {
-        paper.tables(&part);
+        recording.tables(&part);
     }
     let (mut payload, mut seq) = (Vec::with_capacity(of.events as usize * 32), 0);
     let mut say = |e: Event| {
@@ -62,8 +62,8 @@ pub fn long(of: Long) -> Vec<u8> {
         before = carried;
         say(Event { address: step * 1_000_000, class: 1, ..Event::new(EventKind::StepEnd) });
     }
-    paper.events(&payload, true);
-    paper.bytes
+    recording.events(&payload, true);
+    recording.bytes
 }
 
 /// The tables, in payloads that fit a segment.
@@ -75,7 +75,7 @@ fn stacks(r: &mut Random, sites: u64) -> Vec<Vec<u8>> {
             parts.push(Vec::new());
         }
         if let Some(part) = parts.last_mut() {
-            Paper::entry(part, &body);
+            RecordingBytes::entry(part, &body);
         }
     };
     for (key, value) in [("argv", "python\0/home/u/train.py"), ("cwd", "/home/u"), ("python", "3.11")] {

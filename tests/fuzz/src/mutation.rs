@@ -1,6 +1,6 @@
 //! Changes to a recording that know where its parts stand, so that what lies behind the lengths and sums is reached.
 
-use crate::paper::Paper;
+use crate::recording_bytes::RecordingBytes;
 use leaktrace_core::format::file_layout::{ENTRY_HEAD, PAYLOAD, ROOM, SEGMENT, header, segment, usage};
 use leaktrace_core::format::event::{Event, RECORD};
 
@@ -53,41 +53,41 @@ impl Random {
 
 /// Changes `seed` in a few places; parts may come from `other`.
 pub fn mutate(seed: &[u8], other: &[u8], r: &mut Random) -> Vec<u8> {
-    let mut paper = Paper { bytes: seed.to_vec() };
+    let mut recording = RecordingBytes { bytes: seed.to_vec() };
     for _ in 0..1 + r.below(4).pow(2) {
         match r.below(16) {
-            0 => raw_bytes(&mut paper, r),
-            1 => header_word(&mut paper, r),
-            2 => segment_word(&mut paper, r),
-            3..=5 => event_fields(&mut paper, r),
-            6 => event_order(&mut paper, r),
-            7 => burst(&mut paper, r),
-            8 | 9 => entry_bytes(&mut paper, r),
-            10 => entry_again(&mut paper, r),
-            11..=13 => state(&mut paper, r),
-            14 => splice(&mut paper, &Paper { bytes: other.to_vec() }, r),
-            _ => cut(&mut paper, r),
+            0 => raw_bytes(&mut recording, r),
+            1 => header_word(&mut recording, r),
+            2 => segment_word(&mut recording, r),
+            3..=5 => event_fields(&mut recording, r),
+            6 => event_order(&mut recording, r),
+            7 => burst(&mut recording, r),
+            8 | 9 => entry_bytes(&mut recording, r),
+            10 => entry_again(&mut recording, r),
+            11..=13 => state(&mut recording, r),
+            14 => splice(&mut recording, &RecordingBytes { bytes: other.to_vec() }, r),
+            _ => cut(&mut recording, r),
         }
-        if paper.bytes.len() < SEGMENT {
+        if recording.bytes.len() < SEGMENT {
             break;
         }
     }
-    paper.bytes
+    recording.bytes
 }
 
 /// Bytes where something stands, sums left wrong.
-fn raw_bytes(paper: &mut Paper, r: &mut Random) {
+fn raw_bytes(recording: &mut RecordingBytes, r: &mut Random) {
     for _ in 0..1 + r.below(8) {
-        let start = r.index(paper.segments()) * SEGMENT;
+        let start = r.index(recording.segments()) * SEGMENT;
         let reach = [80, 4096, SEGMENT as u64][r.index(3)];
         let at = start + r.below(reach) as usize;
-        if let Some(byte) = paper.bytes.get_mut(at) {
+        if let Some(byte) = recording.bytes.get_mut(at) {
             *byte = r.word() as u8;
         }
     }
 }
 
-fn header_word(paper: &mut Paper, r: &mut Random) {
+fn header_word(recording: &mut RecordingBytes, r: &mut Random) {
     let words = [
         header::VERSION,
         header::PID,
@@ -99,43 +99,43 @@ fn header_word(paper: &mut Paper, r: &mut Random) {
         header::ENDED,
     ];
     let at = words[r.index(words.len())];
-    let word = if r.below(3) == 0 { paper.word(at) ^ 1 << r.below(64) } else { r.odd() };
-    paper.set(at, word);
+    let word = if r.below(3) == 0 { recording.word(at) ^ 1 << r.below(64) } else { r.odd() };
+    recording.set(at, word);
 }
 
-fn segment_word(paper: &mut Paper, r: &mut Random) {
-    let index = r.index(paper.segments());
+fn segment_word(recording: &mut RecordingBytes, r: &mut Random) {
+    let index = r.index(recording.segments());
     let words = [segment::USE, segment::FIRST, segment::USED, segment::CRC, segment::NEXT];
     let at = index * SEGMENT + words[r.index(words.len())];
-    let word = if r.below(2) == 0 { r.below(paper.segments() as u64 + 1) } else { r.odd() };
-    paper.set(at, word);
+    let word = if r.below(2) == 0 { r.below(recording.segments() as u64 + 1) } else { r.odd() };
+    recording.set(at, word);
     if r.below(2) == 0 {
-        paper.reseal(index);
+        recording.reseal(index);
     }
 }
 
 /// A segment of events, and how many stand in it.
-fn events_of(paper: &Paper, r: &mut Random) -> Option<(usize, usize)> {
-    let index = r.pick(&paper.all(usage::EVENTS))?;
-    let count = paper.used(index) / RECORD;
+fn events_of(recording: &RecordingBytes, r: &mut Random) -> Option<(usize, usize)> {
+    let index = r.pick(&recording.all(usage::EVENTS))?;
+    let count = recording.used(index) / RECORD;
     (count > 0).then_some((index, count))
 }
 
-fn record(paper: &Paper, at: usize) -> Event {
-    Event::unpack([0, 8, 16, 24].map(|word| paper.word(at + word)))
+fn record(recording: &RecordingBytes, at: usize) -> Event {
+    Event::unpack([0, 8, 16, 24].map(|word| recording.word(at + word)))
 }
 
-fn write(paper: &mut Paper, at: usize, e: &Event) {
+fn write(recording: &mut RecordingBytes, at: usize, e: &Event) {
     for (place, word) in [0, 8, 16, 24].into_iter().zip(e.pack()) {
-        paper.set(at + place, word);
+        recording.set(at + place, word);
     }
 }
 
-fn event_fields(paper: &mut Paper, r: &mut Random) {
-    let Some((index, count)) = events_of(paper, r) else { return };
+fn event_fields(recording: &mut RecordingBytes, r: &mut Random) {
+    let Some((index, count)) = events_of(recording, r) else { return };
     for _ in 0..1 + r.below(6) {
         let at = index * SEGMENT + PAYLOAD + r.index(count) * RECORD;
-        let mut e = record(paper, at);
+        let mut e = record(recording, at);
         match r.below(9) {
             0 => e.kind = r.below(30) as u8,
             1 => e.class = r.below(16) as u8,
@@ -147,44 +147,44 @@ fn event_fields(paper: &mut Paper, r: &mut Random) {
             7 => e.entry_point = r.odd() as u16,
             _ => {
                 // What another event speaks of.
-                let other = record(paper, index * SEGMENT + PAYLOAD + r.index(count) * RECORD);
+                let other = record(recording, index * SEGMENT + PAYLOAD + r.index(count) * RECORD);
                 (e.address, e.size, e.class) = (other.address, other.size, other.class);
             }
         }
-        write(paper, at, &e);
+        write(recording, at, &e);
     }
-    paper.reseal(index);
+    recording.reseal(index);
 }
 
-fn event_order(paper: &mut Paper, r: &mut Random) {
-    let Some((index, count)) = events_of(paper, r) else { return };
+fn event_order(recording: &mut RecordingBytes, r: &mut Random) {
+    let Some((index, count)) = events_of(recording, r) else { return };
     let start = index * SEGMENT + PAYLOAD;
     let (a, b) = (start + r.index(count) * RECORD, start + r.index(count) * RECORD);
     match r.below(4) {
-        0 => paper.set(a, r.odd()),
-        1 => paper.bytes.copy_within(a..a + RECORD, b),
+        0 => recording.set(a, r.odd()),
+        1 => recording.bytes.copy_within(a..a + RECORD, b),
         2 => {
             // Another event in this one's turn.
-            let (x, y) = (record(paper, a), record(paper, b));
-            write(paper, a, &Event { seq: x.seq, ..y });
-            write(paper, b, &Event { seq: y.seq, ..x });
+            let (x, y) = (record(recording, a), record(recording, b));
+            write(recording, a, &Event { seq: x.seq, ..y });
+            write(recording, b, &Event { seq: y.seq, ..x });
         }
         _ => {
-            let used = paper.used(index).saturating_sub(RECORD * r.index(count));
-            paper.set(index * SEGMENT + segment::USED, used as u64);
+            let used = recording.used(index).saturating_sub(RECORD * r.index(count));
+            recording.set(index * SEGMENT + segment::USED, used as u64);
         }
     }
-    paper.reseal(index);
+    recording.reseal(index);
 }
 
 /// Many events of one or two kinds, one after the other.
-fn burst(paper: &mut Paper, r: &mut Random) {
-    if paper.segments() >= MOST {
+fn burst(recording: &mut RecordingBytes, r: &mut Random) {
+    if recording.segments() >= MOST {
         return;
     }
-    let last = paper.all(usage::EVENTS).into_iter().map(|i| {
-        let used = paper.used(i).saturating_sub(RECORD);
-        paper.word(i * SEGMENT + PAYLOAD + used)
+    let last = recording.all(usage::EVENTS).into_iter().map(|i| {
+        let used = recording.used(i).saturating_sub(RECORD);
+        recording.word(i * SEGMENT + PAYLOAD + used)
     });
     let mut seq = last.max().unwrap_or(0);
     let kinds = [r.below(28) as u8, r.below(28) as u8, r.below(28) as u8];
@@ -207,57 +207,57 @@ fn burst(paper: &mut Paper, r: &mut Random) {
         };
         payload.extend(e.pack().into_iter().flat_map(u64::to_le_bytes));
     }
-    paper.events(&payload, r.below(2) == 0);
+    recording.events(&payload, r.below(2) == 0);
 }
 
-fn entry_bytes(paper: &mut Paper, r: &mut Random) {
-    let Some(index) = r.pick(&paper.all(usage::TABLES)) else { return };
-    let Some((at, length)) = r.pick(&paper.entries(index)) else { return };
+fn entry_bytes(recording: &mut RecordingBytes, r: &mut Random) {
+    let Some(index) = r.pick(&recording.all(usage::TABLES)) else { return };
+    let Some((at, length)) = r.pick(&recording.entries(index)) else { return };
     let body = at + ENTRY_HEAD;
     for _ in 0..1 + r.below(4) {
         // The kind, the ids and the lengths stand in front.
         let place = if r.below(2) == 0 { r.index(length.min(6)) } else { r.index(length) };
-        paper.bytes[body + place] = match r.below(3) {
+        recording.bytes[body + place] = match r.below(3) {
             0 => r.odd() as u8,
             1 => r.below(8) as u8,
             _ => r.word() as u8,
         };
     }
     if r.below(10) == 0 {
-        paper.set(at, r.odd());
+        recording.set(at, r.odd());
         return;
     }
-    let sum = crc32fast::hash(&paper.bytes[body..body + length]);
-    paper.bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
+    let sum = crc32fast::hash(&recording.bytes[body..body + length]);
+    recording.bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// An entry of its own making at the end: repeated, joined with itself, or larger than it should be.
-fn entry_again(paper: &mut Paper, r: &mut Random) {
-    let Some(index) = r.pick(&paper.all(usage::TABLES)) else { return };
-    let Some((at, length)) = r.pick(&paper.entries(index)) else { return };
-    let body = paper.bytes[at + ENTRY_HEAD..at + ENTRY_HEAD + length].to_vec();
+fn entry_again(recording: &mut RecordingBytes, r: &mut Random) {
+    let Some(index) = r.pick(&recording.all(usage::TABLES)) else { return };
+    let Some((at, length)) = r.pick(&recording.entries(index)) else { return };
+    let body = recording.bytes[at + ENTRY_HEAD..at + ENTRY_HEAD + length].to_vec();
     let mut payload = Vec::new();
     match r.below(3) {
-        0 => (0..1 + r.below(300)).for_each(|_| Paper::entry(&mut payload, &body)),
-        1 => Paper::entry(&mut payload, &body.repeat(1 + r.index(40))),
+        0 => (0..1 + r.below(300)).for_each(|_| RecordingBytes::entry(&mut payload, &body)),
+        1 => RecordingBytes::entry(&mut payload, &body.repeat(1 + r.index(40))),
         _ => {
             let mut longer = body;
             let place = r.index(longer.len());
             let filler = vec![r.word() as u8; r.index(20_000)];
             longer.splice(place..place, filler);
-            Paper::entry(&mut payload, &longer);
+            RecordingBytes::entry(&mut payload, &longer);
         }
     }
     payload.truncate(ROOM);
-    if paper.segments() < MOST {
-        paper.tables(&payload);
+    if recording.segments() < MOST {
+        recording.tables(&payload);
     }
 }
 
 /// The checkpoint's own bytes, its sum made right again.
-fn state(paper: &mut Paper, r: &mut Random) {
-    let mut state = paper.state();
-    if state.is_empty() || paper.segments() >= MOST {
+fn state(recording: &mut RecordingBytes, r: &mut Random) {
+    let mut state = recording.state();
+    if state.is_empty() || recording.segments() >= MOST {
         return;
     }
     for _ in 0..1 + r.below(4) {
@@ -290,35 +290,35 @@ fn state(paper: &mut Paper, r: &mut Random) {
             return;
         }
     }
-    paper.checkpoint(&state);
+    recording.checkpoint(&state);
 }
 
 /// A segment of another recording, in place of one of this or behind it.
-fn splice(paper: &mut Paper, other: &Paper, r: &mut Random) {
+fn splice(recording: &mut RecordingBytes, other: &RecordingBytes, r: &mut Random) {
     if other.segments() < 2 {
         return;
     }
     let from = (1 + r.index(other.segments() - 1)) * SEGMENT;
     let part = &other.bytes[from..from + SEGMENT];
-    let to = 1 + r.index(paper.segments());
-    if to >= paper.segments() {
-        if paper.segments() < MOST {
-            let index = paper.segment(usage::FREE, &[]);
-            paper.bytes[index * SEGMENT..(index + 1) * SEGMENT].copy_from_slice(part);
+    let to = 1 + r.index(recording.segments());
+    if to >= recording.segments() {
+        if recording.segments() < MOST {
+            let index = recording.segment(usage::FREE, &[]);
+            recording.bytes[index * SEGMENT..(index + 1) * SEGMENT].copy_from_slice(part);
         }
     } else {
-        paper.bytes[to * SEGMENT..(to + 1) * SEGMENT].copy_from_slice(part);
+        recording.bytes[to * SEGMENT..(to + 1) * SEGMENT].copy_from_slice(part);
     }
 }
 
 /// The end missing, with or without the header knowing.
-fn cut(paper: &mut Paper, r: &mut Random) {
+fn cut(recording: &mut RecordingBytes, r: &mut Random) {
     let length = match r.below(3) {
-        0 => r.index(paper.bytes.len()),
-        _ => (1 + r.index(paper.segments())) * SEGMENT,
+        0 => r.index(recording.bytes.len()),
+        _ => (1 + r.index(recording.segments())) * SEGMENT,
     };
-    paper.bytes.truncate(length);
+    recording.bytes.truncate(length);
     if r.below(8) != 0 {
-        paper.set(header::SEGMENTS, (length / SEGMENT).max(1) as u64);
+        recording.set(header::SEGMENTS, (length / SEGMENT).max(1) as u64);
     }
 }

@@ -2,7 +2,7 @@
 
 use leaktrace_core::ledger::Ledger;
 use crate::mutation::Random;
-use crate::paper::Paper;
+use crate::recording_bytes::RecordingBytes;
 use leaktrace_core::format::entry::{TableEntry, Frame, LineTable};
 use leaktrace_core::format::event::{Event, EventKind, NO_DEVICE, RECORD};
 
@@ -23,30 +23,30 @@ pub fn synthetic(number: u64) -> Vec<u8> {
     for (seq, e) in (1..).zip(&mut events) {
         e.seq = seq;
     }
-    let mut paper = Paper::new();
-    paper.tables(&tables(&mut r));
+    let mut recording = RecordingBytes::new();
+    recording.tables(&tables(&mut r));
     let mut rest = &events[..];
     if number.is_multiple_of(3) {
         let (covered, after) = events.split_at(events.len() / 2);
         let mut ledger = Ledger::default();
         covered.iter().for_each(|e| ledger.apply(e));
-        paper.checkpoint(&postcard::to_stdvec(&ledger).unwrap_or_default());
+        recording.checkpoint(&postcard::to_stdvec(&ledger).unwrap_or_default());
         rest = after;
     }
     let parts = 1 + r.below(2) as usize;
     for part in rest.chunks(rest.len().div_ceil(parts).max(1)) {
         let payload: Vec<u8> = part.iter().flat_map(|e| e.pack()).flat_map(u64::to_le_bytes).collect();
         debug_assert!(payload.len() == part.len() * RECORD);
-        paper.events(&payload, r.below(2) == 0);
+        recording.events(&payload, r.below(2) == 0);
     }
-    paper.bytes
+    recording.bytes
 }
 
 fn tables(r: &mut Random) -> Vec<u8> {
     let mut payload = Vec::new();
     let mut add = |entry: TableEntry<'_>| {
         if let Ok(body) = postcard::to_stdvec(&entry) {
-            Paper::entry(&mut payload, &body);
+            RecordingBytes::entry(&mut payload, &body);
         }
     };
     for (key, value) in [
@@ -244,7 +244,7 @@ fn graphs(r: &mut Random, rounds: u64) -> Vec<Event> {
     events
 }
 
-/// Many sites, many devices, memory that runs out again and again, calls that take memory unsaid.
+/// Many sites, many devices, memory that runs out again and again, calls that with untracked memory use.
 fn running_out(r: &mut Random) -> Vec<Event> {
     let mut events = Vec::new();
     for i in 0..300 {

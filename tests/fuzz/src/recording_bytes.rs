@@ -3,19 +3,19 @@
 use leaktrace_core::format::file_layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
 use leaktrace_core::format::event::RECORD;
 
-pub struct Paper {
+pub struct RecordingBytes {
     pub bytes: Vec<u8>,
 }
 
-impl Paper {
+impl RecordingBytes {
     /// A header and nothing else.
-    pub fn new() -> Paper {
-        let mut paper = Paper { bytes: vec![0; SEGMENT] };
-        paper.bytes[..8].copy_from_slice(&MAGIC);
-        paper.set(header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
-        paper.set(header::PID, 42);
-        paper.set(header::SEGMENTS, 1);
-        paper
+    pub fn new() -> RecordingBytes {
+        let mut recording = RecordingBytes { bytes: vec![0; SEGMENT] };
+        recording.bytes[..8].copy_from_slice(&MAGIC);
+        recording.set(header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
+        recording.set(header::PID, 42);
+        recording.set(header::SEGMENTS, 1);
+        recording
     }
 
     pub fn word(&self, at: usize) -> u64 {

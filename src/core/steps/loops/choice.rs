@@ -24,7 +24,7 @@ const COVERED: f64 = 0.9;
 /// With so many rounds inside one outside, less will do.
 const COVERED_OFTEN: f64 = 0.8;
 const OFTEN: f64 = 32.0;
-/// BackfillRounds inside one outside, from which on the outer loop is taken for epochs whatever its own
+/// Rounds inside one outside, from which on the outer loop is taken for epochs whatever its own
 /// count.
 const EPOCH: f64 = 10.0;
 const LEAST_ROUNDS: f64 = 1.5;
