@@ -3,8 +3,8 @@
 
 use crate::recording_bytes::RecordingBytes;
 use leaktrace_core::format::entry::TableEntry;
-use leaktrace_core::format::file_layout::{ROOM, header};
 use leaktrace_core::format::event::RECORD;
+use leaktrace_core::format::file_layout::{ROOM, header};
 
 /// Segments made at most.
 const MOST: usize = 12;

@@ -3,8 +3,8 @@
 mod compact;
 mod long;
 mod mutation;
-mod recording_bytes;
 mod programs;
+mod recording_bytes;
 
 pub use compact::expand;
 pub use long::{Long, long};
@@ -14,7 +14,7 @@ pub use programs::{SYNTHETIC, synthetic};
 use leaktrace_cli::html;
 use leaktrace_core::format::reader;
 use leaktrace_core::ledger::Ledger;
-use leaktrace_core::report::{self, Asked, End, Report, Run};
+use leaktrace_core::report::{self, End, Query, Report, Run};
 use leaktrace_core::symbols::Names;
 
 /// What became of an input.
@@ -22,7 +22,7 @@ use leaktrace_core::symbols::Names;
 pub enum Fate {
     /// No recording, or not a whole one: one line says so.
     Refused,
-    /// A recording without the step that was asked for.
+    /// A recording without the step of the query.
     NoSuchStep,
     /// Every report was made.
     Told,
@@ -44,8 +44,8 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
         dropped_events: recording.dropped_events,
         problems: recording.problems.clone(),
     };
-    let asked = Asked { step, since: step.map(|step| step / 2), all: true, cohorts: step.is_none() };
-    let Ok(report) = Report::asked(&ledger, &recording.tables, &names, &run, asked) else {
+    let query = Query { step, since: step.map(|step| step / 2), all: true, cohorts: step.is_none() };
+    let Ok(report) = Report::query(&ledger, &recording.tables, &names, &run, query) else {
         return Fate::NoSuchStep;
     };
     let text = report::text::render(&report);

@@ -2,7 +2,7 @@
 
 use crate::mutation::Random;
 use crate::recording_bytes::RecordingBytes;
-use leaktrace_core::format::entry::{TableEntry, Frame, LineTable};
+use leaktrace_core::format::entry::{Frame, LineTable, TableEntry};
 use leaktrace_core::format::event::{Event, EventKind};
 
 /// Frames of a stack.

@@ -1,8 +1,8 @@
 //! Changes to a recording that know where its parts stand, so that what lies behind the lengths and sums is reached.
 
 use crate::recording_bytes::RecordingBytes;
-use leaktrace_core::format::file_layout::{ENTRY_HEAD, PAYLOAD, ROOM, SEGMENT, header, segment, usage};
 use leaktrace_core::format::event::{Event, RECORD};
+use leaktrace_core::format::file_layout::{ENTRY_HEAD, PAYLOAD, ROOM, SEGMENT, header, segment, usage};
 
 /// Segments a recording may grow to.
 const MOST: usize = 16;

@@ -1,10 +1,10 @@
 //! Recordings of programs that never ran: the shapes that reach every part of the ledger and the report.
 
-use leaktrace_core::ledger::Ledger;
 use crate::mutation::Random;
 use crate::recording_bytes::RecordingBytes;
-use leaktrace_core::format::entry::{TableEntry, Frame, LineTable};
+use leaktrace_core::format::entry::{Frame, LineTable, TableEntry};
 use leaktrace_core::format::event::{Event, EventKind, NO_DEVICE, RECORD};
+use leaktrace_core::ledger::Ledger;
 
 /// Different recordings.
 pub const SYNTHETIC: u64 = 48;
@@ -128,7 +128,12 @@ fn noise(r: &mut Random, count: usize) -> Vec<Event> {
 
 fn boundary(step: u64, r: &mut Random) -> Event {
     let context = u8::from(r.below(9) == 0);
-    Event { address: step * 1_000_000, class: 1 + r.below(6) as u8, context, ..Event::new(EventKind::StepEnd) }
+    Event {
+        address: step * 1_000_000,
+        class: 1 + r.below(6) as u8,
+        context,
+        ..Event::new(EventKind::StepEnd)
+    }
 }
 
 /// Steps that leak in several ways, beside segments, accounts and marks.
@@ -221,7 +226,13 @@ fn graphs(r: &mut Random, rounds: u64) -> Vec<Event> {
                 ..Event::new(EventKind::GraphAllocNode)
             });
             let context = r.below(2) as u8;
-            events.push(Event { address, size: 4096, device: 0, context, ..Event::new(EventKind::GraphNode) });
+            events.push(Event {
+                address,
+                size: 4096,
+                device: 0,
+                context,
+                ..Event::new(EventKind::GraphNode)
+            });
             events.push(Event { address: exec, ..Event::new(EventKind::GraphExec) });
         }
         for _ in 0..r.below(3) {
@@ -264,7 +275,11 @@ fn running_out(r: &mut Random) -> Vec<Event> {
                 stack: 4,
                 ..Event::new(EventKind::OutOfMemory)
             }),
-            1 => events.push(Event { size: i, entry_point: r.below(40) as u16, ..Event::new(EventKind::UntrackedCall) }),
+            1 => events.push(Event {
+                size: i,
+                entry_point: r.below(40) as u16,
+                ..Event::new(EventKind::UntrackedCall)
+            }),
             2 => events.push(boundary(i, r)),
             _ => {}
         }

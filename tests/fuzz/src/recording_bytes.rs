@@ -1,7 +1,9 @@
 //! The bytes of a recording, to be composed and taken apart: where its segments, entries and sums stand.
 
-use leaktrace_core::format::file_layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
 use leaktrace_core::format::event::RECORD;
+use leaktrace_core::format::file_layout::{
+    ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage,
+};
 
 pub struct RecordingBytes {
     pub bytes: Vec<u8>,
