@@ -115,6 +115,11 @@ impl<T> Mutex<T> {
         MutexGuard(self)
     }
 
+    /// True if the calling thread holds the lock.
+    pub fn is_own(&self) -> bool {
+        self.raw.word.load(Relaxed) & !WAITED_FOR == own_id()
+    }
+
     /// The lock as one of many.
     pub const fn raw(&self) -> &RawLock {
         &self.raw

@@ -15,8 +15,9 @@ use crate::lock::{Mutex, Rank};
 /// nobody ever releases. So forks wait for the end of the walk, as for any lock of this library.
 pub static WALK: Mutex<()> = Mutex::new(Rank::LoaderWalk, ());
 
-/// Runs a `dl_iterate_phdr`. A signal handler on top of a walk walks too: the loader's lock is recursive.
+/// Runs a `dl_iterate_phdr`. A walk inside of a walk, or of a signal handler on top of one, needs no more: the
+/// loader's lock is recursive.
 pub fn walk<R>(iterate: impl FnOnce() -> R) -> R {
-    let _held = WALK.lock();
+    let _held = (!WALK.is_own()).then(|| WALK.lock());
     iterate()
 }
