@@ -115,11 +115,6 @@ impl<T> Mutex<T> {
         MutexGuard(self)
     }
 
-    /// True if the calling thread holds the lock.
-    pub fn is_own(&self) -> bool {
-        self.raw.word.load(Relaxed) & !WAITED_FOR == own_id()
-    }
-
     /// The lock as one of many.
     pub const fn raw(&self) -> &RawLock {
         &self.raw
@@ -184,6 +179,18 @@ impl RawLock {
             let word = self.word.as_ptr().cast::<u32>().add(LOWER);
             libc::syscall(libc::SYS_futex, word, operation | libc::FUTEX_PRIVATE_FLAG, value, timeout);
         }
+    }
+
+    /// Runs `body` with the lock held; a thread that holds it already just runs it. The order of taking is not
+    /// checked: that takes a thread-local variable, and a sanitizer's `__tls_get_addr` may not be ready when the
+    /// first look-up of a process comes here.
+    pub fn bracket<R>(&self, body: impl FnOnce() -> R) -> R {
+        let taken = self.try_take() || self.wait(None);
+        let result = body();
+        if taken {
+            self.unlock();
+        }
+        result
     }
 
     /// Takes the lock for the time of a fork. `false`: it must not be waited for, in a signal handler as said

@@ -18,6 +18,5 @@ pub static WALK: Mutex<()> = Mutex::new(Rank::LoaderWalk, ());
 /// Runs a `dl_iterate_phdr`. A walk inside of a walk, or of a signal handler on top of one, needs no more: the
 /// loader's lock is recursive.
 pub fn walk<R>(iterate: impl FnOnce() -> R) -> R {
-    let _held = (!WALK.is_own()).then(|| WALK.lock());
-    iterate()
+    WALK.raw().bracket(iterate)
 }
