@@ -20,14 +20,16 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use crate::loader::object::{LinkMap, OWN, Version};
 use crate::loader::walk;
 
-/// glibc's `struct dl_find_object`; only the head is read.
+/// glibc's `struct dl_find_object`.
 #[repr(C)]
-struct FoundObject {
+pub(super) struct FoundObject {
     flags: u64,
-    start: *const c_void,
-    end: *const c_void,
-    map: *const LinkMap,
-    rest: [u64; 12],
+    pub start: *const c_void,
+    pub end: *const c_void,
+    pub map: *const LinkMap,
+    /// Its segment `PT_GNU_EH_FRAME`.
+    pub eh_frame: *const c_void,
+    rest: [u64; 11],
 }
 
 type FindObject = unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32;
@@ -96,16 +98,30 @@ impl ObjectId {
 /// The object whose code or data `address` lies in. Takes no lock where glibc has `_dl_find_object` (2.35 and
 /// later).
 pub fn object_id(address: *const c_void) -> Option<ObjectId> {
+    if !finds_objects() {
+        return object_id_by_segments(address);
+    }
+    find_object(address).map(|found| ObjectId(found.map as usize))
+}
+
+/// True if [`find_object`] can answer: glibc 2.35 and later.
+pub(super) fn finds_objects() -> bool {
+    !FIND_OBJECT.load(Acquire).is_null()
+}
+
+/// What `_dl_find_object` says of an address. Takes no lock, so also while another thread loads, and
+/// allocates nothing.
+pub(super) fn find_object(address: *const c_void) -> Option<FoundObject> {
     let find = FIND_OBJECT.load(Acquire);
     if find.is_null() {
-        return object_id_by_segments(address);
+        return None;
     }
     let mut found = std::mem::MaybeUninit::<FoundObject>::zeroed();
     // SAFETY: `find` is glibc's `_dl_find_object`; the struct is at least as large as its own, and filled on
     // success.
     unsafe {
         let find: FindObject = std::mem::transmute(find);
-        (find(address, found.as_mut_ptr()) == 0).then(|| ObjectId(found.assume_init().map as usize))
+        (find(address, found.as_mut_ptr()) == 0).then(|| found.assume_init())
     }
 }
 
@@ -126,16 +142,19 @@ fn object_id_by_segments(address: *const c_void) -> Option<ObjectId> {
 }
 
 /// The program headers of an object, as many as the loader says.
-fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+pub(super) fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if info.dlpi_phdr.is_null() {
+        return &[];
+    }
     // SAFETY: a record of the loader's, of an object that is loaded.
     unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
 }
 
-type Visit<'v> = dyn FnMut(&libc::dl_phdr_info, &LoadedObjects) -> bool + 'v;
+pub(super) type Visit<'v> = dyn FnMut(&libc::dl_phdr_info, &LoadedObjects) -> bool + 'v;
 
 /// Calls `visit` with the loader's record of each object, until it returns `true`: under
 /// `dl_load_write_lock`, see the head of this file. A panic of it goes on when the lock is free again.
-fn iterate(visit: &mut Visit) {
+pub(super) fn iterate(visit: &mut Visit) {
     struct Search<'s, 'v> {
         visit: &'s mut Visit<'v>,
         panic: Option<Box<dyn Any + Send>>,

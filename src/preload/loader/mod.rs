@@ -3,6 +3,8 @@
 //!
 //! It knows glibc and ELF. It must not know CUDA, hooks, or what is recorded.
 
+pub mod address;
+pub mod dlsym;
 pub mod functions;
 pub mod link_map;
 pub mod object;

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::unwind::loader::Scope;
+use crate::loader::dlsym::Handle;
 
 /// A Python object, or an internal structure of the interpreter. Opaque.
 pub type Object = *mut c_void;
@@ -52,7 +52,7 @@ macro_rules! table {
 
         impl $table {
             /// Looks the functions up; `None` if one is missing.
-            fn find(scope: Scope) -> Option<$table> {
+            fn find(scope: Handle) -> Option<$table> {
                 Some($table {
                     $($name: {
                         let names = [concat!(stringify!($name), "\0") $(, concat!(stringify!($other), "\0"))*];
@@ -130,7 +130,7 @@ const TYPES: [&CStr; 13] = [
 pub struct Types([(u64, &'static CStr); TYPES.len()]);
 
 impl Types {
-    fn find(scope: Scope) -> Option<Types> {
+    fn find(scope: Handle) -> Option<Types> {
         let mut types = [(0, c""); TYPES.len()];
         for (slot, name) in types.iter_mut().zip(TYPES) {
             *slot = (scope.symbol(name)?.addr() as u64, name);
@@ -171,7 +171,7 @@ unsafe impl Sync for Api {}
 
 impl Api {
     /// Looks everything up. Not for the inside of a hook.
-    pub fn find(scope: Scope) -> Option<Api> {
+    pub fn find(scope: Handle) -> Option<Api> {
         let objects = || {
             Some(ObjectApi {
                 functions: ObjectFunctions::find(scope)?,

@@ -8,17 +8,17 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use crate::loader::dlsym::Handle;
 use crate::python::api::{Api, Object};
 use crate::python::debug_offsets;
 use crate::python::layout::{self, Layout, Links};
 use crate::python::memory::read;
 use crate::python::offsets::{OB_TYPE, TYPE_BASICSIZE};
-use crate::unwind::loader::Scope;
 
 /// An interpreter, of whatever version.
 pub struct Interpreter {
     pub api: Api,
-    scope: Scope,
+    scope: Handle,
 }
 
 /// A CPython whose memory we can read. What every walk looks at comes first, on one line of the processor's
@@ -41,7 +41,7 @@ pub struct Cpython {
     pub str_type: usize,
     pub bytes_type: usize,
     pub minor: u32,
-    scope: Scope,
+    scope: Handle,
 }
 
 /// Null: no interpreter, or none any more.
@@ -97,7 +97,7 @@ pub fn find() {
     if !description().is_empty() {
         return;
     }
-    let Some(scope) = Scope::with(c"Py_GetVersion", "libpython3") else { return };
+    let Some(scope) = Handle::with(c"Py_GetVersion", "libpython3") else { return };
     // SAFETY: the documented signature.
     let version = unsafe { scope.function::<unsafe extern "C" fn() -> *const c_char>(c"Py_GetVersion") };
     let Some(version) = version else { return };
@@ -120,7 +120,7 @@ pub fn find() {
 }
 
 /// Returns the CPython of a version, or why its memory cannot be read.
-fn cpython_in(scope: Scope, version: &str) -> Result<Cpython, &'static str> {
+fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
     let symbol = |name: &CStr| scope.symbol(name);
     let Some((minor, true)) = layout::version(version) else { return Err("not a known release") };
     let debug = [c"_Py_NegativeRefcount", c"_Py_RefTotal", c"_Py_AddToAllObjects"];

@@ -18,7 +18,7 @@ pub mod autograd;
 pub mod native_samples;
 pub mod stack_interner;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::hash::Hash;
 use crate::lock::Section;
@@ -30,7 +30,7 @@ use crate::python::{self, interpreter, subinterpreters};
 use crate::stacks::autograd::AutogradContext;
 use crate::stacks::native_samples::Wanted;
 use crate::thread_state::{self, ThreadState};
-use crate::unwind::{self, loader, modules};
+use crate::unwind::{self, modules};
 use leaktrace_core::format::entry::Frame;
 
 /// Which frames a stack is made of.
@@ -343,17 +343,10 @@ fn push(frames: &mut Vec<u8>, frame: Frame) {
     frames.extend_from_slice(&frame.pack().to_le_bytes());
 }
 
-/// To be called after a `dlclose`: an address may now belong to another module. Most of them unload nothing.
+/// To be called after an unload: an address may now belong to another module.
 pub fn modules_changed() {
-    static SEEN: AtomicU64 = AtomicU64::new(0);
-    let unloads = loader::generation().unloads;
-    // Whoever comes second while the first is at it does it too: when a `dlclose` returns, all is forgotten.
-    if unloads == SEEN.load(Ordering::Acquire) {
-        return;
-    }
     unwind::forget_addresses();
     thread_state::forget_stacks();
-    SEEN.store(unloads, Ordering::Release);
 }
 
 /// In a forked child, whose recording is a new one: nothing is interned there yet.

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
-use crate::unwind::loader::Scope;
+use crate::loader::dlsym::Handle;
 
 /// A thread's stack, from its lowest address to its end; all zero before it was looked up.
 #[repr(C)]
@@ -34,12 +34,12 @@ static FIRST_END: AtomicU64 = AtomicU64::new(0);
 
 pub fn arm() {
     // The symbol that libthread_db goes by.
-    if let Some(size) = Scope::PROGRAM.symbol(c"_thread_db_sizeof_pthread") {
+    if let Some(size) = Handle::PROGRAM.symbol(c"_thread_db_sizeof_pthread") {
         // SAFETY: a constant of the C library's, an int.
         let size = unsafe { size.cast::<i32>().read() };
         CONTROL.store(usize::try_from(size).unwrap_or(0).min(1 << 14), Ordering::Relaxed);
     }
-    if let Some(end) = Scope::PROGRAM.symbol(c"__libc_stack_end") {
+    if let Some(end) = Handle::PROGRAM.symbol(c"__libc_stack_end") {
         // SAFETY: a variable of the loader's, a pointer to the word that the program began with: mapped as
         // far as its page.
         let end = unsafe { end.cast::<u64>().read() }.next_multiple_of(PAGE);

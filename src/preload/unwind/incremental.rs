@@ -16,10 +16,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use crate::hash::chain;
+use crate::loader::address;
 use crate::unwind::extent::Extent;
 use crate::unwind::rules::{self, Kind, Rule};
 use crate::unwind::tables::interrupted;
-use crate::unwind::{Frames, LIMIT, SEED, SEED_TRUNCATED, chained, is_own, loader};
+use crate::unwind::{Frames, LIMIT, SEED, SEED_TRUNCATED, chained, is_own};
 
 /// The most frames of a walk that is kept, our own included.
 const DEPTH: usize = 512;
@@ -131,7 +132,7 @@ enum Step {
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 pub fn arm() {
-    ARMED.store(loader::has_tables(), Ordering::Release);
+    ARMED.store(address::has_tables(), Ordering::Release);
 }
 
 /// Forgets the rules of all addresses. To be called after an unload.

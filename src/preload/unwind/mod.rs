@@ -9,7 +9,6 @@
 //! mapped.
 
 mod check;
-pub mod loader;
 pub mod modules;
 mod portable;
 
@@ -31,6 +30,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::hash::{Hash, chain};
+use crate::loader::{address, link_map};
 pub use crate::unwind::incremental::LastWalk;
 
 /// The most native frames a stack holds.
@@ -45,8 +45,8 @@ static OWN_END: AtomicU64 = AtomicU64::new(0);
 
 /// Gets ready to unwind. Outside hooks: the platform's first unwinding loads and sets up things.
 pub fn arm() {
-    loader::arm();
-    if let Some(own) = loader::locate(arm as *const () as u64) {
+    link_map::init();
+    if let Some(own) = address::locate(arm as *const () as u64) {
         OWN_START.store(own.start, Ordering::Relaxed);
         OWN_END.store(own.end, Ordering::Relaxed);
     }
@@ -57,9 +57,8 @@ pub fn arm() {
     portable::walk(&mut Frames::new());
 }
 
-/// Forgets what lies at which address. To be called when an object was unloaded.
+/// Forgets the unwind rules of addresses. To be called when an object was unloaded.
 pub fn forget_addresses() {
-    modules::forget_addresses();
     incremental::forget_rules();
 }
 

@@ -1,32 +1,23 @@
 //! Ids of the objects that native frames lie in. Knows what the recording says of an object; the answers are
 //! the loader's.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::hash::content;
+use crate::loader::address::{Extent, describe, locate};
+use crate::loader::link_map;
 use crate::lock::{Mutex, Rank};
 use crate::numbering::Numbering;
-use crate::unwind::loader::{Extent, describe, locate};
 use leaktrace_core::format::entry::{Frame, TableEntry};
 
 pub struct Modules {
     known: Vec<(Extent, u32)>,
     contents: Numbering,
-    /// The value of [`UNLOADS`] that `known` belongs to.
-    unloads: usize,
+    /// The loader's generation that `known` belongs to: after an unload another file may lie at an old address,
+    /// even if the loader's record of that got the same memory.
+    generation: u64,
 }
 
 pub static MODULES: Mutex<Modules> =
-    Mutex::new(Rank::Modules, Modules { known: Vec::new(), contents: Numbering::new(), unloads: 0 });
-/// Counts how often objects were unloaded.
-static UNLOADS: AtomicUsize = AtomicUsize::new(0);
-
-/// Forgets where objects lie. To be called after an unload: at an old address lies another file, even if the
-/// loader's record of that got the same memory.
-pub fn forget_addresses() {
-    UNLOADS.fetch_add(1, Ordering::AcqRel);
-}
-
+    Mutex::new(Rank::Modules, Modules { known: Vec::new(), contents: Numbering::new(), generation: 0 });
 /// Returns the frame of a return address.
 pub fn frame(pc: u64) -> Frame {
     // The call lies before the address it returns to, which may be the next function, or the next module.
@@ -40,12 +31,12 @@ pub fn frame(pc: u64) -> Frame {
 
 /// Returns the id of a module; `None` if it could not be written.
 fn number(extent: Extent) -> Option<u32> {
-    let unloads = UNLOADS.load(Ordering::Acquire);
+    let generation = link_map::generation();
     {
         let mut modules = MODULES.lock()?;
-        if modules.unloads != unloads {
+        if modules.generation != generation {
             modules.known.clear();
-            modules.unloads = unloads;
+            modules.generation = generation;
         }
         if let Some(&(_, id)) = modules.known.iter().find(|(known, _)| *known == extent) {
             return Some(id);

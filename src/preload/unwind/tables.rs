@@ -7,7 +7,7 @@ use gimli::{
     UnwindTableRow, X86_64,
 };
 
-use crate::unwind::loader::{self, Tables};
+use crate::loader::address::{self, Tables};
 use crate::unwind::rules::{Kind, Rule};
 
 type Bytes = EndianSlice<'static, NativeEndian>;
@@ -32,7 +32,7 @@ impl UnwindContextStorage<usize> for Trampoline {
 
 /// Returns the rule of an instruction; `None` if it lies in no known module.
 pub fn rule(address: u64) -> Option<Rule> {
-    let module = loader::tables(address)?;
+    let module = address::tables(address)?;
     Some(match describing(&module, address) {
         Some(entry) => read(&entry, address).unwrap_or(Rule::OTHER),
         None if !is_understood(&module) || returns_from_signal(&module, address) => Rule::OTHER,

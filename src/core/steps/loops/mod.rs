@@ -217,11 +217,13 @@ impl Loops {
 
     /// Takes the frames of the thread in this slot at its last event, to be brought up to the next one and
     /// [kept](Loops::keep).
+    #[inline(always)]
     pub fn frames(&mut self, slot: usize) -> Vec<Seen> {
         std::mem::take(&mut self.shadows[slot].frames)
     }
 
     /// Puts the frames back that [`Loops::frames`] took, up to date.
+    #[inline(always)]
     pub fn keep(&mut self, slot: usize, frames: Vec<Seen>) {
         self.shadows[slot].frames = frames;
     }

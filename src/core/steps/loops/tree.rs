@@ -211,11 +211,13 @@ impl Tree {
         })
     }
 
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.log.len() >= self.room()
     }
 
     /// The log never grows in a hook.
+    #[inline]
     fn room(&self) -> usize {
         self.log.capacity().min(MOST_ENDS)
     }
