@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::analysis::step_boundaries;
+use crate::analysis::counters;
 use crate::lock::{Mutex, Rank};
 use crate::python::frames;
 use crate::shield::shield;
@@ -56,7 +56,7 @@ pub fn range(name: &[u8]) {
 /// annotated; the others follow with nothing in between. Where the allocator frees memory on its own, another
 /// function runs.
 pub fn memory_freed() {
-    if !step_boundaries::has_blocks() {
+    if !counters::has_blocks() {
         return;
     }
     let now = recording::sequence();

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::time::Duration;
 
 use crate::allocator;
+use crate::analysis::frequency::is_frequent;
 use crate::analysis::step_boundaries;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::python::frames::{self, Reader};
@@ -63,12 +64,6 @@ static SAMPLING: AtomicBool = AtomicBool::new(false);
 /// The optimizer steps so far.
 #[unsafe(link_section = ".data.leaktrace")]
 static STEP: AtomicU32 = AtomicU32::new(0);
-/// How often each stack recurs, direct-mapped by its id.
-#[unsafe(link_section = ".data.leaktrace")]
-static FREQUENT: [Frequency; SLOTS] = [const { Frequency(AtomicU32::new(0)) }; SLOTS];
-const SLOTS: usize = 2048;
-/// The times in a row that a stack has to recur soon enough to be frequent.
-const TIMES: u32 = 8;
 /// Whether the last event that was shown had a frequent stack.
 #[unsafe(link_section = ".data.leaktrace")]
 static LAST_WAS_FREQUENT: AtomicBool = AtomicBool::new(false);
@@ -147,7 +142,7 @@ pub fn block_stack() -> u32 {
         return stacks::stack_after(thread, walk);
     }
     let stack = stacks::stack(thread);
-    let frequent = FREQUENT[stack as usize % SLOTS].is_frequent(stack, STEP.load(Relaxed));
+    let frequent = is_frequent(stack, STEP.load(Relaxed));
     // The first one behind a phase shows that it is over.
     if !(frequent && LAST_WAS_FREQUENT.load(Relaxed)) {
         show_again(thread.address(), frequent);
@@ -169,7 +164,7 @@ pub fn known_stack(thread: &ThreadState) -> Option<u32> {
                 return None;
             }
             let stack = stacks::cached_stack(thread)?;
-            let frequent = FREQUENT[stack as usize % SLOTS].is_frequent(stack, STEP.load(Relaxed));
+            let frequent = is_frequent(stack, STEP.load(Relaxed));
             return (frequent && LAST_WAS_FREQUENT.load(Relaxed)).then_some(stack);
         }
     }
@@ -197,48 +192,6 @@ fn show_again(me: usize, frequent: bool) {
         detector.as_deref_mut().into_iter().for_each(Loops::sampling_begins);
     }
     LAST_WAS_FREQUENT.store(frequent, Relaxed);
-}
-
-/// How often a stack recurs.
-///
-/// ```text
-///  31     24 23           20 19                     0
-/// │ stack   │ times in a row │ optimizer step        │
-/// ```
-///
-/// The stack by 8 bits of its id, the times that it recurred soon enough, the optimizer step in which it was
-/// seen last.
-struct Frequency(AtomicU32);
-
-impl Frequency {
-    const STEPS: u32 = (1 << 20) - 1;
-
-    /// Counts a stack that was seen, on the chosen thread alone. Returns whether it recurs within every few
-    /// optimizer steps.
-    #[inline(always)]
-    fn is_frequent(&self, stack: u32, step: u32) -> bool {
-        let (known, step) = (self.0.load(Relaxed), step & Frequency::STEPS);
-        let tag = stack / SLOTS as u32 + 1;
-        let is_known = known >> 24 == tag && known & Frequency::STEPS == step;
-        if is_known { Frequency::times(known) >= TIMES } else { self.again(known, stack, tag, step) }
-    }
-
-    #[inline(never)]
-    #[unsafe(link_section = ".text.leaktrace")]
-    fn again(&self, known: u32, stack: u32, tag: u32, step: u32) -> bool {
-        // No stack; or one that the tag cannot tell from others.
-        if stack == 0 || tag > 255 {
-            return false;
-        }
-        let soon = known >> 24 == tag && step.wrapping_sub(known) & Frequency::STEPS < STEPS_BETWEEN;
-        let times = if soon { Frequency::times(known).min(14) + 1 } else { 0 };
-        self.0.store(tag << 24 | times << 20 | step, Relaxed);
-        times >= TIMES
-    }
-
-    fn times(known: u32) -> u32 {
-        known >> 20 & 15
-    }
 }
 
 /// Reads the frames of the calling thread and shows them to the detector.

@@ -5,6 +5,8 @@
 
 pub mod analyzer;
 pub mod annotations;
+pub mod counters;
+pub mod frequency;
 pub mod holders;
 pub mod loop_steps;
 pub mod public_api;

@@ -5,12 +5,12 @@
 //! step, in a hook. It knows neither Python nor the driver: who asks them is registered (see [`Services`]).
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED};
 use crate::analysis::holders::{self, Occasion};
-use crate::analysis::{annotations, loop_steps};
+use crate::analysis::{annotations, counters, loop_steps};
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::settings;
 use crate::shield::shield;
@@ -53,22 +53,6 @@ pub struct Services {
 
 /// The services; null before [`arm`].
 static SERVICES: AtomicPtr<Services> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether a caching allocator has reported blocks.
-#[unsafe(link_section = ".data.leaktrace")]
-static HAS_BLOCKS: AtomicBool = AtomicBool::new(false);
-
-/// The totals that the caching allocator of a device last reported.
-struct Totals {
-    seq: AtomicU64,
-    allocated: AtomicU64,
-    reserved: AtomicU64,
-}
-
-#[unsafe(link_section = ".data.leaktrace")]
-static TOTALS: [Totals; 64] =
-    [const { Totals { seq: AtomicU64::new(0), allocated: AtomicU64::new(0), reserved: AtomicU64::new(0) } };
-        64];
-
 /// Whether steps end by the clock.
 #[unsafe(link_section = ".data.leaktrace")]
 static TICKING: AtomicBool = AtomicBool::new(false);
@@ -95,25 +79,6 @@ pub fn begin() {
     if let Some(mut slot) = ANALYZER.lock() {
         *slot = Some(Box::default());
     }
-}
-
-/// Keeps the totals that the caching allocator reports with a block. Under the allocator's lock of that
-/// device.
-#[inline]
-pub fn allocator_reports(device: u8, allocated: u64, reserved: u64) {
-    let Some(totals) = TOTALS.get(device as usize) else { return };
-    if !HAS_BLOCKS.load(Relaxed) {
-        HAS_BLOCKS.store(true, Relaxed);
-    }
-    totals.seq.store(0, Relaxed);
-    totals.allocated.store(allocated, Release);
-    totals.reserved.store(reserved, Release);
-    totals.seq.store(recording::sequence() - 1, Release);
-}
-
-/// Returns whether a caching allocator has reported blocks.
-pub fn has_blocks() -> bool {
-    HAS_BLOCKS.load(Relaxed)
 }
 
 /// Takes in that an optimizer stepped.
@@ -333,20 +298,7 @@ pub fn search_when_asked() {
 
 /// Appends what allocator, pools and driver say of each device at this moment.
 fn sample_counters() {
-    for (device, totals) in (0u8..).zip(&TOTALS) {
-        let seq = totals.seq.load(Acquire);
-        let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
-        // Unchanged, so the three belong together.
-        if seq != 0 && totals.seq.load(Acquire) == seq {
-            thread_state::append(&Event {
-                address: allocated,
-                size: reserved,
-                device,
-                stack: seq as u32,
-                ..Event::new(EventKind::AllocatorTotals)
-            });
-        }
-    }
+    counters::sample();
     with_services(|services| (services.sample_driver)());
 }
 
@@ -459,9 +411,7 @@ pub fn after_fork_child() {
     annotations::after_fork_child();
     // The parent's ledger is left where it lies: freeing it would copy its pages.
     std::mem::forget(ANALYZER.lock().and_then(|mut analyzer| analyzer.take()));
-    for totals in &TOTALS {
-        totals.seq.store(0, Relaxed);
-    }
+    counters::after_fork_child();
     EXITED.store(false, Release);
     RAN_OUT.store(false, Release);
     let steps = Steps::new(settings::get().step);

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-use crate::analysis::step_boundaries;
+use crate::analysis::{counters, step_boundaries};
 use crate::hooks::record;
 use crate::lifecycle;
 use crate::loader::link_map;
@@ -142,7 +142,7 @@ fn record_block(device: u8, block: u64, size: i64, allocated: u64, reserved: u64
         !is_unregistered() && !python::is_poked() && record::block_alloc_at_once(device, block, size as u64)
     };
     if recorded {
-        step_boundaries::allocator_reports(device, allocated, reserved);
+        counters::allocator_reports(device, allocated, reserved);
     } else {
         record_block_slow(device, block, size, allocated, reserved);
     }
@@ -163,7 +163,7 @@ fn record_block_slow(device: u8, block: u64, size: i64, allocated: u64, reserved
         } else {
             record::block_free(device, block, size.unsigned_abs());
         }
-        step_boundaries::allocator_reports(device, allocated, reserved);
+        counters::allocator_reports(device, allocated, reserved);
     });
 }
 
