@@ -113,6 +113,7 @@ fn wrong_usage_tells_what_was_meant() {
         (&["report", "no-such.ltrace"], "no-such.ltrace: No such file"),
         (&["diff"], "<A>"),
         (&["run"], "<CMD>"),
+        (&["run", "--step", "every:", "--", "true"], "range:NAME"),
     ] {
         let out = said(root(), args);
         let why = String::from_utf8_lossy(&out.stderr).into_owned();

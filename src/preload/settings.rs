@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
@@ -50,12 +49,7 @@ impl Settings {
                 _ => None,
             }),
             out: out(),
-            step: choice(
-                "LEAKTRACE_STEP",
-                "auto, optimizer, loop, backward, range:NAME, api or every:SECONDS",
-                StepSetting::Auto,
-                step,
-            ),
+            step: choice("LEAKTRACE_STEP", StepSetting::VALUES, StepSetting::Auto, |v| v.parse().ok()),
             range: std::env::var("LEAKTRACE_STEP")
                 .ok()
                 .and_then(|v| v.strip_prefix("range:").map(Into::into)),
@@ -140,23 +134,6 @@ fn choice<T>(variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Op
             quoted(&value)
         ));
         default
-    })
-}
-
-fn step(value: &str) -> Option<StepSetting> {
-    Some(match value {
-        "auto" => StepSetting::Auto,
-        "optimizer" => StepSetting::Optimizer,
-        "loop" => StepSetting::Loop,
-        "backward" => StepSetting::Backward,
-        "api" => StepSetting::Api,
-        _ if value.strip_prefix("range:").is_some_and(|name| !name.is_empty()) => StepSetting::Range,
-        _ => {
-            let seconds: f64 = value.strip_prefix("every:")?.parse().ok()?;
-            StepSetting::Every(
-                Duration::try_from_secs_f64(seconds).ok().filter(|d| *d >= Duration::from_millis(1))?,
-            )
-        }
     })
 }
 

@@ -81,7 +81,7 @@ struct Run {
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
     /// End steps by: auto, optimizer, loop, backward, range:NAME, api, every:SECONDS
-    #[arg(long, value_name = "SOURCE")]
+    #[arg(long, value_name = "SOURCE", value_parser = run::step)]
     step: Option<String>,
     /// Fail afterwards if a recorded process has a finding of this kind (several: leak,growing)
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]

@@ -16,6 +16,7 @@ use super::locate::{library, preload, with_interpreter};
 use super::{Failure, GATE, Run, output, report, simulate, supervise};
 use crate::render::terminal::{PLAIN, Page};
 use leaktrace_core::format::reader;
+use leaktrace_core::steps::StepSetting;
 
 /// Where recordings go by default.
 pub const OUT: &str = "leaktrace.%p.ltrace";
@@ -74,6 +75,11 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     // A reader that has gone does not change the result.
     let _ = io::stderr().write_all(annotations.as_bytes());
     Ok(supervise::end_like(status, ExitCode::from(if result.failed { GATE } else { 0 })))
+}
+
+/// Accepts what the library will understand.
+pub fn step(value: &str) -> Result<String, String> {
+    value.parse::<StepSetting>().map(|_| value.to_owned())
 }
 
 /// Returns the pattern of the recordings' paths: the option, else the environment, else the default.

@@ -8,6 +8,7 @@
 
 pub mod loops;
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::format::event::StepSource;
@@ -25,6 +26,33 @@ pub enum StepSetting {
     Range,
     Api,
     Every(Duration),
+}
+
+impl StepSetting {
+    /// What `LEAKTRACE_STEP` and `--step` take.
+    pub const VALUES: &str = "auto, optimizer, loop, backward, range:NAME, api or every:SECONDS";
+    /// Less is no interval: every event would end a step.
+    const SHORTEST: Duration = Duration::from_millis(1);
+}
+
+impl FromStr for StepSetting {
+    type Err = String;
+
+    fn from_str(value: &str) -> Result<StepSetting, String> {
+        let every = || {
+            let interval = Duration::try_from_secs_f64(value.strip_prefix("every:")?.parse().ok()?).ok()?;
+            (interval >= StepSetting::SHORTEST).then_some(StepSetting::Every(interval))
+        };
+        Ok(match value {
+            "auto" => StepSetting::Auto,
+            "optimizer" => StepSetting::Optimizer,
+            "loop" => StepSetting::Loop,
+            "backward" => StepSetting::Backward,
+            "api" => StepSetting::Api,
+            _ if value.strip_prefix("range:").is_some_and(|name| !name.is_empty()) => StepSetting::Range,
+            _ => every().ok_or_else(|| format!("it takes {}", StepSetting::VALUES))?,
+        })
+    }
 }
 
 /// The end of a step.
