@@ -21,7 +21,7 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
         run.env("STEPS_LOG", lengths).traced_if(traced).run()
     };
     let (plain, traced) = (run(false), run(true));
-    assert_eq!(traced.status, plain.status, "{}", traced.told());
+    assert_eq!(traced.status, plain.status, "{}", traced.transcript());
     assert_eq!(traced.text(), plain.text());
     assert_eq!(plain.files(), Vec::<String>::new());
 
@@ -63,7 +63,7 @@ fn figures_agree(run: impl Fn() -> Run, allocator: &str, pins_elsewhere: bool) -
         }
         assert_eq!(reported, logged, "driver memory at {line}");
     }
-    assert!(steps > 0, "{}", traced.told());
+    assert!(steps > 0, "{}", traced.transcript());
     assert_eq!((report.steps(), report.source()), (steps as u64, "api"));
     assert_eq!(report.driver_live(), truth.live(), "at the very end");
     report.assert_whole();

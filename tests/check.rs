@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
-use crate::common::grows::{flat, grown, line_of, python, said, text};
+use crate::common::grows::{flat, grown, line_of, python, run_leaktrace, text};
 use crate::common::programs::{bare_cudart, script};
 use crate::common::report::leaktrace;
 use crate::common::{Ran, library};
@@ -15,7 +15,7 @@ fn check(ran: &Ran, args: &[&str]) -> Output {
     let recording = ran.recording();
     let mut all = vec!["check", recording.to_str().unwrap()];
     all.extend(args);
-    said(&ran.folder(), &all)
+    run_leaktrace(&ran.folder(), &all)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn what_cannot_be_judged_is_said_and_fails_where_that_is_asked() {
 fn github_shows_it_at_its_line() {
     let ran = grown(40, &["--first", "3072"]);
     let recording = ran.recording();
-    let out = said(&script("").join(".."), &["check", recording.to_str().unwrap(), "--github"]);
+    let out = run_leaktrace(&script("").join(".."), &["check", recording.to_str().unwrap(), "--github"]);
     let told = text(&out, 1);
     let line = line_of("first line that keeps");
     let wanted =
@@ -112,7 +112,7 @@ fn sarif_is_what_its_schema_says() {
     let check = |more: &[&str], status| {
         let mut args = vec!["check", recording.to_str().unwrap(), "--sarif", file];
         args.extend(more);
-        text(&said(&root, &args), status);
+        text(&run_leaktrace(&root, &args), status);
         serde_json::from_slice::<Value>(&fs::read(file).unwrap()).expect("is JSON")
     };
     let log = check(&[], 1);
@@ -209,7 +209,7 @@ fn run_says_it_to_the_same_tools_as_check() {
     let recording = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path());
     let recording = recording.into_iter().find(|p| p.extension().is_some_and(|e| e == "ltrace")).unwrap();
     let names = [recording.to_str().unwrap(), known.to_str().unwrap()];
-    text(&said(folder.path(), &["check", names[0], "--baseline", names[1], "--write-baseline"]), 0);
+    text(&run_leaktrace(folder.path(), &["check", names[0], "--baseline", names[1], "--write-baseline"]), 0);
     let accepts = ["--fail-on", "leak", "--baseline", "known.json", "--github", "--sarif", "out.sarif"];
     let out = run(&folder, &accepts, &["40", "--first", "1024"]);
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -268,7 +268,7 @@ fn bad_usage_and_unreadable_files_are_status_2() {
         assert_eq!(check(&ran, args).status.code(), Some(2), "{args:?}");
     }
     fs::write(ran.folder().join("bad.ltrace"), b"no recording").unwrap();
-    let out = said(&ran.folder(), &["check", "."]);
+    let out = run_leaktrace(&ran.folder(), &["check", "."]);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("bad.ltrace"));
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::common::grows::{python, said, text};
+use crate::common::grows::{python, run_leaktrace, text};
 use crate::common::programs::script;
 use crate::common::report::leaktrace;
 use crate::common::{library, root};
@@ -21,10 +21,10 @@ const TOPICS: [&str; 9] =
 
 #[test]
 fn every_command_has_short_help_with_examples() {
-    let all = text(&said(root(), &["--help"]), 0);
+    let all = text(&run_leaktrace(root(), &["--help"]), 0);
     for command in COMMANDS {
         assert!(all.contains(&format!("\n  {command} ")), "{command}\n{all}");
-        let help = text(&said(root(), &[command, "--help"]), 0);
+        let help = text(&run_leaktrace(root(), &[command, "--help"]), 0);
         let usage = format!("Usage: leaktrace {command}");
         assert!(help.contains(&usage), "{help}");
         assert!(help.lines().count() <= 50, "{command}: {} lines", help.lines().count());
@@ -40,10 +40,10 @@ fn every_command_has_short_help_with_examples() {
 
 #[test]
 fn the_reference_by_topic_is_part_of_the_manual() {
-    let (all, page) = (text(&said(root(), &["help"]), 0), text(&said(root(), &["man"]), 0));
-    assert_eq!(all, text(&said(root(), &["--help"]), 0));
+    let (all, page) = (text(&run_leaktrace(root(), &["help"]), 0), text(&run_leaktrace(root(), &["man"]), 0));
+    assert_eq!(all, text(&run_leaktrace(root(), &["--help"]), 0));
     for topic in TOPICS {
-        let told = text(&said(root(), &["help", topic]), 0);
+        let told = text(&run_leaktrace(root(), &["help", topic]), 0);
         let title = told.lines().next().unwrap();
         assert!(all.contains(&format!("\n  {topic:<12} {title}\n")), "{topic}\n{all}");
         let section = page.split_once(&format!("\n.SH \"{}\"\n", title.to_uppercase()));
@@ -57,9 +57,9 @@ fn the_reference_by_topic_is_part_of_the_manual() {
             "{last}"
         );
     }
-    let run = text(&said(root(), &["help", "run"]), 0);
+    let run = text(&run_leaktrace(root(), &["help", "run"]), 0);
     assert!(run.contains("Usage: leaktrace run"), "{run}");
-    let out = said(root(), &["help", "nothing"]);
+    let out = run_leaktrace(root(), &["help", "nothing"]);
     let why = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.code() == Some(2) && why.contains("exit-status"), "{why}");
 }
@@ -76,7 +76,7 @@ fn the_environment_is_described() {
         "SIMGPU_TEST_CHILD",
         "SIMGPU_TEST_EXPORT",
     ];
-    let told = text(&said(root(), &["help", "environment"]), 0);
+    let told = text(&run_leaktrace(root(), &["help", "environment"]), 0);
     let described: BTreeSet<&str> =
         told.lines().filter_map(|l| l.strip_prefix("  ")?.split(' ').next()).collect();
     let is_ours = |name: &&str| name.starts_with("LEAKTRACE") || name.starts_with("SIMGPU_");
@@ -115,20 +115,20 @@ fn wrong_usage_tells_what_was_meant() {
         (&["run"], "<CMD>"),
         (&["run", "--step", "every:", "--", "true"], "range:NAME"),
     ] {
-        let out = said(root(), args);
+        let out = run_leaktrace(root(), args);
         let why = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.code() == Some(2) && why.contains(words), "{args:?}: {why}");
     }
-    assert_eq!(said(root(), &[]).status.code(), Some(2));
+    assert_eq!(run_leaktrace(root(), &[]).status.code(), Some(2));
 }
 
 #[test]
 fn completions_and_the_manual() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = text(&said(root(), &["completions", shell]), 0);
+        let script = text(&run_leaktrace(root(), &["completions", shell]), 0);
         assert!(script.contains("write-baseline") && script.contains("leaktrace"), "{shell}");
     }
-    let page = text(&said(root(), &["man"]), 0);
+    let page = text(&run_leaktrace(root(), &["man"]), 0);
     assert!(page.contains(".TH leaktrace 1"), "{page}");
     for command in COMMANDS {
         assert!(page.contains(&format!(".SH LEAKTRACE {}", command.to_uppercase())), "{command}");

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 
 use crate::common::Run;
-use crate::common::grows::{flat, grown, grows_at, line_of, python, said, text};
+use crate::common::grows::{flat, grown, grows_at, line_of, python, run_leaktrace, text};
 use crate::common::programs::{bare_cudart, script, torch};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ fn a_leaky_run_against_its_fixed_form() {
     let (leaks, fixed) = (grown(40, &["--first", "3072"]), grown(40, &[]));
     let (a, b) = (leaks.recording(), fixed.recording());
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
-    let told = text(&said(&leaks.folder(), &["diff", a, b]), 0);
+    let told = text(&run_leaktrace(&leaks.folder(), &["diff", a, b]), 0);
     assert!(told.starts_with("B does not leak any more: A grew by 3.0 KiB (3,072 B) per step."), "{told}");
     let at = format!("grows.py:{} first", line_of("first line that keeps"));
     assert!(
@@ -22,9 +22,9 @@ fn a_leaky_run_against_its_fixed_form() {
         "{told}"
     );
     assert!(flat(&told).contains("-120.0 KiB 120.0 KiB 0 B vanished"), "{told}");
-    let told = text(&said(&leaks.folder(), &["diff", b, a]), 0);
+    let told = text(&run_leaktrace(&leaks.folder(), &["diff", b, a]), 0);
     assert!(told.starts_with("B leaks and A does not") && told.contains("new:"), "{told}");
-    let told = text(&said(&leaks.folder(), &["diff", b, b]), 0);
+    let told = text(&run_leaktrace(&leaks.folder(), &["diff", b, b]), 0);
     assert!(told.contains("every line the same"), "{told}");
 }
 
@@ -35,7 +35,7 @@ fn the_same_line_leaking_more_is_seen() {
         grown(40, &["--first", "2048", "--second", "512"]),
     );
     let (a, b) = (less.recording(), more.recording());
-    let told = text(&said(&less.folder(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
+    let told = text(&run_leaktrace(&less.folder(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
     let flat = flat(&told);
     assert!(flat.contains("more: 2.0 KiB (2,048 B) per step, 1.0 KiB (1,024 B) before at"), "{told}");
     assert!(flat.contains("same: 512 B per step at"), "{told}");
@@ -48,15 +48,15 @@ fn what_is_no_leak_comes_and_goes_too() {
     let fixed = grown(40, &[]);
     let (a, b) = (carries.recording(), fixed.recording());
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
-    let told = text(&said(&carries.folder(), &["diff", a, b]), 0);
+    let told = text(&run_leaktrace(&carries.folder(), &["diff", a, b]), 0);
     assert!(told.starts_with("Neither leaks; 1 other finding of A gone; "), "{told}");
     assert!(told.contains("gone: carry-over at ") && told.contains("carried.py:9 Keep.forward\n"), "{told}");
     assert!(flat(&told).contains("after 40 steps, peak 4.0 KiB"), "{told}");
-    let told = text(&said(&carries.folder(), &["diff", b, a]), 0);
+    let told = text(&run_leaktrace(&carries.folder(), &["diff", b, a]), 0);
     assert!(told.starts_with("Neither leaks; 1 other finding new in B; "), "{told}");
-    let told = text(&said(&carries.folder(), &["diff", a, a]), 0);
+    let told = text(&run_leaktrace(&carries.folder(), &["diff", a, a]), 0);
     assert!(!told.contains("gone") && !told.contains("new"), "{told}");
-    let json = text(&said(&carries.folder(), &["diff", a, b, "--format", "json"]), 0);
+    let json = text(&run_leaktrace(&carries.folder(), &["diff", a, b, "--format", "json"]), 0);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&json["others"][0]["kind"], &json["others"][0]["after"]),
@@ -75,7 +75,7 @@ fn the_folder_a_run_was_started_in_makes_no_difference() {
     let there = there.traced().env("LEAKTRACE_QUIET", "1").env("LEAKTRACE_OUT", &out);
     there.arg("mine.py").arg(bare_cudart()).args(["40", "--first", "1024"]).run().success();
     let (a, b) = (elsewhere.recording(), out);
-    let told = text(&said(folder.path(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
     assert!(told.starts_with("Both leak the same") && !told.contains("appeared"), "{told}");
 }
 
@@ -89,7 +89,7 @@ fn a_line_that_moved_is_the_same_line() {
     fs::write(&program, source.replacen("def first", "\n\ndef first", 1)).unwrap();
     let after = grows_at(&program, 40, &["--first", "1024"]).run().success();
     let (a, b) = (before.recording(), after.recording());
-    let told = text(&said(folder.path(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["diff", a.to_str().unwrap(), b.to_str().unwrap()]), 0);
     let line = line_of("first line that keeps");
     assert!(flat(&told).contains(&format!("mine.py:{} first (line {line} in A)", line + 2)), "{told}");
     assert!(told.starts_with("Both leak the same") && !told.contains("appeared"), "{told}");
@@ -99,12 +99,12 @@ fn a_line_that_moved_is_the_same_line() {
 fn two_steps_of_one() {
     let ran = grown(40, &["--first", "1024"]);
     let name = ran.recording().file_name().unwrap().to_str().unwrap().to_owned();
-    let told = text(&said(&ran.folder(), &["diff", &name, "--step", "10", "--step", "30"]), 0);
+    let told = text(&run_leaktrace(&ran.folder(), &["diff", &name, "--step", "10", "--step", "30"]), 0);
     assert!(told.starts_with("+20.0 KiB retained between the two steps."), "{told}");
     assert!(flat(&told).contains("+20.0 KiB 10.0 KiB 30.0 KiB grew"), "{told}");
     let at = |step: u32| format!("{name}@{step}");
-    assert_eq!(text(&said(&ran.folder(), &["diff", &at(10), &at(30)]), 0), told);
-    let json = text(&said(&ran.folder(), &["diff", &at(10), &at(30), "--format", "json"]), 0);
+    assert_eq!(text(&run_leaktrace(&ran.folder(), &["diff", &at(10), &at(30)]), 0), told);
+    let json = text(&run_leaktrace(&ran.folder(), &["diff", &at(10), &at(30), "--format", "json"]), 0);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "leaktrace.diff/1");
     let row = &json["rows"][0];
@@ -126,7 +126,7 @@ fn wrong_usage_tells_what_was_meant() {
         (&["diff", &name, &no_step], "'ten' is not a step"),
         (&["diff", &name, "missing.ltrace"], "missing.ltrace"),
     ] {
-        let out = said(&ran.folder(), args);
+        let out = run_leaktrace(&ran.folder(), args);
         let why = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.code() == Some(2) && why.contains(words), "{args:?}: {why}");
         assert_eq!(why.lines().count(), 1, "{why}");

@@ -125,7 +125,7 @@ fn a_wheel_in_an_empty_environment() {
     let python = installed.path("venv/bin/python");
     let run = installed.run("leaktrace").args(["run", "--simulate=4G", "--"]).arg(&python).arg(&case);
     let ran = run.args(steps).run().success();
-    assert!(ran.stderr.contains("building the simulated GPU's libraries"), "{}", ran.told());
+    assert!(ran.stderr.contains("building the simulated GPU's libraries"), "{}", ran.transcript());
     let report = Report::of(&ran.recording());
     assert_eq!(report.0["devices"][0]["total_bytes"], 4u64 << 30);
     assert_eq!(report.0["findings"][0]["bytes_per_step"], 512.0);
@@ -178,7 +178,7 @@ fn plugin(installed: &Installed) {
             .map(|(name, outcome)| (name.to_owned(), outcome.to_owned())),
         )
     };
-    assert_eq!(outcomes(&leaky), expected(false), "{}", leaky.told());
+    assert_eq!(outcomes(&leaky), expected(false), "{}", leaky.transcript());
     assert_eq!(leaky.code(), 1);
     let text = leaky.text();
     for part in [
@@ -188,10 +188,10 @@ fn plugin(installed: &Installed) {
         "leaves GPU memory behind: 1.5 KiB, 1,536 B (1 block) of each run",
         "on the simulated GPU: 3 leak",
     ] {
-        assert!(text.contains(part), "{part} is not in\n{}", leaky.told());
+        assert!(text.contains(part), "{part} is not in\n{}", leaky.transcript());
     }
     let fixed = run(true, true);
-    assert_eq!(outcomes(&fixed), expected(true), "{}", fixed.told());
+    assert_eq!(outcomes(&fixed), expected(true), "{}", fixed.transcript());
 }
 
 /// Lays the program and its parts out as an archive does; returns the program.
@@ -249,7 +249,7 @@ fn the_vendors_libraries_beside_the_simulated_ones() {
     fs::remove_file(torch.join("libtorch_cuda.so")).unwrap();
     let run = Run::new(&program).args(["run", "--simulate", "--"]).arg(torch_python()).args(["-c", load]);
     let ran = run.env("PYTHONPATH", &packages).run();
-    assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.told());
+    assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.transcript());
     assert!(ran.stderr.contains("is built without CUDA"), "{}", ran.stderr);
 }
 
@@ -264,7 +264,7 @@ fn what_is_preloaded() {
         fs::copy(library(), folder.join("libleaktrace.so")).unwrap();
         let run = Run::new(leaktrace).args(["run", "--", "true"]);
         let ran = run.env("LEAKTRACE_LIBRARY", folder.join("libleaktrace.so")).run();
-        assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.told());
+        assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.transcript());
         assert!(ran.stderr.contains("cannot be preloaded") && ran.stderr.contains(name), "{}", ran.stderr);
     }
     let library = library().canonicalize().unwrap();
@@ -289,7 +289,7 @@ fn a_program_without_its_parts() {
     fs::copy(env!("CARGO_BIN_EXE_leaktrace"), &alone).unwrap();
     let refused = |args: &[&str], part: &str| {
         let ran = Run::new(&alone).args(args).run();
-        assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.told());
+        assert_eq!((ran.code(), ran.stderr.lines().count()), (2, 1), "{}", ran.transcript());
         assert!(ran.stderr.contains(part), "{part} is not in {}", ran.stderr);
     };
     refused(&["run", "--", "true"], "cannot find libleaktrace.so; looked for ");

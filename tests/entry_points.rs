@@ -116,8 +116,8 @@ fn a_program_without_the_runtime_it_could_use() {
     let source = compile("weak.c", "weak", &[]);
     let plain = Run::new(&source).run();
     let traced = Run::new(&source).traced().run();
-    assert_eq!(plain.code(), 0, "{}", plain.told());
-    assert_eq!(traced.code(), 0, "{}", traced.told());
+    assert_eq!(plain.code(), 0, "{}", plain.transcript());
+    assert_eq!(traced.code(), 0, "{}", traced.transcript());
     assert_eq!(traced.files(), Vec::<String>::new());
 }
 
@@ -128,8 +128,8 @@ fn what_the_driver_says_of_a_name() {
     for program in [compile("proc_address.c", "proc_address", &[]), by_link] {
         let run = || Run::new(&program).simulated().env("LEAKTRACE_QUIET", "1");
         let (plain, traced) = (run().run().success(), run().traced().run().success());
-        assert!(plain.text().lines().count() > 3000, "{}", plain.told());
-        assert!(plain.text().contains("called 0 gave"), "{}", plain.told());
+        assert!(plain.text().lines().count() > 3000, "{}", plain.transcript());
+        assert!(plain.text().contains("called 0 gave"), "{}", plain.transcript());
         assert!(!plain.text().contains("another one"));
         assert_eq!(traced.text(), plain.text());
         assert_eq!(traced.stderr, plain.stderr);

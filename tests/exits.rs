@@ -23,8 +23,8 @@ fn python_program(how: &str) -> Run {
 fn unchanged(run: impl Fn() -> Run, code: i32) -> (Ran, Ran) {
     let run = || run().env("LEAKTRACE_QUIET", "1");
     let (plain, traced) = (run().run(), run().traced().run());
-    assert_eq!(plain.code(), code, "{}", plain.told());
-    assert_eq!(traced.status, plain.status, "{}", traced.told());
+    assert_eq!(plain.code(), code, "{}", plain.transcript());
+    assert_eq!(traced.status, plain.status, "{}", traced.transcript());
     assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr));
     assert_eq!(plain.files(), Vec::<String>::new());
     (plain, traced)

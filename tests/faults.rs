@@ -18,7 +18,7 @@ leaktrace_core::entry_points!(symbols);
 fn failing(flavour: &str, fault: &str) -> u32 {
     let run = || Run::new(reaching("faults", flavour)).arg("6").simulated().env("SIMGPU_FAIL", fault);
     let (plain, traced) = (run().run(), run().traced().env("LEAKTRACE_QUIET", "1").run());
-    assert_eq!(traced.status, plain.status, "{fault}: {}", traced.told());
+    assert_eq!(traced.status, plain.status, "{fault}: {}", traced.transcript());
     assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr), "{fault}");
     match traced.recordings().first() {
         Some(recording) => {

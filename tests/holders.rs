@@ -77,7 +77,7 @@ fn a_search_changes_nothing() {
     let plain = torch("holders/nothing_kept.py").run().success();
     let traced = torch("holders/nothing_kept.py").traced().run().success();
     assert_eq!(traced.text(), plain.text());
-    assert!(traced.text().contains("after 40 of 40"), "{}", traced.told());
+    assert!(traced.text().contains("after 40 of 40"), "{}", traced.transcript());
     let report = Report::of(&traced.recording());
     held(&report, "__main__.losses[*]");
     held(&report, "__main__.odd[*].held");

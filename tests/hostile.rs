@@ -22,7 +22,7 @@ fn hostile(args: &[&str]) -> Run {
 #[track_caller]
 fn complaint(ran: &Ran) -> String {
     let lines: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(lines.len(), 1, "{}", ran.told());
+    assert_eq!(lines.len(), 1, "{}", ran.transcript());
     assert!(lines[0].starts_with("leaktrace: "), "{}", lines[0]);
     lines[0].to_owned()
 }
@@ -32,8 +32,8 @@ fn complaint(ran: &Ran) -> String {
 fn unchanged(run: impl Fn() -> Run) -> Ran {
     let run = || run().env("LEAKTRACE_QUIET", "1");
     let (plain, traced) = (run().run(), run().traced().run());
-    assert_eq!(plain.stderr, "", "{}", plain.told());
-    assert_eq!((traced.status, traced.text()), (plain.status, plain.text()), "{}", traced.told());
+    assert_eq!(plain.stderr, "", "{}", plain.transcript());
+    assert_eq!((traced.status, traced.text()), (plain.status, plain.text()), "{}", traced.transcript());
     traced
 }
 
@@ -253,8 +253,8 @@ fn a_memory_limit() {
     let mut kinds = [0; 3];
     for limit in (loads..loads + 26_000).step_by(2000) {
         let (plain, traced) = (run(limit, 200_000, false), run(limit, 200_000, true));
-        assert_eq!(plain.code(), 0, "{}", plain.told());
-        assert_eq!((traced.code(), traced.text()), (0, plain.text()), "{limit} KiB: {}", traced.told());
+        assert_eq!(plain.code(), 0, "{}", plain.transcript());
+        assert_eq!((traced.code(), traced.text()), (0, plain.text()), "{limit} KiB: {}", traced.transcript());
         let lines = traced.stderr.lines().count();
         let kind = match traced.recordings().first() {
             None => {
@@ -264,7 +264,7 @@ fn a_memory_limit() {
             Some(file) => 1 + usize::from(Report::of(file).coverage("dropped_events") == 0),
         };
         let no_summary = traced.stderr.contains("too little memory to sum up");
-        assert_eq!(lines, usize::from(kind < 2 || no_summary), "{limit} KiB: {}", traced.told());
+        assert_eq!(lines, usize::from(kind < 2 || no_summary), "{limit} KiB: {}", traced.transcript());
         kinds[kind] += 1;
     }
     println!("nothing recorded, cut off, whole: {kinds:?}");

@@ -5,7 +5,7 @@ use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
 fn same(plain: &Ran, traced: &Ran) {
-    assert_eq!(plain.code(), traced.code(), "{}", traced.told());
+    assert_eq!(plain.code(), traced.code(), "{}", traced.transcript());
     assert_eq!(plain.text(), traced.text());
     assert_eq!(plain.stderr, traced.stderr);
 }
@@ -85,6 +85,6 @@ fn children_of_a_traced_program_are_left_alone() {
     let program = linked("endings.c", "endings", &bare_cudart(), &[]);
     let script = format!("true; git --version; '{}' return; exit $?", program.display());
     let ran = Run::new("sh").traced().args(["-c", &script]).env("LEAKTRACE_QUIET", "1").run();
-    assert_eq!(ran.code(), 11, "{}", ran.told());
+    assert_eq!(ran.code(), 11, "{}", ran.transcript());
     assert_eq!(Report::of(&ran.recording()).device(0, "live_bytes"), 1001);
 }

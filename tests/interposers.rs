@@ -27,7 +27,7 @@ fn with_preload(preload: &Path, run: impl Fn() -> Run, says: impl Fn(&Ran) -> St
     let (plain, counted) = ran(other);
     for preloads in [format!("{other}:{own}"), format!("{own}:{other}")] {
         let (traced, counts) = ran(&preloads);
-        assert_eq!(says(&traced), says(&plain), "{preloads}\n{}", traced.told());
+        assert_eq!(says(&traced), says(&plain), "{preloads}\n{}", traced.transcript());
         assert_eq!(traced.stderr, plain.stderr, "{preloads}");
         assert_eq!(counts, counted, "{preloads}");
         let report = Report::of(&traced.recording());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::common::grows::{flat, grows, said, text};
+use crate::common::grows::{flat, grows, run_leaktrace, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ fn one_cause_of_all_ranks_is_one_finding() {
         rank(&folder, r, 40, &["--first", bytes]);
     }
     rank(&folder, 3, 40, &["--first", "1024", "--second", "5120"]);
-    let told = text(&said(folder.path(), &["report", "."]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["report", "."]), 0);
     let flat = flat(&told);
     assert!(told.starts_with("1 leak found in 4 recordings, 1 in all of them"), "{told}");
     for words in [
@@ -37,10 +37,11 @@ fn one_cause_of_all_ranks_is_one_finding() {
     let names = ["rank0.ltrace", "rank1.ltrace", "rank2.ltrace", "rank3.ltrace"];
     let mut args = vec!["report"];
     args.extend(names);
-    let named = text(&said(folder.path(), &args), 0);
+    let named = text(&run_leaktrace(folder.path(), &args), 0);
     assert_eq!(named.lines().next(), told.lines().next());
     let json: Value =
-        serde_json::from_str(&text(&said(folder.path(), &["report", ".", "--format", "json"]), 0)).unwrap();
+        serde_json::from_str(&text(&run_leaktrace(folder.path(), &["report", ".", "--format", "json"]), 0))
+            .unwrap();
     assert_eq!(
         (&json["schema"], json["processes"].as_array().unwrap().len()),
         (&"leaktrace.ranks/1".into(), 4)
@@ -55,7 +56,7 @@ fn a_cause_of_one_rank_alone_is_marked() {
     rank(&folder, 0, 40, &[]);
     rank(&folder, 1, 40, &[]);
     rank(&folder, 2, 40, &["--second", "512"]);
-    let told = text(&said(folder.path(), &["report", "."]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["report", "."]), 0);
     assert!(told.starts_with("1 leak found in 3 recordings, 1 in one alone"), "{told}");
     assert!(flat(&told).contains("on rank 2 alone of 3 processes"), "{told}");
 }
@@ -67,13 +68,13 @@ fn a_rank_that_ended_early_is_named() {
         rank(&folder, r, 40, &[]);
     }
     rank(&folder, 3, 40, &["--kill", "17"]);
-    let told = text(&said(folder.path(), &["report", "."]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["report", "."]), 0);
     assert!(told.starts_with("No leak found in 4 recordings."), "{told}");
     assert!(flat(&told).contains("Ended early rank 3: was killed or crashed after step 17 of 40"), "{told}");
-    let strict = said(folder.path(), &["check", ".", "--strict"]);
+    let strict = run_leaktrace(folder.path(), &["check", ".", "--strict"]);
     assert!(text(&strict, 1).contains("rank 3 ended early, after 17 steps"));
     fs::remove_file(folder.path().join("rank3.ltrace")).unwrap();
-    assert!(!text(&said(folder.path(), &["report", "."]), 0).contains("Ended early"));
+    assert!(!text(&run_leaktrace(folder.path(), &["report", "."]), 0).contains("Ended early"));
 }
 
 #[test]
@@ -83,14 +84,14 @@ fn what_cannot_be_read_in_a_folder_is_told_of() {
         rank(&folder, r, 20, &[]);
     }
     fs::write(folder.path().join("torn.ltrace"), b"LTRACE").unwrap();
-    let told = text(&said(folder.path(), &["report", "."]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["report", "."]), 0);
     assert!(told.contains("not read: ./torn.ltrace: "), "{told}");
     // One that is named must be readable.
-    let out = said(folder.path(), &["report", "rank0.ltrace", "torn.ltrace"]);
+    let out = run_leaktrace(folder.path(), &["report", "rank0.ltrace", "torn.ltrace"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("torn.ltrace"));
     let empty = TempDir::new().unwrap();
-    let out = said(empty.path(), &["report", "."]);
+    let out = run_leaktrace(empty.path(), &["report", "."]);
     assert!(String::from_utf8_lossy(&out.stderr).contains("holds no recording (*.ltrace)"));
 }
 
@@ -103,7 +104,8 @@ fn many_recordings_in_their_order() {
         fs::write(folder.path().join(format!("rank{i}.ltrace")), &bytes).unwrap();
     }
     let json: Value =
-        serde_json::from_str(&text(&said(folder.path(), &["report", ".", "--format", "json"]), 0)).unwrap();
+        serde_json::from_str(&text(&run_leaktrace(folder.path(), &["report", ".", "--format", "json"]), 0))
+            .unwrap();
     let files: Vec<&str> =
         json["processes"].as_array().unwrap().iter().map(|p| p["file"].as_str().unwrap()).collect();
     assert_eq!(files.len(), 200);

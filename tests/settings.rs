@@ -15,7 +15,7 @@ fn endings() -> Run {
 
 #[track_caller]
 fn unchanged(ran: &Ran) {
-    assert_eq!((ran.code(), ran.text().as_str()), (11, "ending by return\n"), "{}", ran.told());
+    assert_eq!((ran.code(), ran.text().as_str()), (11, "ending by return\n"), "{}", ran.transcript());
 }
 
 /// The one line on stderr.

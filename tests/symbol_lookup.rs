@@ -55,16 +55,16 @@ fn same(program: &Path, before: &[&Path], after: &[&Path], actions: &[String]) -
             .run()
     };
     let (plain, traced): (Ran, Ran) = (run(false), run(true));
-    assert_eq!(plain.code(), 0, "{}", plain.told());
-    assert_eq!(traced.text(), plain.text(), "{actions:?}\n{}", traced.told());
-    assert_eq!((traced.code(), &traced.stderr), (plain.code(), &plain.stderr), "{}", traced.told());
+    assert_eq!(plain.code(), 0, "{}", plain.transcript());
+    assert_eq!(traced.text(), plain.text(), "{actions:?}\n{}", traced.transcript());
+    assert_eq!((traced.code(), &traced.stderr), (plain.code(), &plain.stderr), "{}", traced.transcript());
     // A preload before us that has a runtime of its own, and asks nobody else, is called past us.
     let past_us = |l: &str| !before.is_empty() && l.starts_with("direct: 0 from 4");
     let given = plain.text().lines().filter(|l| l.contains(": 0 from ") && !past_us(l)).count() as u64;
     let report = (!traced.files().is_empty()).then(|| Report::of(&traced.recording()));
     let recorded =
         report.as_ref().map_or(0, |r| r.retained().iter().map(|s| s["live_blocks"].as_u64().unwrap()).sum());
-    assert_eq!(recorded, given, "{actions:?}\n{}", traced.told());
+    assert_eq!(recorded, given, "{actions:?}\n{}", traced.transcript());
     (plain.text(), report)
 }
 
@@ -343,5 +343,5 @@ fn look_ups_while_others_close_libraries() {
     let own = plugin("libown.so", Some(&runtime(2)), &["-DSTRONG"]);
     let run = Run::new(&program).arg("20000").arg(&looks).arg(&own).traced().env("LEAKTRACE_QUIET", "1");
     let ran = run.run();
-    assert_eq!((ran.code(), ran.text()), (0, "done\n".into()), "{}", ran.told());
+    assert_eq!((ran.code(), ran.text()), (0, "done\n".into()), "{}", ran.transcript());
 }

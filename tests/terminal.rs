@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::grows::{flat, grown, grows_at, line_of, on_terminal, said, text};
+use crate::common::grows::{flat, grown, grows_at, line_of, on_terminal, run_leaktrace, text};
 use crate::common::programs::script;
 use tempfile::TempDir;
 
@@ -11,7 +11,7 @@ fn the_answer_comes_first_then_where_and_the_fix() {
     let ran = grown(40, &["--first", "3072"]);
     let recording = ran.recording();
     let name = recording.to_str().unwrap();
-    let told = text(&said(&ran.folder(), &["report", name]), 0);
+    let told = text(&run_leaktrace(&ran.folder(), &["report", name]), 0);
     assert!(told.lines().next().unwrap().starts_with("1 leak found"), "{told}");
     let at = format!("{}:{} first", script("grows.py").display(), line_of("first line that keeps"));
     let flat = flat(&told);
@@ -38,7 +38,7 @@ fn a_file_that_changed_since_is_not_shown() {
     fs::copy(script("grows.py"), &program).unwrap();
     let ran = grows_at(&program, 30, &["--first", "512"]).run().success();
     let name = ran.recording();
-    let report = || text(&said(&ran.folder(), &["report", name.to_str().unwrap()]), 0);
+    let report = || text(&run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap()]), 0);
     let line = "| runtime.cudaMalloc(ctypes.byref(place), size)  # the first line that keeps";
     assert!(report().contains(line), "{}", report());
 
@@ -63,10 +63,10 @@ fn colours_only_where_they_are_wanted() {
     let ran = grown(30, &["--first", "512"]);
     let name = ran.recording();
     let name = name.to_str().unwrap();
-    let plain = text(&said(&ran.folder(), &["report", name]), 0);
+    let plain = text(&run_leaktrace(&ran.folder(), &["report", name]), 0);
     assert!(!plain.contains('\x1b'), "no terminal: no colours");
-    assert_eq!(text(&said(&ran.folder(), &["report", name, "--color", "never"]), 0), plain);
-    let coloured = text(&said(&ran.folder(), &["report", name, "--color", "always"]), 0);
+    assert_eq!(text(&run_leaktrace(&ran.folder(), &["report", name, "--color", "never"]), 0), plain);
+    let coloured = text(&run_leaktrace(&ran.folder(), &["report", name, "--color", "always"]), 0);
     assert!(coloured.contains("\x1b[1m"), "{coloured}");
     let mut stripped = String::new();
     for (i, part) in coloured.split('\x1b').enumerate() {
@@ -83,7 +83,7 @@ fn what_came_since_and_by_what() {
     let report = |args: &[&str]| {
         let mut all = vec!["report", name];
         all.extend(args);
-        text(&said(&ran.folder(), &all), 0)
+        text(&run_leaktrace(&ran.folder(), &all), 0)
     };
     let row = |told: &str, words: &str| {
         let told = told.split_once("etained at step").unwrap().1;
@@ -99,9 +99,9 @@ fn what_came_since_and_by_what() {
     let cohorts = report(&["--by", "cohort", "--since", "38"]);
     assert!(row(&cohorts, "step 39,").starts_with("3.0 KiB 2 "));
     assert!(!cohorts.contains("step 38, most"), "{cohorts}");
-    let refused = said(&ran.folder(), &["report", name, "--by", "cohort", "--step", "3"]);
+    let refused = run_leaktrace(&ran.folder(), &["report", name, "--by", "cohort", "--step", "3"]);
     assert_eq!(refused.status.code(), Some(2));
-    let refused = said(&ran.folder(), &["report", name, "--since", "99"]);
+    let refused = run_leaktrace(&ran.folder(), &["report", name, "--since", "99"]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && why.contains("the steps are 1 to 40"), "{why}");
 }
@@ -140,7 +140,7 @@ fn a_long_read_shows_how_far_it_is_on_a_terminal_only() {
         let told = text(&on_terminal(folder.path(), 100, "", "", &["report", name], true), 0);
         assert_eq!(told.contains("reading "), !bar.is_empty(), "{name}: {told:?}");
         assert!(told.contains(bar) && told.contains("1 leak found"), "{name}: {told:?}");
-        let piped = said(folder.path(), &["report", name]);
+        let piped = run_leaktrace(folder.path(), &["report", name]);
         let (report, bars) = (text(&piped, 0), String::from_utf8_lossy(&piped.stderr).into_owned());
         assert!(report.contains("1 leak found") && bars.is_empty(), "{name}: {bars}");
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use crate::common::Running;
-use crate::common::grows::{flat, grown, grows, on_terminal, said, text};
+use crate::common::grows::{flat, grown, grows, on_terminal, run_leaktrace, text};
 use tempfile::TempDir;
 
 /// Started, and all its steps made.
@@ -22,7 +22,7 @@ fn a_running_process_by_its_pid() {
     let folder = TempDir::new().unwrap();
     let run = ready(&folder, 0, 40, &["--first", "1024"]);
     let pid = run.child.id().to_string();
-    let told = text(&said(folder.path(), &["top", "--once", &pid]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["top", "--once", &pid]), 0);
     let flat = flat(&told);
     for words in [
         "leaktrace top: 1 of 1 processes running",
@@ -35,9 +35,9 @@ fn a_running_process_by_its_pid() {
     }
     let ended = run.kill();
     assert!(ended.status.code().is_none(), "it ran until it was killed");
-    let out = said(folder.path(), &["top", "--once", &pid]);
+    let out = run_leaktrace(folder.path(), &["top", "--once", &pid]);
     assert_eq!(out.status.code(), Some(2));
-    let told = text(&said(folder.path(), &["top", "--once", "rank0.ltrace"]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["top", "--once", "rank0.ltrace"]), 0);
     assert!(told.contains("0 of 1 processes running") && told.contains("killed"), "{told}");
 }
 
@@ -45,7 +45,7 @@ fn a_running_process_by_its_pid() {
 fn several_ranks_and_too_few_steps() {
     let folder = TempDir::new().unwrap();
     let _runs = [ready(&folder, 0, 10, &["--first", "1024"]), ready(&folder, 1, 10, &["--first", "2048"])];
-    let told = text(&said(folder.path(), &["top", "--once", "."]), 0);
+    let told = text(&run_leaktrace(folder.path(), &["top", "--once", "."]), 0);
     let flat = flat(&told);
     for words in [
         "2 of 2 processes running",
@@ -61,12 +61,12 @@ fn several_ranks_and_too_few_steps() {
 #[test]
 fn what_is_no_recording_and_what_is_no_terminal() {
     let ran = grown(20, &[]);
-    let out = said(&ran.folder(), &["top", "."]);
+    let out = run_leaktrace(&ran.folder(), &["top", "."]);
     assert!(out.status.code() == Some(2) && String::from_utf8_lossy(&out.stderr).contains("--once"));
     let me = std::process::id().to_string();
-    let out = said(&ran.folder(), &["top", "--once", &me]);
+    let out = run_leaktrace(&ran.folder(), &["top", "--once", &me]);
     assert!(String::from_utf8_lossy(&out.stderr).contains("leaktrace run"), "{out:?}");
-    let out = said(&ran.folder(), &["top", "--once", "4194304999"]);
+    let out = run_leaktrace(&ran.folder(), &["top", "--once", "4194304999"]);
     assert_eq!(out.status.code(), Some(2));
 }
 

@@ -13,7 +13,12 @@ use crate::common::{Run, simulated_libraries};
 fn same(name: &str, run: impl Fn() -> Run) {
     let run = || run().env("LEAKTRACE_QUIET", "1");
     let (plain, traced) = (run().run(), run().traced().run());
-    assert_eq!((traced.status, traced.text()), (plain.status, plain.text()), "{name}: {}", traced.told());
+    assert_eq!(
+        (traced.status, traced.text()),
+        (plain.status, plain.text()),
+        "{name}: {}",
+        traced.transcript()
+    );
     assert_eq!(traced.stderr, plain.stderr, "{name}");
     let report = Report::of(&traced.recording());
     assert_eq!(report.driver_live(), traced.truth().live(), "{name}");
@@ -121,7 +126,7 @@ fn the_checking_malloc() {
             run.env("LD_PRELOAD", list).run()
         };
         let (plain, traced) = (run(false), run(true));
-        assert_eq!((traced.status, traced.text()), (plain.status, plain.text()), "{}", traced.told());
+        assert_eq!((traced.status, traced.text()), (plain.status, plain.text()), "{}", traced.transcript());
         assert_eq!(traced.stderr, plain.stderr);
         assert_eq!(Report::of(&traced.recording()).driver_live(), traced.truth().live());
     }
@@ -141,7 +146,7 @@ fn valgrind() {
         let run = Run::new("valgrind").traced().env("LEAKTRACE_QUIET", "1");
         let run = run.args(["-q", "--trace-children=yes", "--error-exitcode=99", "--leak-check=no"]);
         let ran = run.arg(program).args(args).run();
-        assert_eq!((ran.code(), ran.stderr.as_str()), (code, ""), "{}", ran.told());
+        assert_eq!((ran.code(), ran.stderr.as_str()), (code, ""), "{}", ran.transcript());
         let report = Report::of(&ran.recording());
         assert_eq!((report.device(0, "live_bytes"), report.end()), (live, "clean"));
         report.assert_whole();
@@ -170,7 +175,7 @@ fn address_sanitizer() {
     ] {
         let run = Run::new(program).args(["threads", "16", "0"]).env("LEAKTRACE_QUIET", "1");
         let ran = run.env("LD_PRELOAD", &preload).env("ASAN_OPTIONS", options).run();
-        assert_eq!((ran.code(), ran.stderr.as_str()), (0, ""), "{preload} {options}: {}", ran.told());
+        assert_eq!((ran.code(), ran.stderr.as_str()), (0, ""), "{preload} {options}: {}", ran.transcript());
         let report = Report::of(&ran.recording());
         assert_eq!(report.device(0, "live_bytes"), 160, "{preload} {options}");
         report.assert_whole();
@@ -222,7 +227,7 @@ fn a_block_given_back_after_the_interpreter_is_gone() {
         let mapped = "glibc.malloc.mmap_threshold=4096:glibc.malloc.top_pad=0:glibc.malloc.mmap_max=100000";
         let run = Run::new(&python).args(["-c", code]).arg(bare_cudart()).arg(&library).traced();
         let ran = run.env("GLIBC_TUNABLES", mapped).run();
-        assert_eq!(ran.code(), 0, "{version}: {}", ran.told());
+        assert_eq!(ran.code(), 0, "{version}: {}", ran.transcript());
         let report = Report::of(&ran.recording());
         assert_eq!(report.end(), "clean", "{version}");
         report.assert_whole();

@@ -41,7 +41,7 @@ pub fn line_of(text: &str) -> usize {
 }
 
 /// Runs `leaktrace ARGS…` in a folder.
-pub fn said(folder: &Path, args: &[&str]) -> Output {
+pub fn run_leaktrace(folder: &Path, args: &[&str]) -> Output {
     leaktrace().current_dir(folder).env_remove("LEAKTRACE_SUPPRESSIONS").args(args).output().unwrap()
 }
 

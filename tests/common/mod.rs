@@ -233,7 +233,7 @@ impl Ran {
     #[track_caller]
     pub fn recording(&self) -> PathBuf {
         let mut all = self.recordings();
-        assert_eq!(all.len(), 1, "one recording expected, got {all:?}\n{}", self.told());
+        assert_eq!(all.len(), 1, "one recording expected, got {all:?}\n{}", self.transcript());
         all.remove(0)
     }
 
@@ -248,14 +248,14 @@ impl Ran {
     }
 
     /// Returns exit status and output, for the message of a failing test.
-    pub fn told(&self) -> String {
+    pub fn transcript(&self) -> String {
         format!("{:?}\n── stdout\n{}\n── stderr\n{}", self.status, self.text(), self.stderr)
     }
 
     /// Fails the test unless the exit status is 0.
     #[track_caller]
     pub fn success(self) -> Ran {
-        assert!(self.status.success(), "{}", self.told());
+        assert!(self.status.success(), "{}", self.transcript());
         self
     }
 

@@ -31,12 +31,12 @@ fn snapshot_of(run: Run, grows: &str, shrinks: Option<&str>) {
     let recording = ran.recording();
     let report = Report::of(&recording);
     let (folder, file) = export(&[recording], &["--to", "snapshot"]);
-    let said = |args: &[&str]| {
+    let visualizer = |args: &[&str]| {
         let viewer = Run::new(torch_python()).simulated().args(args).arg(&file);
         viewer.arg("-o").arg(folder.path().join("plot.html")).run().success().text()
     };
     let reader = root().join("tests/consumers/read_snapshot.py");
-    let snapshot: Value = serde_json::from_str(&said(&[reader.to_str().unwrap()])).unwrap();
+    let snapshot: Value = serde_json::from_str(&visualizer(&[reader.to_str().unwrap()])).unwrap();
     let blocks = list(&snapshot["blocks"]);
     assert_eq!(blocks.iter().map(|b| number(&b["bytes"])).sum::<u64>(), report.device(0, "live_bytes"));
     let objects = report.device(0, "driver_allocation_bytes");
@@ -54,7 +54,7 @@ fn snapshot_of(run: Run, grows: &str, shrinks: Option<&str>) {
     let count = |of: &str| counts[of].as_u64().unwrap_or(0);
     assert!(count(grows) > 1 && shrinks.is_none_or(|name| count(name) > 0), "{counts}");
     // PyTorch's own command draws it; the reader had the other one's function do so.
-    said(&["-m", "torch.cuda._memory_viz", "trace_plot"]);
+    visualizer(&["-m", "torch.cuda._memory_viz", "trace_plot"]);
     for plot in
         [fs::read_to_string(folder.path().join("plot.html")).unwrap(), text(&snapshot["plot"]).to_owned()]
     {
