@@ -1,5 +1,5 @@
 //! Training programs whose truth is known: the program runs as without the preload, every step's figures are
-//! PyTorch's own, and the leak is found at its line. `scripts/dev/matrix` runs all shared cases in every
+//! PyTorch's own, and the leak is found at its line. `scripts/dev/matrix` runs all cases in every
 //! combination.
 
 use crate::common::programs::{script, torch, torch_at};
@@ -150,14 +150,10 @@ fn what_does_not_leak_is_not_called_a_leak() {
     assert_eq!(report.findings(), Vec::<Value>::new());
 }
 
-/// Checks the figures of a run of a shared case, and its leaks against those in `expected.json`.
+/// Checks the figures of a run of a known case, and its leaks against those in `expected.json`.
 #[track_caller]
-fn shared_case(case: &str, args: &[&str]) {
-    let folder = root().join("../shared/cases").join(case);
-    if !folder.exists() {
-        println!("skipped: {} is not here", folder.display());
-        return;
-    }
+fn known_case(case: &str, args: &[&str]) {
+    let folder = root().join("tests/cases").join(case);
     let program = folder.join("train.py");
     let run = || torch_at(&program).args(args).args(["--device", "cuda"]);
     let (_, report) = figures_agree(run, "", false);
@@ -184,20 +180,20 @@ fn shared_case(case: &str, args: &[&str]) {
 
 #[test]
 fn one_loss_kept_each_step() {
-    shared_case("torchtitan_losses", &[]);
+    known_case("torchtitan_losses", &[]);
 }
 
 #[test]
 fn a_fixed_program() {
-    shared_case("torchtitan_losses", &["--fixed"]);
+    known_case("torchtitan_losses", &["--fixed"]);
 }
 
 #[test]
 fn a_spike_at_the_end() {
-    shared_case("not_leak_eval_spike", &[]);
+    known_case("not_leak_eval_spike", &[]);
 }
 
 #[test]
 fn an_error_in_the_second_step() {
-    shared_case("leaky_layer", &["--variant", "midnet"]);
+    known_case("leaky_layer", &["--variant", "midnet"]);
 }

@@ -120,7 +120,7 @@ fn a_wheel_in_an_empty_environment() {
     assert_eq!(installed.run("python").args(["-c", module]).run().success().text(), "False\n");
 
     // The command runs a program on the simulated GPU, and makes its libraries once.
-    let case = root().join("../shared/cases/torchtitan_losses/train.py");
+    let case = root().join("tests/cases/torchtitan_losses/train.py");
     let steps = ["--device", "cuda", "--steps", "60"];
     let python = installed.path("venv/bin/python");
     let run = installed.run("leaktrace").args(["run", "--simulate=4G", "--"]).arg(&python).arg(&case);

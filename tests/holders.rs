@@ -207,14 +207,10 @@ fn one_holder_is_one_cause() {
     assert_eq!(found, [(1, "__main__.outputs[*]"), (2, "__main__.losses[*]")]);
 }
 
-/// A public case: the holder named in its truth, as a whole identifier.
+/// A known case: the holder named in its truth, as a whole identifier.
 #[track_caller]
-fn shared_case(case: &str) {
-    let folder = crate::common::root().join("../shared/cases").join(case);
-    if !folder.exists() {
-        println!("skipped: {} is not here", folder.display());
-        return;
-    }
+fn known_case(case: &str) {
+    let folder = crate::common::root().join("tests/cases").join(case);
     let ran = torch_at(&folder.join("train.py")).args(["--device", "cuda"]).traced().run().success();
     let report = Report::of(&ran.recording());
     let truth: Value = serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
@@ -235,6 +231,6 @@ fn the_holders_of_public_cases() {
         "saved_activations_hook",
         "mse_scalar_storage",
     ] {
-        shared_case(case);
+        known_case(case);
     }
 }

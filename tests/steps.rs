@@ -242,14 +242,10 @@ fn plain_python_has_the_steps_of_its_loop() {
     assert_eq!((report.steps(), report.source()), (40, "loop"));
 }
 
-/// A shared case as it is: as many steps as it prints.
+/// A known case as it is: as many steps as it prints.
 #[track_caller]
-fn shared_case(case: &str) {
-    let program = root().join("../shared/cases").join(case).join("train.py");
-    if !program.exists() {
-        println!("skipped: {} is not here", program.display());
-        return;
-    }
+fn known_case(case: &str) {
+    let program = root().join("tests/cases").join(case).join("train.py");
     let run =
         torch_at(&program).args(["--device", "cuda"]).env("SEEDS_STEPS", "1").env("LEAKTRACE_QUIET", "1");
     let ran = run.env("LEAKTRACE_STEP", "loop").traced().run();
@@ -261,11 +257,11 @@ fn shared_case(case: &str) {
     report.assert_whole();
 }
 
-macro_rules! shared {
-    ($($case:ident)+) => { mod shared { $(#[test] fn $case() { super::shared_case(stringify!($case)); })+ } };
+macro_rules! known {
+    ($($case:ident)+) => { mod known { $(#[test] fn $case() { super::known_case(stringify!($case)); })+ } };
 }
 
-shared! {
+known! {
     composer_metrics epoch_outputs espnet_retval leaky_layer mse_scalar_storage not_leak_eval_spike
     not_leak_optimizer_warmup not_leak_variable_length retain_graph_history running_loss_train saved_activations_hook
     simpletuner_unload torchtitan_losses val_without_no_grad
