@@ -65,6 +65,34 @@ fn what_is_no_leak_comes_and_goes_too() {
 }
 
 #[test]
+fn of_two_findings_in_one_function_the_one_that_is_gone_is_named() {
+    let recorded =
+        |args: &[&str]| torch("twins.py").args(args).traced().env("LEAKTRACE_QUIET", "1").run().success();
+    let (both, mended) = (recorded(&[]), recorded(&["mended"]));
+    let (a, b) = (both.recording(), mended.recording());
+    let json = |args: [&std::path::Path; 2]| -> Value {
+        let [a, b] = args.map(|path| path.to_str().unwrap());
+        let json = text(&run_leaktrace(&both.folder(), &["diff", a, b, "--format", "json"]), 0);
+        serde_json::from_str::<Value>(&json).unwrap()["others"].clone()
+    };
+    let is_small = |why: &Value| why.as_str().is_some_and(|why| why.contains("1 block (4.0 KiB"));
+    let (gone, came) = (json([&a, &b]), json([&b, &a]));
+    for others in [&gone, &came] {
+        let others = others.as_array().unwrap();
+        assert_eq!(others.len(), 2, "{others:#?}");
+        assert_eq!(others.iter().filter(|o| !o["before"].is_null() && !o["after"].is_null()).count(), 1);
+    }
+    assert!(
+        gone.as_array().unwrap().iter().any(|o| o["after"].is_null() && is_small(&o["before"])),
+        "{gone:#}"
+    );
+    assert!(
+        came.as_array().unwrap().iter().any(|o| o["before"].is_null() && is_small(&o["after"])),
+        "{came:#}"
+    );
+}
+
+#[test]
 fn the_folder_a_run_was_started_in_makes_no_difference() {
     let folder = TempDir::new().unwrap();
     let program = folder.path().join("mine.py");

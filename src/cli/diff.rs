@@ -1,13 +1,14 @@
 //! Compares two reports: by line what grew, shrank, appeared and vanished, and what leaks more than before.
 //! Lines that moved between two versions of a program are matched by their function. Pure.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use leaktrace_core::ledger::verdict::Kind;
 use leaktrace_core::report::wording::relative_path;
-use leaktrace_core::report::{Finding, Location, Report};
+use leaktrace_core::report::{Finding, Frame, Location, Report};
 
 /// How a line changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -145,32 +146,78 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     all
 }
 
-/// Matches the findings that do not grow: two of one kind in one function are the same cause, wherever its
-/// lines are.
-fn others(a: &Report, b: &Report) -> Vec<Other> {
-    let folders = [a.program.cwd.as_str(), b.program.cwd.as_str()];
-    let mut all: BTreeMap<(&'static str, Key), Other> = BTreeMap::new();
-    for (report, is_after) in [(a, false), (b, true)] {
-        let stays = |f: &&Finding| !matches!(f.kind, Kind::Leak | Kind::Growing);
-        for f in report.findings.iter().filter(stays) {
-            let place = f.sites.first().and_then(|s| s.allocated_at.as_ref());
-            let key = Key::of(place, f.layer, f.device, &None, folders);
-            let at = (place.is_some()).then(|| Location {
-                file: key.file.clone(),
-                line: key.line,
-                function: key.function.clone(),
-            });
-            let other = all.entry((f.kind.name(), key.lineless())).or_insert(Other {
-                kind: f.kind,
-                allocated_at: None,
-                before: None,
-                after: None,
-            });
-            other.allocated_at = at;
-            *(if is_after { &mut other.after } else { &mut other.before }) = Some(f.explanation.clone());
+/// A finding that does not grow, by what it can be known by in another run.
+struct Known<'r> {
+    finding: &'r Finding,
+    key: Key,
+    /// The user's line that called the allocating one.
+    caller: Option<Location>,
+    holder: Option<&'r str>,
+}
+
+impl<'r> Known<'r> {
+    fn of(finding: &'r Finding, folders: [&str; 2]) -> Known<'r> {
+        let site = finding.sites.first();
+        let place = site.and_then(|s| s.allocated_at.as_ref());
+        let own = site.into_iter().flat_map(|s| &s.stack).filter(|f| f.own).map(Frame::location);
+        Known {
+            finding,
+            key: Key::of(place, finding.layer, finding.device, &None, folders),
+            caller: own.skip_while(|at| Some(at) != place).find(|at| Some(at) != place),
+            holder: finding.holders.first().map(|h| h.path.as_str()),
         }
     }
-    all.into_values().collect()
+
+    /// Returns how much speaks for two findings being one; `None`: they are two.
+    fn likeness(&self, other: &Known<'_>) -> Option<u32> {
+        if self.finding.kind != other.finding.kind || self.key.lineless() != other.key.lineless() {
+            return None;
+        }
+        let size = |f: &Finding| if f.bytes_per_step > 0.0 { f.bytes_per_step } else { f.live_bytes as f64 };
+        let (a, b) = (size(self.finding), size(other.finding));
+        let same_size = a.max(b) <= 2.0 * a.min(b);
+        let same_path = self.key.line == other.key.line && self.caller == other.caller;
+        let same_holder = self.holder.is_some() && self.holder == other.holder;
+        let votes = [same_path, same_size, same_holder].into_iter().filter(|&vote| vote).count() as u32;
+        (votes > 0).then_some(2 * votes + u32::from(self.key.line == other.key.line))
+    }
+}
+
+/// Pairs the findings that do not grow: those of one kind in one function that have most in common.
+fn others(a: &Report, b: &Report) -> Vec<Other> {
+    let folders = [a.program.cwd.as_str(), b.program.cwd.as_str()];
+    let stays = |f: &&Finding| !matches!(f.kind, Kind::Leak | Kind::Growing);
+    let [before, after] = [a, b].map(|report| -> Vec<Known<'_>> {
+        report.findings.iter().filter(stays).map(|f| Known::of(f, folders)).collect()
+    });
+    let mut pairs: Vec<(u32, usize, usize)> = Vec::new();
+    for (i, then) in before.iter().enumerate() {
+        let like = after.iter().enumerate().filter_map(|(j, now)| Some((then.likeness(now)?, i, j)));
+        pairs.extend(like);
+    }
+    pairs.sort_by_key(|&(likeness, i, j)| (Reverse(likeness), i, j));
+    let (mut of_before, mut of_after) = (vec![None; before.len()], vec![None; after.len()]);
+    for (_, i, j) in pairs {
+        if of_before[i].is_none() && of_after[j].is_none() {
+            (of_before[i], of_after[j]) = (Some(j), Some(i));
+        }
+    }
+    let other = |then: Option<&Known<'_>>, now: Option<&Known<'_>>| {
+        let shown = now.or(then)?;
+        let why = |known: Option<&Known<'_>>| known.map(|known| known.finding.explanation.clone());
+        let Key { file, function, line, .. } = shown.key.clone();
+        let is_somewhere = !file.is_empty() || !function.is_empty();
+        Some(Other {
+            kind: shown.finding.kind,
+            allocated_at: is_somewhere.then_some(Location { file, line, function }),
+            before: why(then),
+            after: why(now),
+        })
+    };
+    let known_before =
+        before.iter().zip(&of_before).filter_map(|(then, j)| other(Some(then), j.map(|j| &after[j])));
+    let only_after = after.iter().zip(&of_after).filter(|(_, i)| i.is_none());
+    known_before.chain(only_after.filter_map(|(now, _)| other(None, Some(now)))).collect()
 }
 
 fn side(file: &str, report: &Report, amounts: &BTreeMap<Key, Amount>) -> Side {
@@ -206,6 +253,25 @@ fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Ro
     }
 }
 
+/// Pairs the lines of a function that moved. As many as before are the same ones, in order; of fewer or more, those
+/// that have as many blocks and bytes.
+fn in_order<'m>(
+    then: &[Key],
+    now: &[Key],
+    before: impl Fn(&Key) -> Option<&'m Amount>,
+    after: impl Fn(&Key) -> Option<&'m Amount>,
+) -> Vec<(Key, Key)> {
+    if then.len() == now.len() {
+        return then.iter().cloned().zip(now.iter().cloned()).collect();
+    }
+    let mut left: Vec<&Key> = now.iter().collect();
+    let same = |key: &Key| {
+        let at = left.iter().position(|other| before(key) == after(other))?;
+        Some((key.clone(), left.remove(at).clone()))
+    };
+    then.iter().filter_map(same).collect()
+}
+
 /// Compares two reports that list everything retained.
 pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
     let (mut before, mut after) = (amounts(a.1, b.1), amounts(b.1, a.1));
@@ -225,13 +291,15 @@ pub fn compare(a: (&str, &Report), b: (&str, &Report)) -> Diff {
     };
     let moved = lines(&after);
     for (function, then) in lines(&before).into_iter().filter(|_| !same_recording) {
-        let ([then], Some([now])) = (&then[..], moved.get(&function).map(|v| &v[..])) else { continue };
-        let amounts = (before.remove(then), after.remove(now));
-        rows.push(row(now, then.line, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
+        let Some(now) = moved.get(&function) else { continue };
+        for (then, now) in in_order(&then, now, |key| before.get(key), |key| after.get(key)) {
+            let amounts = (before.remove(&then), after.remove(&now));
+            rows.push(row(&now, then.line, amounts.0.unwrap_or_default(), amounts.1.unwrap_or_default()));
+        }
     }
     rows.extend(before.iter().map(|(key, amount)| row(key, None, *amount, Amount::default())));
     rows.extend(after.iter().map(|(key, amount)| row(key, None, Amount::default(), *amount)));
-    rows.sort_by_key(|r| std::cmp::Reverse(r.after.bytes.abs_diff(r.before.bytes)));
+    rows.sort_by_key(|r| Reverse(r.after.bytes.abs_diff(r.before.bytes)));
     Diff {
         schema: "leaktrace.diff/1",
         a: sides.0,

@@ -54,6 +54,9 @@ pub struct Report {
     pub suppressed: Vec<Suppressed>,
     /// What was live at the reported moment, largest first. Segments are not listed: their blocks are.
     pub retained: Vec<Retained>,
+    /// The smaller lines that `retained` leaves out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retained_unlisted: Option<Unlisted>,
     /// The last failed allocations.
     pub out_of_memory: Vec<OutOfMemory>,
     /// How often an allocation failed for want of memory; `out_of_memory` keeps the last few.
@@ -386,6 +389,15 @@ pub struct Retained {
     /// Who held it as of the last heap search.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
+}
+
+/// Lines that are not listed, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct Unlisted {
+    pub lines: u64,
+    pub live_bytes: u64,
+    pub live_blocks: u64,
 }
 
 /// A failed allocation, and what was live at that moment.

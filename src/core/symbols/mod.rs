@@ -9,7 +9,7 @@ mod lines;
 mod ownership;
 
 pub use frame_filter::{hidden, plain};
-pub use ownership::is_own_file;
+pub use ownership::Ownership;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -85,14 +85,17 @@ pub struct Names<'a> {
     tables: &'a Tables,
     symboliser: Option<RefCell<Box<dyn Symboliser>>>,
     functions: RefCell<HashMap<CodeAddress, Rc<[Function]>>>,
+    ownership: Ownership,
     all_frames: bool,
 }
 
 impl<'a> Names<'a> {
     /// Takes names from `tables`, and native ones from a symboliser if there is one.
     pub fn new(tables: &'a Tables, symboliser: Option<Box<dyn Symboliser>>) -> Names<'a> {
+        let meta = |key: &str| tables.meta.get(key).map_or("", String::as_str);
         Names {
             tables,
+            ownership: Ownership::new(meta("python_packages"), meta("argv").split('\0')),
             symboliser: symboliser.map(RefCell::new),
             functions: RefCell::default(),
             all_frames: false,
@@ -123,16 +126,12 @@ impl<'a> Names<'a> {
 
     /// Returns the innermost frame in the user's own code; where there is none, the innermost that is not a framework's.
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
-        ownership::allocated_at(frames, self.stdlib())
+        self.ownership.allocated_at(frames)
     }
 
     /// Returns whether a frame is the user's own code.
     pub fn is_own(&self, frame: &NamedFrame) -> bool {
-        ownership::is_own(frame, self.stdlib())
-    }
-
-    fn stdlib(&self) -> Option<&str> {
-        self.tables.meta.get("python_stdlib").map(String::as_str)
+        self.ownership.is_own(frame)
     }
 
     /// Resolves the frames of a stack, innermost first.

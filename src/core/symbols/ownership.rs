@@ -28,42 +28,108 @@ const RUNTIME: [&str; 19] = [
 /// Those among them that only carry out a request of their caller.
 const CARRIERS: [&str; 3] = ["libleaktrace", "libcuda.", "libcudart"];
 
-/// Returns the innermost frame in the user's own code; else the innermost Python frame outside torch; else the innermost
-/// Python frame; of a native stack the innermost frame outside the runtime's libraries, else the innermost that
-/// asked the driver or its runtime, else the innermost.
-pub fn allocated_at<'f>(frames: &'f [NamedFrame], stdlib: Option<&str>) -> Option<&'f NamedFrame> {
-    let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
-    python()
-        .find(|f| is_own(f, stdlib))
-        .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
-        .or_else(|| python().find(|f| !is_internal(&f.file)))
-        .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
-        // All of it is the runtime's: at least the one that made the request.
-        .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_of(f, &CARRIERS)))
-        .or_else(|| frames.first())
+/// Folders that packages are installed in, and the ends of names of folders that are installed packages.
+const PACKAGE_FOLDERS: [&str; 3] = ["site-packages", "dist-packages", "installed_wheels"];
+const PACKAGE_ENDS: [&str; 2] = [".whl", ".egg"];
+
+/// Packages that run a user's program: `python -m torch.distributed.run train.py` makes PyTorch no user's code.
+const LAUNCHERS: [&str; 9] = [
+    "torch",
+    "accelerate",
+    "deepspeed",
+    "lightning",
+    "lightning_fabric",
+    "pytest",
+    "coverage",
+    "cProfile",
+    "pdb",
+];
+
+/// What tells the user's code from that of packages.
+#[derive(Clone, Debug, Default)]
+pub struct Ownership {
+    /// Paths of installed modules outside of the usual folders.
+    packages: Vec<String>,
+    /// The package that is the program: `NAME` of `python -m NAME.train`.
+    program: Option<String>,
 }
 
-/// Returns whether a Python frame is neither in a package, nor in the standard library, nor in the interpreter itself.
-pub fn is_own(frame: &NamedFrame, stdlib: Option<&str>) -> bool {
-    frame.kind == FrameKind::Python && is_own_file(&frame.file, stdlib)
+impl Ownership {
+    /// `packages`: paths, one a line. `arguments`: the program's, with its own name.
+    pub fn new<'a>(packages: &str, arguments: impl Iterator<Item = &'a str>) -> Ownership {
+        // Options of the interpreter may come before; what comes after a script is the script's.
+        let mut options = arguments.skip(1).skip_while(|a| a.starts_with('-') && *a != "-m" && *a != "-c");
+        let module = options.next().filter(|a| *a == "-m").and_then(|_| options.next());
+        let name = module.and_then(|m| m.split('.').next()).filter(|name| !LAUNCHERS.contains(name));
+        Ownership {
+            packages: packages.lines().filter(|p| !p.is_empty()).map(str::to_owned).collect(),
+            program: name.map(str::to_owned),
+        }
+    }
+
+    /// Returns whether packages are installed in a folder of this name.
+    pub fn is_package_folder(folder: &str) -> bool {
+        let is_one = |part: &str| {
+            PACKAGE_FOLDERS.contains(&part) || PACKAGE_ENDS.iter().any(|end| part.ends_with(end))
+        };
+        folder.split('/').any(is_one)
+    }
+
+    /// Returns the innermost frame in the user's own code; else the innermost Python frame outside torch; else the
+    /// innermost Python frame; of a native stack the innermost frame outside the runtime's libraries, else the
+    /// innermost that asked the driver or its runtime, else the innermost.
+    pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
+        let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
+        let own = || python().filter(|f| self.is_own(f));
+        // Code that was made at run time is seldom what a person can look up: its caller is.
+        own()
+            .find(|f| !is_generated(&f.file))
+            .or_else(|| own().next())
+            .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
+            .or_else(|| python().find(|f| !is_internal(&f.file)))
+            .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
+            // All of it is the runtime's: at least the one that made the request.
+            .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_of(f, &CARRIERS)))
+            .or_else(|| frames.first())
+    }
+
+    /// Returns whether a frame is Python's and neither in a package, nor in the standard library, nor in the
+    /// interpreter itself.
+    pub fn is_own(&self, frame: &NamedFrame) -> bool {
+        frame.kind == FrameKind::Python && self.is_own_file(&frame.file)
+    }
+
+    /// Returns whether a file of Python code is the user's own.
+    pub fn is_own_file(&self, file: &str) -> bool {
+        if file.is_empty() || is_internal(file) {
+            return false;
+        }
+        let is_packaged = Ownership::is_package_folder(file)
+            || in_python_dir(file)
+            || self.packages.iter().any(|package| is_in(file, package));
+        !is_packaged || self.is_program(file)
+    }
+
+    /// Returns whether a file of a package is part of the program.
+    fn is_program(&self, file: &str) -> bool {
+        let Some(name) = &self.program else { return false };
+        file.split('/').any(|part| part == name || part.strip_suffix(".py") == Some(name))
+    }
 }
 
-/// Returns whether a file of Python code is the user's own.
-pub fn is_own_file(file: &str, stdlib: Option<&str>) -> bool {
-    !file.is_empty()
-        && !is_internal(file)
-        && !file.contains("/site-packages/")
-        && !file.contains("/dist-packages/")
-        && !stdlib.map_or_else(|| in_python_dir(file), |dir| is_under(file, dir))
+/// Returns whether a file is a module, or lies in a folder of modules.
+fn is_in(file: &str, module: &str) -> bool {
+    file.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns whether a file of code exists nowhere, nor was typed by a person.
+fn is_generated(file: &str) -> bool {
+    const TYPED: [&str; 4] = ["<stdin>", "<string>", "<console>", "<ipython-input-"];
+    file.starts_with('<') && !TYPED.iter().any(|start| file.starts_with(start))
 }
 
 fn is_internal(file: &str) -> bool {
     file.starts_with("<frozen ") || file.starts_with("<__")
-}
-
-fn is_under(file: &str, dir: &str) -> bool {
-    let dir = dir.trim_end_matches('/');
-    !dir.is_empty() && file.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// `…/lib/python3.11/…`, `…/lib64/python3.9/…`.
@@ -105,25 +171,49 @@ mod tests {
 
     #[test]
     fn own_code_is_what_is_neither_packaged_nor_part_of_python() {
-        let own = |file| is_own(&python(file), None);
+        let own = |file| Ownership::default().is_own(&python(file));
         assert!(own("train.py") && own("/home/u/lib/train.py") && own("<stdin>") && own("<string>"));
         assert!(!own("/v/lib/python3.11/site-packages/torch/nn/functional.py"));
         assert!(!own("/usr/lib/python3/dist-packages/x.py"));
         assert!(!own("/usr/lib/python3.9/threading.py") && !own("/opt/lib64/python3.13/x.py"));
         assert!(!own("<frozen importlib._bootstrap>"));
-        let under = |file| is_own(&python(file), Some("/opt/py/lib/python3.11"));
-        assert!(!under("/opt/py/lib/python3.11/queue.py") && under("/home/u/lib/python3.11/mine.py"));
-        assert!(!is_own(&native("/home/u/a.out"), None));
+        assert!(!own("/h/.pex/installed_wheels/12/torch-2.11-cp311.whl/torch/nn/functional.py"));
+        assert!(!Ownership::default().is_own(&native("/home/u/a.out")));
+    }
+
+    #[test]
+    fn what_distributions_installed_anywhere_is_theirs() {
+        let arguments = ["python", "train.py", "-m", "torch"];
+        let some = Ownership::new("/home/u/deps/torch\n/home/u/deps/six.py", arguments.into_iter());
+        assert!(
+            !some.is_own_file("/home/u/deps/torch/nn/functional.py")
+                && !some.is_own_file("/home/u/deps/six.py")
+        );
+        assert!(some.is_own_file("/home/u/deps/train.py") && some.is_own_file("/home/u/deps/torchery.py"));
+    }
+
+    #[test]
+    fn a_package_that_is_the_program_is_the_users() {
+        let run = |arguments: &[&'static str]| Ownership::new("", arguments.iter().copied());
+        let (mine, torch) = ("/v/site-packages/mine/loop.py", "/v/site-packages/torch/x.py");
+        let module = run(&["python", "-u", "-m", "mine.train", "--lr", "1"]);
+        assert!(module.is_own_file(mine) && !module.is_own_file(torch));
+        assert!(!run(&["python", "-m", "torch.distributed.run", "train.py"]).is_own_file(torch));
+        assert!(!run(&["python", "train.py", "-m", "mine"]).is_own_file(mine));
     }
 
     #[test]
     fn the_allocating_frame_falls_back_outwards() {
-        let at = |files: &[NamedFrame]| allocated_at(files, None).map(|f| f.file.clone());
+        let at = |files: &[NamedFrame]| Ownership::default().allocated_at(files).map(|f| f.file.clone());
         let torch = python("/v/lib/python3.11/site-packages/torch/nn/functional.py");
         let other = python("/v/lib/python3.11/site-packages/lightning/x.py");
         assert_eq!(at(&[torch.clone(), other.clone(), python("t.py")]).as_deref(), Some("t.py"));
         assert_eq!(at(&[torch.clone(), other.clone()]), Some(other.file));
-        assert_eq!(at(std::slice::from_ref(&torch)), Some(torch.file));
+        assert_eq!(at(std::slice::from_ref(&torch)), Some(torch.file.clone()));
+        let graph = python("<eval_with_key>.5");
+        assert_eq!(at(&[torch.clone(), graph.clone(), python("t.py")]).as_deref(), Some("t.py"));
+        assert_eq!(at(&[python("<stdin>"), python("t.py")]).as_deref(), Some("<stdin>"));
+        assert_eq!(at(&[torch.clone(), graph.clone()]), Some(graph.file));
         let stack = [native("/x/libleaktrace.so"), native("/x/libcudart.so.12"), native("/home/u/a.out")];
         assert_eq!(at(&stack).as_deref(), Some("/home/u/a.out"));
         assert_eq!(at(&stack[..1]).as_deref(), Some("/x/libleaktrace.so"));

@@ -58,6 +58,11 @@ pub fn locate(address: u64) -> Option<Extent> {
     })
 }
 
+/// Returns the path of the first loaded object whose path is `wanted`.
+pub fn path_of(wanted: impl Fn(&str) -> bool) -> Option<String> {
+    find(|_, path, _| wanted(path).then(|| path.to_owned()))
+}
+
 /// Returns path and build id of an object.
 pub fn describe(extent: &Extent) -> (String, Vec<u8>) {
     let found = find(|other, path, headers| {
@@ -72,7 +77,7 @@ pub fn describe(extent: &Extent) -> (String, Vec<u8>) {
 
 /// Asks the loader for every object until `visit` has an answer. `visit` may allocate, but must not ask the
 /// loader.
-pub(super) fn find<T>(mut visit: impl FnMut(Extent, &str, &[libc::Elf64_Phdr]) -> Option<T>) -> Option<T> {
+fn find<T>(mut visit: impl FnMut(Extent, &str, &[libc::Elf64_Phdr]) -> Option<T>) -> Option<T> {
     let mut answer = None;
     iterate(&mut |info, _| {
         let headers = headers(info);

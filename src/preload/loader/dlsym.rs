@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
-use crate::loader::address::find;
+use crate::loader::address::path_of;
 
 /// Where symbols are looked up: a handle of the loader's.
 #[derive(Clone, Copy)]
@@ -24,10 +24,7 @@ impl Handle {
         if Handle::PROGRAM.symbol(name).is_some() {
             return Some(Handle::PROGRAM);
         }
-        let path = find(|_, path, _| {
-            let base = path.rsplit('/').next().unwrap_or(path);
-            base.starts_with(file).then(|| path.to_owned())
-        })?;
+        let path = path_of(|path| path.rsplit('/').next().is_some_and(|base| base.starts_with(file)))?;
         let path = CString::new(path).ok()?;
         // SAFETY: loads nothing: the object is there already.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };

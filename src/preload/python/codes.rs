@@ -1,6 +1,7 @@
 //! Ids of code objects. An address means a code object only while that lives: CPython gives the memory of a
 //! dead one to the next, so its deallocator is watched, and the address forgotten before the memory is free.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -56,7 +57,8 @@ pub fn id(found: &Found) -> Numbered {
             strings::bytes(read(found.code, layout.code_lines), LONGEST_LINES),
         )
     };
-    let key = content(&[file.as_bytes(), name.as_bytes(), &first_line.to_le_bytes(), lines]);
+    let unnumbered = without_numbers(&file);
+    let key = content(&[unnumbered.as_bytes(), name.as_bytes(), &first_line.to_le_bytes(), lines]);
     let bytes = file.len() + name.len() + lines.len();
     let entry =
         |id| TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
@@ -69,6 +71,26 @@ pub fn id(found: &Found) -> Numbered {
         }
         Err(refused) => Numbered::Refused(refused),
     }
+}
+
+/// Returns the file of code that a program made at run time without the numbers in it: the file that each new
+/// function, cell or graph gets a number of its own in (`<generated_17>`, `<eval_with_key>.4`). Any other file as it
+/// is.
+fn without_numbers(file: &str) -> Cow<'_, str> {
+    if !file.starts_with('<') {
+        return file.into();
+    }
+    let is_number = |part: &str| {
+        let hexadecimal = part.strip_prefix("0x").filter(|digits| !digits.is_empty());
+        hexadecimal.map_or(!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()), |digits| {
+            digits.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+    };
+    let parts = file.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).map(|part| {
+        let end = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len();
+        if is_number(&part[..end]) { &part[end..] } else { part }
+    });
+    parts.collect::<String>().into()
 }
 
 /// A Bloom filter of the addresses that ever had an id, with one bit each: an address whose bit is not set
@@ -136,4 +158,25 @@ pub fn after_fork_child() {
     let Some(mut codes) = CODES.lock() else { return };
     codes.ids.clear();
     codes.contents.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_numbers;
+
+    #[test]
+    fn code_made_at_run_time_is_known_without_its_number() {
+        for (one, other) in [
+            ("<generated_17>", "<generated_18>"),
+            ("<eval_with_key>.4", "<eval_with_key>.123"),
+            ("<template-0x7f00aa>", "<template-0x7f11bb>"),
+        ] {
+            assert_eq!(without_numbers(one), without_numbers(other));
+        }
+        for other in ["<generated_x1>", "<ipython-input-3-1a2b3c>", "<string>", "/tmp/cell_3.py"] {
+            assert_ne!(without_numbers("<generated_17>"), without_numbers(other));
+        }
+        assert_ne!(without_numbers("<ipython-input-3-1a2b>"), without_numbers("<ipython-input-4-5c6d>"));
+        assert_ne!(without_numbers("/tmp/cell_3.py"), without_numbers("/tmp/cell_4.py"));
+    }
 }

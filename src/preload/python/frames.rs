@@ -8,10 +8,9 @@ use crate::python::interpreter::{self, Cpython};
 use crate::python::memory::read;
 use crate::python::offsets::VAR_SIZE;
 use crate::python::walk::{self, Found, Walk};
-use crate::python::{current, strings};
+use crate::python::{current, packages, strings};
 use crate::thread_state::{self, ThreadState};
 use leaktrace_core::steps::loops::{CodeText, Seen};
-use leaktrace_core::symbols::is_own_file;
 
 /// Longer code is not read.
 const LONGEST_CODE: usize = 1 << 17;
@@ -112,7 +111,7 @@ impl Reader {
             let file = strings::text(cpython, read(code, layout.code_file));
             CodeText {
                 minor: cpython.minor,
-                library: !is_own_file(&file, None),
+                library: !packages::ownership().is_own_file(&file),
                 file,
                 name: strings::text(cpython, read(code, layout.code_name)),
                 flags: read(code, layout.code_flags),

@@ -25,6 +25,7 @@ mod layout;
 mod lifetime;
 mod memory;
 mod offsets;
+pub mod packages;
 pub mod search;
 mod strings;
 pub mod subinterpreters;
@@ -47,6 +48,9 @@ pub fn arm(callbacks: &'static Callbacks) {
 pub fn find() {
     interpreter::find();
     subinterpreters::arm();
+    if !interpreter::description().is_empty() {
+        packages::find();
+    }
     if let Some(cpython) = interpreter::cpython() {
         codes::watch_deallocation(cpython.code_type);
     }

@@ -16,6 +16,7 @@
 
 pub mod autograd;
 pub mod native_samples;
+mod recursion;
 pub mod stack_interner;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -306,16 +307,18 @@ pub fn takes_suspicions() -> bool {
     native_samples::are_taken()
 }
 
-/// Turns the frames into ids of codes and modules, and those into the id of the stack.
+/// Turns the frames into ids of codes and modules, and those into the id of the stack. Recursion is folded, unless
+/// native frames have to be matched with Python's.
 fn encode(key: &Key, native: &[u64]) -> u32 {
-    let mut frames = Vec::with_capacity(64 * 8);
+    let mut frames: Vec<Frame> = Vec::with_capacity(64);
     if let Some(top) = key.python {
         subinterpreters::check();
         let mut refused = None;
         let walked = walk::walk(top, |found| {
             match codes::id(&found) {
                 Numbered::Id(code) => {
-                    push(&mut frames, Frame::Python { code, offset: found.offset, entry: found.entry });
+                    let frame = Frame::Python { code, offset: found.offset, entry: found.entry };
+                    if native.is_empty() { recursion::push(&mut frames, frame) } else { frames.push(frame) }
                 }
                 Numbered::None => {}
                 Numbered::Refused(why) => refused = Some(why),
@@ -325,22 +328,17 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
         match (refused, walked) {
             (Some(Refused::NoRoom), _) => return stack_interner::overflow_stack(),
             (Some(Refused::NotWritten), _) => return 0,
-            (None, Walked::Limit) => push(&mut frames, Frame::Truncated),
+            (None, Walked::Limit) => frames.push(Frame::Truncated),
             (None, _) => {}
         }
     }
-    let count = frames.len() / 8;
-    for &pc in native {
-        push(&mut frames, if pc == unwind::TRUNCATED { Frame::Truncated } else { modules::frame(pc) });
-    }
-    if let Some(id) = key.autograd.and_then(autograd::id) {
-        push(&mut frames, Frame::Backward(id));
-    }
-    stack_interner::intern(count as u32, &frames)
-}
-
-fn push(frames: &mut Vec<u8>, frame: Frame) {
-    frames.extend_from_slice(&frame.pack().to_le_bytes());
+    let count = frames.len() as u32;
+    let native =
+        native.iter().map(|&pc| if pc == unwind::TRUNCATED { Frame::Truncated } else { modules::frame(pc) });
+    frames.extend(native);
+    frames.extend(key.autograd.and_then(autograd::id).map(Frame::Backward));
+    let packed: Vec<u8> = frames.iter().flat_map(|frame| frame.pack().to_le_bytes()).collect();
+    stack_interner::intern(count, &packed)
 }
 
 /// To be called after an unload: an address may now belong to another module.

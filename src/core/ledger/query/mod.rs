@@ -87,11 +87,6 @@ impl Ledger {
         self.books.sites.iter()
     }
 
-    /// Returns the stacks that allocated in one step only.
-    pub fn single_step_stacks(&self) -> Vec<u32> {
-        self.sites().filter(|(_, s)| s.births == 1).map(|(_, s)| s.stack).collect()
-    }
-
     /// Returns the totals of every device seen, `NO_DEVICE` among them, as of the last event.
     pub fn devices(&self) -> &[Device] {
         &self.books.devices

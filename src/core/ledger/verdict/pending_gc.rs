@@ -5,11 +5,12 @@ use std::cmp::Reverse;
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::statistics::{grouped, interval, median, overlap, sum_intervals};
-use super::view::{SiteView, View};
+use super::view::{SiteHolder, SiteView, View};
+use crate::format::entry::Retention;
 use crate::ledger::cohort::{blocks, by_birth, bytes};
 use crate::ledger::sites::Release;
 
-/// Birth steps whose blocks the collections of a site freed together, in all, at least.
+/// Birth steps whose blocks the collections of a site freed together, in all, at least; with those that wait.
 const MIN_COLLECTED_COHORTS: u32 = 5;
 /// The collector frees at least this share of what the site frees after its birth step.
 const COLLECTOR_SHARE: f64 = 0.5;
@@ -27,7 +28,7 @@ struct Garbage<'a, 'b> {
 
 pub fn find(view: &View<'_>) -> Vec<Finding> {
     let waits = |site| {
-        let steps = collections(site)?;
+        let steps = collections(view, site)?;
         Some(Garbage { site, steps })
     };
     let mut found: Vec<Garbage<'_, '_>> = view.sites.iter().filter_map(waits).collect();
@@ -41,15 +42,20 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
     grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
 }
 
-/// Returns the steps in which the collector freed the blocks of several steps.
-fn collections(view: &SiteView<'_>) -> Option<Vec<u32>> {
-    let site = view.site;
+/// Returns the steps in which the collector freed the blocks of several steps. What lives and was found to be
+/// unreachable counts with them.
+fn collections(view: &View<'_>, seen: &SiteView<'_>) -> Option<Vec<u32>> {
+    let site = seen.site;
     if (site.collected as f64) < COLLECTOR_SHARE * site.aged as f64 || site.collected == 0 {
         return None;
     }
     let collected = site.releases().iter().filter(|r| r.collected * 2 >= r.blocks);
     let cohorts: u32 = collected.clone().map(|r| r.cohorts).sum();
-    (cohorts >= MIN_COLLECTED_COHORTS).then(|| collected.map(|r| r.step).collect())
+    let unreachable = |h: &SiteHolder| h.retention == Retention::Unreachable;
+    let waiting =
+        if (view.context.holders)(seen.number).iter().any(unreachable) { seen.cohorts.len() } else { 0 };
+    let is_enough = cohorts > 0 && cohorts as usize + waiting >= MIN_COLLECTED_COHORTS as usize;
+    is_enough.then(|| collected.map(|r| r.step).collect())
 }
 
 fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {

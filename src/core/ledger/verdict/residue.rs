@@ -1,6 +1,8 @@
 //! Residue: set up together, and still there after the rest was freed. Two ways to see it:
 //!
-//! * of the blocks that one line allocated in one step, most were freed in one later step, and some were not;
+//! * of the blocks that one line allocated in one step, most were freed in one later step, and some were not. That is
+//!   an unload if the line did not go on allocating in other steps, and if less was live afterwards: what a loop
+//!   renews, or what its first pass sets up, is ordinary turnover;
 //! * the program turned to something else for good (none of the sites that were busy before has allocated
 //!   since), returned cached memory, set up new things, and what it had set up for the part that is over was
 //!   not freed.
@@ -11,6 +13,7 @@ use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::view::{SiteView, View};
 use crate::ledger::cohort::{blocks, bytes};
 use crate::ledger::sites::{Layer, Site};
+use crate::ledger::steps::StepRecord;
 
 /// Of a group at least so many blocks, and this share of them, were freed.
 const MIN_FREED: u64 = 4;
@@ -18,8 +21,10 @@ const FREED_SHARE: f64 = 0.5;
 /// The rest has stayed for at least so many steps, and this share of the run.
 const STAYED_STEPS: u32 = 10;
 const STAYED_SHARE: f64 = 0.1;
-/// Births in so many steps make a site busy.
+/// Births in so many steps make a site busy; after the rest was freed they make it a line that comes again.
 const BUSY_BIRTHS: u32 = 5;
+/// What was live fell by at least this share of what was freed, beside what was set up in its place.
+const FALLEN_SHARE: f64 = 0.5;
 /// What the new part set up, at least, beside what stays of the old one.
 const NEW_SHARE: f64 = 0.05;
 
@@ -60,7 +65,8 @@ fn set_up<'a>(view: &View<'a>, explained: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
 
 fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let mut lines: BTreeMap<(u64, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
-    for s in set_up(view, explained) {
+    let all = set_up(view, explained);
+    for &s in &all {
         let key = ((view.context.location)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
         lines.entry(key).or_default().push(s);
     }
@@ -77,7 +83,43 @@ fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             unloads.entry((birth, last, device, layer)).or_default().extend(sites);
         }
     }
-    unloads.into_iter().filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
+    let is_unload = |sites: &[SetUp<'_>]| fell(view, &all, sites) && !comes_again(view, sites);
+    let unloads = unloads.into_iter().filter(|(_, sites)| is_unload(sites));
+    unloads.filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
+}
+
+/// Returns whether less was live after most of these blocks had been freed, beside what was set up in their place.
+fn fell(view: &View<'_>, all: &[SetUp<'_>], sites: &[SetUp<'_>]) -> bool {
+    let released = sites.iter().map(|s| s.site).filter(|s| s.aged > 0);
+    let first = released.clone().map(|s| s.first_release).min().unwrap_or(0);
+    let last = released.map(|s| s.last_release).max().unwrap_or(0);
+    let Some(Site { device, .. }) = sites.first().map(|s| s.site) else { return false };
+    let live = |record: &StepRecord| {
+        let held = record.devices.iter().find(|d| d.device == *device)?;
+        Some((record.step, held.live_bytes()))
+    };
+    let records = view.ledger.steps();
+    let before = records.iter().rev().find(|r| r.step < first).and_then(live).unwrap_or((0, 0));
+    let Some(after) = records.iter().find(|r| r.step >= last).and_then(live) else { return false };
+    // Blocks of the sizes that were freed are renewed, and no other thing.
+    let freed_size = |s: &Site| s.peak_bytes().saturating_sub(s.live_bytes).checked_div(s.aged);
+    let sizes: BTreeSet<u64> = sites.iter().filter_map(|s| freed_size(s.site)).collect();
+    let is_new = |s: &&SetUp<'_>| s.bytes.checked_div(s.blocks).is_some_and(|size| !sizes.contains(&size));
+    let in_place = all.iter().filter(|s| s.site.device == *device).filter(is_new);
+    let in_place = in_place.filter(|s| s.site.first_birth > before.0 && s.site.first_birth <= after.0);
+    let in_place = in_place.fold(0u64, |sum, s| sum.saturating_add(s.bytes));
+    let freed = sites.iter().map(|s| s.site.peak_bytes().saturating_sub(s.site.live_bytes));
+    let freed = freed.fold(0u64, u64::saturating_add);
+    before.1.saturating_add(in_place) as f64 >= after.1 as f64 + FALLEN_SHARE * freed as f64
+}
+
+/// Returns whether the lines of these sites went on allocating after most of the blocks had been freed.
+fn comes_again(view: &View<'_>, sites: &[SetUp<'_>]) -> bool {
+    let lines: BTreeSet<u64> = sites.iter().map(|s| (view.context.location)(s.site.stack)).collect();
+    let last = sites.iter().map(|s| s.site.last_release).max().unwrap_or(0);
+    let later = view.ledger.sites().filter(|(_, s)| s.last_birth > last);
+    let again = later.filter(|(_, s)| lines.contains(&(view.context.location)(s.stack)));
+    again.fold(0u32, |births, (_, s)| births.saturating_add(s.births)) >= BUSY_BIRTHS
 }
 
 fn left_behind(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {

@@ -18,9 +18,10 @@ use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
 pub use query::{Query, StepUnknown};
+use stacks::Lines;
 pub use stacks::listed_frames;
 
-/// Sites listed under `retained`, if not all are wanted.
+/// Lines listed under `retained`, if not all are wanted.
 const RETAINED: usize = 50;
 
 /// What is known of a run beside its events.
@@ -75,12 +76,12 @@ impl Report {
         };
         let mut devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
-        let lines = b.lines();
+        let lines = Lines::new(names);
         let held = b.held();
         let verdict = judge_by(
             ledger,
             Context {
-                location: &|stack| lines.get(&stack).copied().unwrap_or(u64::from(stack)),
+                location: &|stack| lines.number(stack),
                 holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
             },
         );
@@ -89,6 +90,9 @@ impl Report {
             d.steps_to_oom = findings::steps_to_oom(d, of_device.map(|f| f.growth_bytes_per_step).sum());
         }
         let program = b.program(run);
+        let most = if query.all { usize::MAX } else { RETAINED };
+        let (held_sites, retained_unlisted) =
+            retained::largest_lines(ledger, &lines, retained::listed(ledger, query), most);
         let mut report = Report {
             schema: SCHEMA,
             steps: Steps {
@@ -105,8 +109,8 @@ impl Report {
             findings: verdict.findings.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             non_leaks: verdict.non_leaks.iter().map(|f| b.finding(f, &devices, &program)).collect(),
             suppressed: Vec::new(),
-            retained: b
-                .retained(&retained::listed(ledger, query), if query.all { usize::MAX } else { RETAINED }),
+            retained: b.retained(&held_sites),
+            retained_unlisted,
             out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o, &program)).collect(),
             out_of_memory_count: ledger.out_of_memory_count(),
             coverage: b.coverage(run),

@@ -1,17 +1,19 @@
 //! What was live: at the end, at a step, since a step, by cohort, and when memory ran out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::stacks::Lines;
 use super::{Builder, Query};
 use crate::format::event::NO_DEVICE;
 use crate::ledger::{self, Ledger, retained};
-use crate::report::{Cohort, OutOfMemory, Program, Retained, wording};
+use crate::report::{Cohort, OutOfMemory, Program, Retained, Unlisted, wording};
 
 impl Builder<'_> {
-    /// Lists what sites have live, no more than `most` of them.
-    pub(super) fn retained(&mut self, held: &[ledger::Retained], most: usize) -> Vec<Retained> {
+    /// Lists what sites have live.
+    pub(super) fn retained(&mut self, held: &[ledger::Retained]) -> Vec<Retained> {
         let mut listed = Vec::new();
-        for r in held.iter().take(most) {
+        for r in held {
             let Some(site) = self.ledger.site(r.site) else { continue };
             let (allocated_at, stack) = self.stack(site.stack);
             listed.push(Retained {
@@ -65,9 +67,38 @@ impl Builder<'_> {
             free_in_segments_bytes: o.free_in_segments_bytes,
             largest_free_block_bytes: o.largest_free_block_bytes,
             holders: self.holders(o.sites.iter().map(|r| r.site)),
-            retained: self.retained(&o.sites, o.sites.len()),
+            retained: self.retained(&o.sites),
         }
     }
+}
+
+/// Keeps the sites of the `most` largest lines, and adds up the others.
+pub(super) fn largest_lines(
+    ledger: &Ledger,
+    lines: &Lines<'_>,
+    held: Vec<ledger::Retained>,
+    most: usize,
+) -> (Vec<ledger::Retained>, Option<Unlisted>) {
+    if held.len() <= most {
+        return (held, None);
+    }
+    let line = |r: &ledger::Retained| ledger.site(r.site).map(|s| (lines.number(s.stack), s.layer, s.device));
+    let mut sums: HashMap<_, Unlisted> = HashMap::new();
+    for r in &held {
+        let sum = sums.entry(line(r)).or_insert(Unlisted { lines: 1, ..Unlisted::default() });
+        sum.live_bytes = sum.live_bytes.saturating_add(r.bytes);
+        sum.live_blocks = sum.live_blocks.saturating_add(r.blocks);
+    }
+    let mut ranked: Vec<_> = sums.into_iter().collect();
+    ranked.sort_unstable_by_key(|&(line, sum)| (Reverse(sum.live_bytes), line));
+    let unlisted = ranked.split_off(most.min(ranked.len()));
+    let kept: HashSet<_> = ranked.into_iter().map(|(line, _)| line).collect();
+    let rest = unlisted.into_iter().map(|(_, sum)| sum).reduce(|a, b| Unlisted {
+        lines: a.lines + b.lines,
+        live_bytes: a.live_bytes.saturating_add(b.live_bytes),
+        live_blocks: a.live_blocks.saturating_add(b.live_blocks),
+    });
+    (held.into_iter().filter(|r| kept.contains(&line(r))).collect(), rest)
 }
 
 /// Returns what is listed as retained: what was live then, or what was allocated since a step.
@@ -87,6 +118,6 @@ pub(super) fn listed(ledger: &Ledger, query: Query) -> Vec<ledger::Retained> {
         None => r,
     };
     let mut grown: Vec<ledger::Retained> = now.into_iter().map(more).filter(|r| r.bytes > 0).collect();
-    grown.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.site));
+    grown.sort_by_key(|r| (Reverse(r.bytes), r.site));
     grown
 }

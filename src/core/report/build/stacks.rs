@@ -1,5 +1,6 @@
 //! Stacks as they are listed: named, filtered, no longer than there is room for; and the lines that allocate in them.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::Builder;
@@ -60,21 +61,33 @@ impl Builder<'_> {
         }
         stacks
     }
+}
 
-    /// Numbers the allocating line of each stack; stacks of one line get one number.
-    pub(super) fn lines(&self) -> HashMap<u32, u64> {
-        let stacks: Vec<u32> = self.ledger.single_step_stacks();
-        let mut numbers: HashMap<Location, u64> = HashMap::new();
-        let mut lines = HashMap::new();
-        for stack in stacks {
+/// The allocating lines of stacks, each with a number. Stacks of one line have the same.
+pub(super) struct Lines<'a> {
+    names: &'a Names<'a>,
+    numbers: RefCell<HashMap<Location, u64>>,
+    of_stacks: RefCell<HashMap<u32, u64>>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(names: &'a Names<'a>) -> Lines<'a> {
+        Lines { names, numbers: RefCell::default(), of_stacks: RefCell::default() }
+    }
+
+    /// Returns the number of a stack's line.
+    pub(super) fn number(&self, stack: u32) -> u64 {
+        let find = || {
             let frames = self.names.frames(stack);
-            let Some(at) = self.names.allocated_at(&frames) else { continue };
+            // A stack without a line is one of its own.
+            let Some(at) = self.names.allocated_at(&frames) else { return u64::from(stack) };
             let location = Location { file: at.file.clone(), line: at.line, function: at.function.clone() };
+            let mut numbers = self.numbers.borrow_mut();
             // Beyond every stack id.
             let next = (numbers.len() as u64) << 32 | u64::from(u32::MAX);
-            lines.insert(stack, *numbers.entry(location).or_insert(next));
-        }
-        lines
+            *numbers.entry(location).or_insert(next)
+        };
+        *self.of_stacks.borrow_mut().entry(stack).or_insert_with(find)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{By, Layout, Text};
 use crate::report::wording::{
     self, count, grouped, location, relative_path, retained_heading, sanitize, size, untracked_calls,
 };
-use crate::report::{End, Frame, Holder, Location, Report, Retained};
+use crate::report::{End, Frame, Holder, Location, Report, Retained, Unlisted};
 
 /// Rows shown of a table, and holders of a failure, if not all are wanted.
 const ROWS: usize = 10;
@@ -27,7 +27,8 @@ pub fn retained(text: &mut Text, report: &Report, layout: Layout) {
         ),
         By::Cohort => ("allocated in", cohorts(report)),
     };
-    table(text, &retained_heading(report), column, &rows, layout.all);
+    let rest = report.retained_unlisted.unwrap_or_default();
+    table(text, &retained_heading(report), column, &rows, rest, layout.all);
 }
 
 /// Adds up what is retained by a property of its location, largest first.
@@ -99,7 +100,14 @@ pub fn out_of_memory(text: &mut Text, report: &Report, layout: Layout) {
         text.wrap("", 2, &[(Plain, &times)]);
     }
     text.gap();
-    table(text, "Live at that moment", "where", &sites(report, &oom.retained), layout.all);
+    table(
+        text,
+        "Live at that moment",
+        "where",
+        &sites(report, &oom.retained),
+        Unlisted::default(),
+        layout.all,
+    );
     held(text, &oom.holders, layout.all);
 }
 
@@ -116,7 +124,8 @@ fn held(text: &mut Text, holders: &[Holder], all: bool) {
     text.gap();
 }
 
-fn table(text: &mut Text, title: &str, column: &str, rows: &[Row], all: bool) {
+/// Writes a table; `rest`: what its rows leave out.
+fn table(text: &mut Text, title: &str, column: &str, rows: &[Row], rest: Unlisted, all: bool) {
     if rows.is_empty() {
         text.line(&[(Bold, title), (Plain, ": nothing")]);
         text.gap();
@@ -129,10 +138,14 @@ fn table(text: &mut Text, title: &str, column: &str, rows: &[Row], all: bool) {
         let lead = format!("  {:>10}  {:>8}  ", size(*bytes as f64), grouped(*blocks));
         text.wrap(&lead, lead.len(), &[(Plain, what)]);
     }
-    if rows.len() > most {
-        let rest: u64 = rows.iter().skip(most).fold(0, |sum, r| sum.wrapping_add(r.1));
-        let more = count((rows.len() - most) as f64, "more row");
-        text.line(&[(Dim, &format!("  {:>10}  {:>8}  {more} (--all)", size(rest as f64), ""))]);
+    let hidden = rows.get(most..).unwrap_or_default();
+    let more = rest.lines + hidden.len() as u64;
+    if more > 0 {
+        let sum = |of: fn(&Row) -> u64, first: u64| hidden.iter().map(of).fold(first, u64::saturating_add);
+        let (bytes, blocks) = (sum(|r| r.1, rest.live_bytes), sum(|r| r.2, rest.live_blocks));
+        let more = count(more as f64, "more row");
+        let lead = format!("  {:>10}  {:>8}  ", size(bytes as f64), grouped(blocks));
+        text.line(&[(Dim, &format!("{lead}{more} (--all)"))]);
     }
     text.gap();
 }

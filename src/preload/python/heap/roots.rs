@@ -11,12 +11,12 @@ use crate::python::heap::objects::Kind;
 use crate::python::layout::Names;
 use crate::python::memory::word;
 use crate::python::offsets::{MODULE_DICT, OB_TYPE, TUPLE_ITEMS, VAR_SIZE};
+use crate::python::packages;
 use crate::python::thread_frames;
 use leaktrace_core::holders::{GcRoot, Node, Root};
-use leaktrace_core::symbols;
 
 fn is_own_file(file: &str) -> bool {
-    symbols::is_own_file(file, None)
+    packages::ownership().is_own_file(file)
 }
 
 /// A module in `sys.modules`.
