@@ -24,6 +24,10 @@ def join(*parts):
     return "\n".join(part for part in parts if part)
 
 
+def block(header, body):
+    return header + "\n" + "\n".join(indent(body, "    "))
+
+
 def names_of(plan):
     given = plan.features()
     owner = "self." if "class" in given else ""
@@ -41,6 +45,8 @@ def names_of(plan):
 
 def batch(plan):
     """Returns the lines that make `x`."""
+    if "loader" in plan.features():
+        return 'x = batch.to("cuda")'
     size = "n" if plan.name("lengths") == "yes" else "{B}"
     move = '.pin_memory().to("cuda", non_blocking=True)' if plan.name("pinned") == "yes" else '.to("cuda")'
     lengths = "n = {o}lengths.choice((8, 16, 24, 32))" if plan.name("lengths") == "yes" else ""
@@ -53,13 +59,13 @@ def keep(plan):
     if "hooked" in given or not where.put:
         kept = ""
     elif "raises" in given:
-        kept = f"try:\n    validate(out, i)\nexcept ValueError as error:\n    {where.put}"
+        kept = "try:\n    validate(out, i)\n" + block("except ValueError as error:", where.put)
     elif plan["when"].condition:
-        kept = f"if {plan['when'].condition}:\n    {where.put}"
+        kept = block(f"if {plan['when'].condition}:", where.put)
     else:
         kept = where.put
     if "cleared" in given:
-        kept = join(kept, f"if i % 20 == 19:\n    {where.clear}")
+        kept = join(kept, block("if i % 20 == 19:", where.clear))
     if "trimmed" in given:
         kept = join(kept, where.trim)
     return kept
@@ -71,9 +77,10 @@ def setup(plan):
     beside = [plan[d].setup for d in plan.choices if d not in ("loop",) and plan[d].setup]
     hook = ""
     if "hooked" in given:
-        hook = f"\ndef save_activation(module, args, output):\n    {where.put}\n\n{{o}}model[0].register_forward_hook(save_activation)"
+        hook = block("\ndef save_activation(module, args, output):", where.put)
+        hook += "\n\n{o}model[0].register_forward_hook(save_activation)"
     first = "{o}model = {MODEL}" if "folds" in given and beside else model
-    return join(first, *beside, hook) or "pass"
+    return join(first, *beside, hook) or ("pass" if "class" in given else "")
 
 
 def imports(plan, dimensions=None):
@@ -102,7 +109,7 @@ def compose(plan, counted=False):
         "keep": join(keep(plan), *noise) or "pass",
         "names": ", ".join(used),
         "value": plan["step"].value,
-        "after": plan["end"].last,
+        "after": join(plan["final evaluation"].body, plan["end"].last),
         "worker": "{S} = []" if "local" in given else "",
     }
     definitions = "\n\n\n".join(plan[d].definitions.strip() for d in plan.choices if plan[d].definitions)

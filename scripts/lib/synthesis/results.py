@@ -3,9 +3,9 @@
 import collections
 import json
 
+from synthesis.campaign import SOFT
 from synthesis.tables import DIMENSIONS
 
-SOFT = {"no holder", "split"}
 NO_TEST = {"contradiction", "run"}
 
 

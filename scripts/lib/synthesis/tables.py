@@ -147,6 +147,22 @@ LOOP = (
         "        train_step(depth * 10 + j)\n    if (depth + 1) * 10 < {N}:\n        level(depth + 1)\n\n\nlevel(0)\n@after@\n",
     ),
     Choice(
+        "loader",
+        gives=("inline", "loader", "fixed"),
+        body="def main():\n    @setup@\n    loader = torch.utils.data.DataLoader(torch.randn({N} * {B}, 64), batch_size={B})\n"
+        "    for i, batch in enumerate(loader):\n        @step@\n    @after@\n\n\nmain()\n",
+    ),
+    Choice(
+        "epochs of a loader",
+        gives=("inline", "class", "loader", "fixed"),
+        body="class Trainer:\n    def __init__(self):\n        @setup@\n\n    def train_epoch(self, epoch, loader):\n"
+        "        for number, batch in enumerate(loader):\n            i = epoch * 10 + number\n            @step@\n\n"
+        "    def fit(self, loader):\n        for epoch in range({N} // 10):\n            self.train_epoch(epoch, loader)\n"
+        "        @after@\n\n\n"
+        "loader = torch.utils.data.DataLoader(torch.randn(10 * {B}, 64), batch_size={B}, shuffle=True)\ntrainer = Trainer()\n"
+        "trainer.fit(loader)\n",
+    ),
+    Choice(
         "exec",
         gives=("inline", "global", "cells"),
         body='CELLS = [\n    """\n@imports@\n@setup@\n""",\n    """\nfor i in range({N}):\n    @step@\n""",\n]\n'
@@ -242,6 +258,8 @@ LIST = {"put": "{o}{S}.append({V})", "clear": "{o}{S}.clear()", "trim": "if len(
 NODE = "class Node:\n    def __init__(self, value):\n        self.value = value\n        self.parent = self\n"
 COMPUTED = 'def embed(key):\n    return torch.full(({B}, 64), float(key), device="cuda")\n'
 U, B = "unbounded", "bounded"
+UNLOADED = '{o}encoder = nn.Sequential(*[nn.Linear(256, 256) for _ in range(4)]).to("cuda")'
+UNLOAD = 'if i < 30:\n    with torch.no_grad():\n        {o}encoder(torch.randn(4, 256, device="cuda"))\nelif i == 30:\n    {o}encoder = None'
 
 WHERE = (
     Choice("list", weight=3, retention=U, gives=("clear",), setup="{o}{S} = []", **LIST),
@@ -288,6 +306,27 @@ WHERE = (
            setup="{o}{S} = 0.0", put="{o}{S} = {o}{S} + {V}", holders=("next_functions", "grad_fn")),
     Choice("linked list", retention=U, needs=("inline",), without=("concurrent",), gives=("rebinds",), setup="{o}{S} = None",
            put="{o}{S} = ({V}, {o}{S})"),
+    Choice("queue", retention=U, imports=("queue",), setup="{o}{S} = queue.Queue()", put="{o}{S}.put({V})"),
+    Choice("dict of lists", retention=U, gives=("keyed",), imports=("collections",), setup="{o}{S} = collections.defaultdict(list)",
+           put="{o}{S}[i % 3].append({V})"),
+    Choice("evicting dict", retention=B, capacity=16, gives=("keyed",), imports=("collections",),
+           setup="{o}{S} = collections.OrderedDict()",
+           put="{o}{S}[i] = {V}\nif len({o}{S}) > 16:\n    {o}{S}.popitem(last=False)"),
+    Choice("tuple grown", retention=U, needs=("inline",), without=("concurrent",), gives=("rebinds",), setup="{o}{S} = ()",
+           put="{o}{S} = (*{o}{S}, {V})"),
+    Choice("lambdas", retention=U, setup="{o}{S} = []", put="{o}{S}.append(lambda value={V}: value)"),
+    Choice("suspended generators", retention=U, setup="{o}{S} = []", put="pending = hold({V})\nnext(pending)\n{o}{S}.append(pending)",
+           definitions="def hold(value):\n    yield\n    print(value)\n"),
+    Choice("bound methods", retention=U, setup="{o}{S} = []", put="{o}{S}.append(Request({V}).finish)",
+           definitions="class Request:\n    def __init__(self, value):\n        self.value = value\n\n    def finish(self):\n"
+           "        return self.value\n"),
+    Choice("recurrent state", weight=1.5, retention=U, needs=("inline",), without=("concurrent", "lengths"), gives=("computes", "fixed"),
+           holders=("next_functions", "grad_fn"),
+           setup='{o}cell = nn.Linear(64, 64).to("cuda")\n{o}{S} = torch.zeros({B}, 64, device="cuda")',
+           put="{o}{S} = torch.tanh({o}cell({o}{S}) + x)"),
+    Choice("half unloaded", weight=1.5, retention="residue", needs=("inline",), without=("concurrent",), gives=("nothing",), setup=UNLOADED
+           + '\n{o}{S} = {"first": {o}encoder[0], "third": {o}encoder[2]}', put=UNLOAD),
+    Choice("unloaded", retention="weak", needs=("inline",), without=("concurrent",), gives=("nothing",), setup=UNLOADED, put=UNLOAD),
     Choice("none", weight=2, retention="weak", gives=("nothing",)),
 )
 
@@ -310,6 +349,9 @@ WHAT = (
     Choice("tuple", needs=("out",), without=(*PLAIN, "weak"), value="(i, out.detach())"),
     Choice("record", needs=("out",), without=(*PLAIN, "weak"), value='{"step": i, "output": out.detach()}'),
     Choice("state", without=(*PLAIN, "weak"), value='{k: v.clone() for k, v in {o}model.state_dict().items()}'),
+    Choice("pair", needs=("out",), without=(*PLAIN, "weak"), value="[x, out.detach()]"),
+    Choice("number", without=(*PLAIN, "weak"), weight=0.7, value="x.sum().item()"),
+    Choice("host copy", without=(*PLAIN, "weak"), weight=0.7, value="x.cpu()"),
     Choice("exception", needs=("out",), without=(*PLAIN, "weak", "nothing"), weight=2, gives=("raises",), value="error",
            definitions="def validate(out, i):\n    scores = out.detach().softmax(-1)\n    if {COND}:\n"
            '        raise ValueError(f"step {i}")\n'),
@@ -342,7 +384,7 @@ RELEASE = (
 # ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NOISE = {
-    "lengths": Choice("yes", imports=("random",), setup="{o}lengths = random.Random(1)"),
+    "lengths": Choice("yes", without=("fixed",), imports=("random",), setup="{o}lengths = random.Random(1)"),
     "warm-up": Choice("yes", setup='with torch.no_grad():\n    {o}model(torch.randn(8, 64).to("cuda"))', without=("hooked",)),
     "evaluation": Choice("yes", without=("hooked", "bare", "concurrent"),
                          last="if i % 25 == 24:\n    with torch.no_grad():\n        for _ in range(4):\n"
@@ -352,7 +394,10 @@ NOISE = {
     "checkpoint": Choice("yes", needs=("optimizer",), imports=("copy",), setup="{o}best = {}",
                          last='if i % 30 == 29:\n    {o}best["model"] = copy.deepcopy({o}model.state_dict())'),
     "workspace": Choice("yes", setup='{o}workspace = torch.empty(4096, 64, device="cuda")', last="{o}workspace.zero_()"),
-    "pinned": Choice("yes"),
+    "pinned": Choice("yes", without=("loader",)),
+    "final evaluation": Choice("yes", without=("hooked", "cells", "workers", "nothing"),
+                               body="with torch.no_grad():\n    for _ in range(40):\n"
+                               '        score = {o}model(torch.randn(32, 64).to("cuda")).mean().item()'),
 }
 
 # ── a second cause, and the end of the program

@@ -7,6 +7,8 @@ import dataclasses
 
 # A line that keeps blocks of so many steps keeps them by what the plan says, and not as a parameter or a copy.
 FEW = 5
+# The first steps also allocate what stays for good, on the same lines.
+FIRST = 3
 # What comes of fewer steps need not be found; of fewer than these, `growing` will do for a leak.
 REQUIRED = 8
 CERTAIN = 20
@@ -26,7 +28,7 @@ class Cause:
     lines: list  # FILE:LINE of what allocates; None for the backward pass
     bytes: int
     blocks: int
-    births: int  # distinct steps whose blocks are alive
+    births: int  # distinct steps whose blocks are alive, without the first few
     holders: list
     varies: bool
 
@@ -76,7 +78,7 @@ def expected_kind(plan, births):
 
 
 def cause(plan, kind, found, holders):
-    blocks = [block for at in found for block in found[at]]
+    blocks = [block for at in found for block in found[at] if block[0] > FIRST]
     births = len({step for step, _ in blocks})
     accepted = [kind]
     if kind == "leak" and births < CERTAIN:
@@ -96,16 +98,25 @@ def decide(plan, source, counted):
         if second not in found:
             raise Contradiction(f"the second cause keeps nothing at {second}")
         causes.append(cause(plan, "leak", {second: found.pop(second)}, ["masks"]))
+    if plan["where"].retention == "residue":
+        causes.insert(0, residue(plan, source, counted))
     births = len({step for blocks in found.values() for step, _ in blocks})
     kind = expected_kind(plan, births)
     if kind in ("leak", "pending-gc"):
         causes.insert(0, cause(plan, kind, found, holders_of(plan) if kind == "leak" else []))
     elif kind == "none" and plan["where"].capacity <= 16:
         last = len(counted["series"])
-        late = {step for blocks in found.values() for step, _ in blocks if step < last * 0.4}
+        late = {step for blocks in found.values() for step, _ in blocks if FIRST < step < last * 0.4}
         if len(late) > 12:
             raise Contradiction(f"{len(late)} steps before the middle are alive: {sorted(found, key=str)}")
-    return kind, causes
+    return causes[0].kind if causes else kind, causes
+
+
+def residue(plan, source, counted):
+    """Returns the cause of what a model left behind that was unloaded."""
+    line = line_of(source, "encoder = nn.Sequential")
+    blocks = [size for _, size, at in counted["blocks"] if at == line]
+    return Cause("residue", ["residue"], True, [line], sum(blocks), len(blocks), 1, [plan.numbers["S"]], False)
 
 
 def check(counted):
