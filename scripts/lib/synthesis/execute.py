@@ -48,6 +48,7 @@ class Server:
         if self.process is not None:
             self.process.stdin.close()
             self.process.wait()
+            self.process = None
 
 
 class Machine:

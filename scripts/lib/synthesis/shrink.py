@@ -18,7 +18,7 @@ def shrink(campaign, plan, problem=None):
         shrinking = False
         for other in simpler(plan):
             tried = campaign.verdict(other)
-            if tried["truth"] == result["truth"] and problem in [name for name, _ in tried["problems"]]:
+            if (tried["truth"], tried["said"]) == (result["truth"], result["said"]) and problem in [name for name, _ in tried["problems"]]:
                 print(f"# still fails: {other}", flush=True)
                 plan, result, shrinking = other, tried, True
                 break
