@@ -68,6 +68,10 @@ def draw(seed, fixed=None):
 def simpler(plan):
     """Yields valid plans which differ from this one in one choice or number that is simpler, the largest
     simplification first."""
+    noise = [d for d in DIMENSIONS if d not in ("loop", "step", "where", "what", "when", "release", "end")]
+    plain = dataclasses.replace(plan, choices={**plan.choices, **{d: DIMENSIONS[d][0] for d in noise}})
+    if plain.choices != plan.choices:
+        yield plain
     order = [*[d for d in reversed(DIMENSIONS) if d not in ("what", "where", "step", "loop")], "loop", "step", "what", "where"]
     for dimension in order:
         table = DIMENSIONS[dimension]
@@ -76,6 +80,7 @@ def simpler(plan):
             if other.is_valid():
                 yield other
                 break
-    for name, values in NUMBERS.items():
-        if plan.numbers[name] != values[0]:
-            yield dataclasses.replace(plan, numbers={**plan.numbers, name: values[0]})
+    smallest = {name: values[0] for name, values in NUMBERS.items()}
+    for numbers in ({**smallest, "N": plan.numbers["N"]}, smallest):
+        if numbers != plan.numbers:
+            yield dataclasses.replace(plan, numbers=numbers)

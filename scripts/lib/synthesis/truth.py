@@ -39,22 +39,23 @@ class Cause:
 
 def kept_by_line(counted):
     """Returns, for each line, the bytes alive at the end by the step that allocated them."""
-    lines = {}
+    lines, last = {}, len(counted["series"])
     for step, size, at in counted["blocks"]:
-        if step:
+        # What the last step made is alive anyway.
+        if 0 < step < last - 1:
             lines.setdefault(at, []).append((step, size))
     return {at: blocks for at, blocks in lines.items() if len({step for step, _ in blocks}) >= FEW}
 
 
 def line_of(source, text):
     """Returns the line of a source that contains a text, as PyTorch names it: lines of cells count from theirs."""
-    number, cell = 0, False
+    number, file = 0, "program.py"
     for line in source.split("\n"):
         number = 1 if '"""' in line else number + 1
         if line.endswith('"""'):
-            cell = not line.startswith('"""')
+            file = "<setup>" if line.startswith("SETUP") else "<cell>"
         if text in line:
-            return f"<cell>:{number}" if cell else f"program.py:{number}"
+            return f"{file}:{number}"
     return None
 
 
