@@ -65,6 +65,24 @@ def draw(seed, fixed=None):
     return Plan(choices, numbers, seed)
 
 
+def named(choices):
+    """Returns the simplest plan with these choices (dimension to name) and numbers."""
+    plan, given = {}, set()
+    for dimension, table in DIMENSIONS.items():
+        valid = [choice for choice in table if fits(choice, given)]
+        wanted = choices.get(dimension, valid[0].name)
+        found = [choice for choice in valid if choice.name == wanted]
+        if not found:
+            raise SystemExit(f"{dimension}={wanted} is not valid here; valid are {', '.join(choice.name for choice in valid)}")
+        plan[dimension] = found[0]
+        given.update(found[0].gives)
+    unknown = [name for name in choices if name not in DIMENSIONS and name not in NUMBERS]
+    if unknown:
+        raise SystemExit(f"no dimension: {', '.join(unknown)}; there are {', '.join([*DIMENSIONS, *NUMBERS])}")
+    numbers = {name: type(values[0])(choices.get(name, values[0])) for name, values in NUMBERS.items()}
+    return Plan(plan, numbers)
+
+
 def simpler(plan):
     """Yields valid plans which differ from this one in one choice or number that is simpler, the largest
     simplification first."""
