@@ -82,7 +82,8 @@ def judge(plan, kind, causes, status, report):
     steps = report["steps"]
     if not {steps["count"], steps["count"] - steps["phase_steps"]} & allowed_steps(plan):
         close = any(near(steps["count"], right, 0.1) for right in allowed_steps(plan))
-        problems.append(("few steps" if close else "steps", f"{steps['count']} steps ({steps['phase_steps']} of phases, from {steps['source']}), not {plan.numbers['N']}"))
+        counted = f"{steps['count']} steps ({steps['phase_steps']} of phases, from {steps['source']})"
+        problems.append(("few steps" if close else "steps", f"{counted}, not {plan.numbers['N']}"))
     for number, cause in enumerate(causes):
         at = [i for i, f in enumerate(reported) if is_at(f, cause)]
         matched = [i for i in at if reported[i]["kind"] in cause.accepted]
