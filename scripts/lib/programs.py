@@ -9,7 +9,8 @@ import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+# LEAKTRACE_BUILD names the folder of another build, such as target/debug.
+RELEASE = pathlib.Path(os.environ.get("LEAKTRACE_BUILD", pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"))
 LEAKTRACE = RELEASE / "leaktrace"
 LIBRARY = pathlib.Path(os.environ.get("LEAKTRACE_LIBRARY", RELEASE / "libleaktrace.so")).absolute()
 SIMGPU = ROOT / "scripts/simgpu"

@@ -1,0 +1,1 @@
+"""A synthesiser of small PyTorch programs whose truth is known: `scripts/dev/generate-programs`."""
