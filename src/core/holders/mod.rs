@@ -141,6 +141,14 @@ pub struct Owner {
     pub blocks: Vec<usize>,
 }
 
+/// What a search has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub owners: Vec<Owner>,
+    /// Whether the time sufficed.
+    pub in_time: bool,
+}
+
 /// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have
 /// had the blocks at the moment of the search (C++ code, an expression being evaluated), then by blocks, then
 /// by bytes.
@@ -153,7 +161,7 @@ pub const UNSEEN: &str =
     "held by C or C++ code only: no Python object and no autograd graph was found to hold it";
 
 /// Searches for the owners of `wanted`. What was not reached before the time was up has none.
-pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Vec<Owner> {
+pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     let mut search = Search::new(wanted.iter().map(|w| w.block), Nodes::default(), Vec::new());
     let complete = search.run(graph, usize::MAX);
     let mut groups = group::groups(graph, wanted, search.paths(wanted));
@@ -163,7 +171,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Vec<Owner> {
     }
     drop(search);
     more_owners(graph, wanted, &mut groups, &mut owners);
-    without_minor(owners)
+    Found { owners: without_minor(owners), in_time: complete && !graph.is_late() }
 }
 
 /// Searches for other paths to the same blocks, leaving out each owner that is known.

@@ -51,7 +51,7 @@ impl Toy {
 
     fn find(&mut self, blocks: impl Iterator<Item = Node>) -> Vec<(String, usize)> {
         let wanted: Vec<Wanted> = blocks.map(|block| Wanted { block, cause: 0 }).collect();
-        super::find(self, &wanted).into_iter().map(|o| (o.path, o.blocks.len())).collect()
+        super::find(self, &wanted).owners.into_iter().map(|o| (o.path, o.blocks.len())).collect()
     }
 }
 
@@ -127,7 +127,7 @@ fn many_blocks_of_one_list_have_one_owner() {
 fn a_bound_is_the_owners_or_all_of_its_entries() {
     let hold = |toy: &mut Toy| {
         let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, cause: 0 }).collect();
-        let owners = super::find(toy, &wanted);
+        let owners = super::find(toy, &wanted).owners;
         let [owner] = &owners[..] else { panic!("{owners:?}") };
         (owner.path.clone(), owner.path[..owner.name].to_owned(), owner.hold)
     };

@@ -8,8 +8,8 @@ use crate::allocator;
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
-use leaktrace_core::holders::{Owner, Wanted, listing_order};
-use leaktrace_core::ledger::verdict::{Kind, judge};
+use leaktrace_core::holders::{Found, Owner, Wanted, listing_order};
+use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
@@ -20,10 +20,16 @@ const MAX_PLATEAU_BLOCKS: usize = 4096;
 const MAX_OOM_SITES: usize = 16;
 /// The holders of one site that are recorded.
 const MAX_HOLDERS: usize = 8;
-/// The searches for a site whose holder was not found.
-const MAX_TRIES: u32 = 3;
+/// The searches for a site whose holder was not found. Each waits until twice as many steps have ended.
+const MAX_TRIES: u32 = 5;
 /// The part of the run, 1 in so many, that searches beside the first may take.
 const TIME_SHARE: u32 = 50;
+/// The part of the run that searches for new findings between reports may take, after so many.
+const NEW_SHARE: u32 = 10;
+const NEW_SEARCHES: u32 = 3;
+/// The part of the run that looks for new findings may take, and how long they may take at first.
+const LOOK_SHARE: u32 = 200;
+const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
 /// The memory that a search may need (a million objects and the edges between them).
 const MEMORY: usize = 96 << 20;
 
@@ -34,48 +40,79 @@ pub struct Searches {
     spent: Duration,
     longest: Duration,
     recorded: HashMap<Site, Recorded>,
+    /// The step from which on new findings are looked for again, and the time that such looks took.
+    next_look: u32,
+    looking: Duration,
 }
 
 /// What was recorded of one site.
 #[derive(Default)]
 struct Recorded {
     tries: u32,
+    /// The step of the last search.
+    step: u32,
     paths: Vec<String>,
     blocks: u64,
     /// Whether one of the holders is known to keep what it has, and did not just have it during the search.
     lasting: bool,
+    /// Whether most blocks had an owner that was alive.
+    owned: bool,
+    /// Whether it has a bounded owner and an unbounded one: one of them may have a sample only.
+    contested: bool,
+    why_not: &'static str,
 }
 
 impl Recorded {
     /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell
     /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
-    /// replace a lasting one.
-    fn is_improved_by(&self, holders: &[Share<'_>]) -> bool {
+    /// replace a lasting one. Nor does one from the program's end, when functions have returned, replace that
+    /// of the owner who was alive before.
+    fn is_improved_by(&self, holders: &[Share<'_>], at_end: bool) -> bool {
         let lasting = holders.iter().any(Share::is_lasting);
         let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
         // The recording must not grow with every search.
         let known = same && holders.len() == self.paths.len() && blocks < self.blocks * 5 / 4;
-        !holders.is_empty() && (lasting || !self.lasting) && !known
+        let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2);
+        !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
+    }
+
+    /// Returns whether a search may still show more than what is known.
+    fn is_open(&self, step: u32) -> bool {
+        let again = !self.lasting || self.contested;
+        again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
     }
 }
 
 /// The part of one site's blocks that an owner has.
 struct Share<'a> {
     owner: &'a Owner,
+    hold: Retention,
     blocks: u64,
     bytes: u64,
 }
 
 impl Share<'_> {
     fn is_lasting(&self) -> bool {
-        self.owner.hold != Retention::Unknown
+        self.hold != Retention::Unknown
     }
+
+    fn is_bounded(&self) -> bool {
+        matches!(self.hold, Retention::Bounded { .. })
+    }
+}
+
+/// Returns whether the first of these holders, which has most, is alive and keeps what it has.
+fn is_owned(holders: &[Share<'_>]) -> bool {
+    holders.first().is_some_and(|h| h.is_bounded() || h.hold == Retention::Unbounded)
 }
 
 /// The reason for a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
+    /// New findings are looked for. What was not seen yet has to be searched for now: the function that holds
+    /// it may return before the next report.
+    Look,
     /// A step ended at which a report is written.
     Step,
     /// The program wants a report.
@@ -91,6 +128,7 @@ pub enum Occasion {
 pub struct Question {
     wanted: Vec<Wanted>,
     living: Vec<LiveAllocation>,
+    at_end: bool,
 }
 
 impl Question {
@@ -104,27 +142,41 @@ impl Question {
     }
 }
 
-/// The owners that were found, and the time it took.
+/// The owners that were found, why others were not, and the time it took.
 pub struct Answer {
     owners: Vec<Owner>,
+    why_not: &'static str,
     took: Duration,
 }
 
 /// Runs a search. With the GIL held, and no lock of ours.
-pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Vec<Owner>) -> Answer {
+pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Found) -> Answer {
     let began = Instant::now();
-    let owners = if allocator::can_allocate(MEMORY) { find(&question.wanted) } else { Vec::new() };
-    Answer { owners, took: began.elapsed() }
+    let (owners, why_not) = if allocator::can_allocate(MEMORY) {
+        let found = find(&question.wanted);
+        let why_not = if found.in_time { "no object that can be read refers to it" } else { OUT_OF_TIME };
+        (found.owners, why_not)
+    } else {
+        (Vec::new(), "there was too little host memory for a search of the heap")
+    };
+    Answer { owners, why_not, took: began.elapsed() }
 }
+
+const OUT_OF_TIME: &str = "the time for a search of the heap was up before it was found";
 
 impl Searches {
     /// Returns the blocks of every cause that there is now; none if it is not time to search.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
+        let began = Instant::now();
         let verdict = judge(ledger);
         let mut known: Vec<u32> = Vec::new();
-        let mut question = Question::default();
+        let mut question = Question { at_end: occasion == Occasion::End, ..Question::default() };
         let elapsed = Duration::from_nanos(state::elapsed());
+        let step = ledger.step_count();
+        let looks = occasion == Occasion::Look;
+        let may_look = self.count < NEW_SEARCHES || self.spent * NEW_SHARE <= elapsed;
         let mut due = match occasion {
+            Occasion::Look => false,
             Occasion::Step => self.spent * TIME_SHARE <= elapsed,
             Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
@@ -132,12 +184,17 @@ impl Searches {
         };
         let open = ledger.step_count() + 1;
         // What the step under way has allocated is in nobody's hands yet.
-        let ended = |living: &LiveAllocation| occasion != Occasion::Step || living.birth < open;
+        let at_step = matches!(occasion, Occasion::Look | Occasion::Step);
+        let ended = |living: &LiveAllocation| !at_step || living.birth < open;
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            due |=
-                main.is_some_and(|s| self.recorded.get(&s).is_none_or(|t| !t.lasting && t.tries < MAX_TRIES));
+            let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc);
+            let is_open = |s| match self.recorded.get(&s) {
+                None => true,
+                Some(recorded) => recorded.is_open(step) || (question.at_end && !recorded.lasting),
+            };
+            due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living = ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
             question.add(cause, lasting(living, finding.kind, ledger.step_count()));
             known.extend(sites);
@@ -162,7 +219,18 @@ impl Searches {
                 question.add(cause, sample(ledger.live_at_sites(&[site])));
             }
         }
+        if looks {
+            self.looking += began.elapsed();
+            self.next_look = step.saturating_add((step / 4).max(2));
+        }
         if due { question } else { Question::default() }
+    }
+
+    /// Returns whether it is time to look for new findings at this step. The steps between looks grow with
+    /// the run, so that all of them together cost no more than a few verdicts.
+    pub fn is_look_due(&self, step: u32) -> bool {
+        let allowed = || LOOK_ALLOWANCE + Duration::from_nanos(state::elapsed()) / LOOK_SHARE;
+        step >= self.next_look.max(MIN_STEPS) && self.looking <= allowed()
     }
 
     /// Records an answer.
@@ -195,23 +263,47 @@ impl Searches {
                     Some(share) => {
                         (share.blocks, share.bytes) = (share.blocks + 1, share.bytes + living.bytes)
                     }
-                    None => of.push(Share { owner, blocks: 1, bytes: living.bytes }),
+                    // What hangs on nothing when functions have returned may have had an owner before.
+                    None => {
+                        let late = question.at_end && owner.hold == Retention::Unreachable;
+                        let hold = if late { Retention::Unknown } else { owner.hold };
+                        of.push(Share { owner, hold, blocks: 1, bytes: living.bytes });
+                    }
                 }
             }
         }
         for (site, mut holders) in found {
-            holders.sort_by_key(|share| listing_order(share.owner.hold, share.blocks, share.bytes));
+            holders.sort_by_key(|share| listing_order(share.hold, share.blocks, share.bytes));
             holders.truncate(MAX_HOLDERS);
-            self.record_site(site, &holders, ledger.step_count());
+            self.record_site(site, &mut holders, question.at_end, answer.why_not, ledger.step_count());
         }
     }
 
-    fn record_site(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
+    fn record_site(
+        &mut self,
+        site: Site,
+        holders: &mut [Share<'_>],
+        at_end: bool,
+        why_not: &'static str,
+        step: u32,
+    ) {
         let recorded = self.recorded.entry(site).or_default();
         recorded.tries += 1;
-        if !recorded.is_improved_by(holders) {
+        recorded.step = step;
+        if holders.is_empty() && recorded.paths.is_empty() && recorded.why_not != why_not {
+            recorded.why_not = why_not;
+            recording::append_entry(&TableEntry::Unheld { site, step, why: why_not });
+        }
+        // It was garbage while the program ran, too.
+        if recorded.lasting && !recorded.owned {
+            holders.iter_mut().for_each(|h| h.hold = h.owner.hold);
+        }
+        if !recorded.is_improved_by(holders, at_end) {
             return;
         }
+        recorded.owned = is_owned(holders);
+        recorded.contested = holders.iter().any(Share::is_bounded)
+            && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         recorded.lasting = holders.iter().any(Share::is_lasting);
         recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
@@ -223,7 +315,7 @@ impl Searches {
                 blocks: share.blocks,
                 bytes: share.bytes,
                 name_len: share.owner.name as u32,
-                retention: share.owner.hold,
+                retention: share.hold,
                 path: &share.owner.path,
             });
         }
@@ -285,17 +377,33 @@ mod tests {
         Owner { path: path.into(), name: path.len(), hold, cause: 0, blocks: Vec::new() }
     }
 
+    fn share(owner: &Owner, blocks: u64) -> Share<'_> {
+        Share { owner, hold: owner.hold, blocks, bytes: blocks << 20 }
+    }
+
     #[test]
     fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
         let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
-        let share = |owner, blocks| Share { owner, blocks, bytes: blocks << 20 };
         let fresh = Recorded::default();
-        assert!(fresh.is_improved_by(&[share(&code, 2)]));
-        let lasting = Recorded { tries: 1, paths: vec!["kept[*]".into()], blocks: 49, lasting: true };
-        assert!(!lasting.is_improved_by(&[share(&code, 2)]));
-        assert!(!lasting.is_improved_by(&[share(&list, 50)]));
-        assert!(lasting.is_improved_by(&[share(&list, 98)]));
-        let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, lasting: false };
-        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)]));
+        assert!(fresh.is_improved_by(&[share(&code, 2)], false));
+        let paths = vec!["kept[*]".into()];
+        let lasting = Recorded { tries: 1, paths, blocks: 49, lasting: true, ..Recorded::default() };
+        assert!(!lasting.is_improved_by(&[share(&code, 2)], false));
+        assert!(!lasting.is_improved_by(&[share(&list, 50)], false));
+        assert!(lasting.is_improved_by(&[share(&list, 98)], false));
+        let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, ..Recorded::default() };
+        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)], false));
+    }
+
+    #[test]
+    fn what_is_garbage_at_the_end_does_not_replace_an_owner_that_was_alive() {
+        let (list, cycle) = (owner("kept[*]", Retention::Unbounded), owner("A", Retention::Unreachable));
+        let paths = vec!["main() local `kept`[*]".into()];
+        let owned =
+            Recorded { tries: 1, paths, blocks: 40, lasting: true, owned: true, ..Recorded::default() };
+        assert!(!owned.is_improved_by(&[share(&cycle, 90)], true));
+        assert!(owned.is_improved_by(&[share(&cycle, 90)], false));
+        assert!(owned.is_improved_by(&[share(&list, 90)], true));
+        assert!(!owned.is_improved_by(&[share(&list, 3)], true));
     }
 }
