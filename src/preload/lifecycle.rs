@@ -192,6 +192,9 @@ fn write_metadata(began: Duration) {
     meta("began", &began.as_secs().to_string());
     meta("leaktrace", env!("CARGO_PKG_VERSION"));
     meta("python", stacks::python());
+    if !settings::get().holders {
+        meta("holders", "off");
+    }
     for (id, entry) in (1u16..).zip(entry_points::ENTRY_POINTS) {
         recording::append_entry(&TableEntry::Symbol { id, name: entry.name });
     }

@@ -129,7 +129,7 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
 }
 
 /// Returns whether a group's owner can take in more for ever.
-fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
+pub(super) fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
     let stride = group.paths.len().div_ceil(EXAMPLES).max(1);
     let (mut bounded, mut entries, mut max_entries): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
     for path in group.paths.iter().step_by(stride) {

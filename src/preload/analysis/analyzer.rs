@@ -252,3 +252,9 @@ fn sibling_path(path: &Path, extension: &str) -> PathBuf {
     name.push(extension);
     name.into()
 }
+
+/// Returns the path as a person would type it: relative where the recording lies below the working directory.
+pub fn as_typed(path: &Path) -> String {
+    let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
+    below.as_deref().unwrap_or(path).display().to_string()
+}

@@ -9,7 +9,7 @@ use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::holders::{Found, Owner, Wanted, listing_order};
-use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS, judge};
+use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, MIN_STEPS, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
@@ -27,6 +27,9 @@ const TIME_SHARE: u32 = 50;
 /// The part of the run that searches for new findings between reports may take, after so many.
 const NEW_SHARE: u32 = 10;
 const NEW_SEARCHES: u32 = 3;
+/// The part of the run that searches may have taken for one more, which sees whether a holder is still the
+/// same with more blocks. What tests find must not depend on how busy their machine is.
+const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
 /// The part of the run that looks for new findings may take, and how long they may take at first.
 const LOOK_SHARE: u32 = 200;
 const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
@@ -77,9 +80,10 @@ impl Recorded {
         !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
     }
 
-    /// Returns whether a search may still show more than what is known.
-    fn is_open(&self, step: u32) -> bool {
-        let again = !self.lasting || self.contested;
+    /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
+    /// searched for once more if there `is_time`.
+    fn is_open(&self, step: u32, is_time: bool) -> bool {
+        let again = !self.lasting || (is_time && (self.contested || self.tries < 2));
         again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
     }
 }
@@ -174,6 +178,7 @@ impl Searches {
         let elapsed = Duration::from_nanos(state::elapsed());
         let step = ledger.step_count();
         let looks = occasion == Occasion::Look;
+        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed;
         let may_look = self.count < NEW_SEARCHES || self.spent * NEW_SHARE <= elapsed;
         let mut due = match occasion {
             Occasion::Look => false,
@@ -192,7 +197,7 @@ impl Searches {
             let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
-                Some(recorded) => recorded.is_open(step) || (question.at_end && !recorded.lasting),
+                Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
             };
             due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living = ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
@@ -302,8 +307,8 @@ impl Searches {
             return;
         }
         recorded.owned = is_owned(holders);
-        recorded.contested = holders.iter().any(Share::is_bounded)
-            && holders.iter().any(|h| h.hold == Retention::Unbounded);
+        recorded.contested =
+            holders.iter().any(Share::is_bounded) && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         recorded.lasting = holders.iter().any(Share::is_lasting);
         recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
@@ -354,6 +359,9 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
         living.retain(|l| l.birth == steps);
         return sample(living);
     }
+    if matches!(kind, Kind::Leak | Kind::Growing | Kind::PendingGc) {
+        leave_out_warm_up(&mut living);
+    }
     for age in [2, 1] {
         if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
             living.retain(|l| l.birth.saturating_add(age) <= steps);
@@ -361,6 +369,16 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
         }
     }
     sample(living)
+}
+
+/// Leaves out what came in the first steps and is more than what any later step has added: it is no part of
+/// the growth.
+fn leave_out_warm_up(living: &mut Vec<LiveAllocation>) {
+    let mut of_steps: HashMap<u32, u64> = HashMap::new();
+    living.iter().for_each(|l| *of_steps.entry(l.birth).or_default() += l.bytes);
+    let later = of_steps.iter().filter(|(birth, _)| **birth > BURN_IN_STEPS).map(|(_, bytes)| *bytes);
+    let Some(most) = later.max() else { return };
+    living.retain(|l| l.birth > BURN_IN_STEPS || of_steps.get(&l.birth).is_none_or(|bytes| *bytes <= most));
 }
 
 /// Returns a sample of blocks where there are very many.

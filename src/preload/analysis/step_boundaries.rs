@@ -4,11 +4,10 @@
 //! It runs on the thread that ended a step, outside the allocator's lock; where a loop's iteration is the
 //! step, in a hook. It knows neither Python nor the driver: who asks them is registered (see [`Services`]).
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::time::{Duration, Instant};
 
-use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED};
+use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED, as_typed};
 use crate::analysis::holders::{self, Occasion};
 use crate::analysis::{annotations, counters, loop_steps};
 use crate::lock::{Mutex, MutexGuard, Rank};
@@ -430,12 +429,6 @@ pub fn exit() {
     {
         stderr::write(&report::text::summary(&report, &as_typed(&path)));
     }
-}
-
-/// Returns the path as a person would type it: relative where the recording lies below the working directory.
-fn as_typed(path: &Path) -> String {
-    let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
-    below.as_deref().unwrap_or(path).display().to_string()
 }
 
 /// Forgets the steps and the ledger of the parent, in a forked child.
