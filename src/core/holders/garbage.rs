@@ -63,6 +63,7 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
                     path: UNSEEN.to_owned(),
                     name: UNSEEN.len(),
                     hold: Retention::Unknown,
+                    node: 0,
                     cause: wanted[i].cause,
                     blocks: vec![i],
                 }),

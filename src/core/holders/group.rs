@@ -125,7 +125,11 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let words = words::paths(&examples, group.parting);
     let name = origin.len() + words.owner;
     let blocks = paths.iter().map(|p| p.wanted).collect();
-    Owner { path: origin + &words.text, name, hold: hold(graph, group), cause: group.cause, blocks }
+    let node = match group.owner {
+        Owning::Node(node) if group.parting.is_some() => node,
+        _ => 0,
+    };
+    Owner { path: origin + &words.text, name, hold: hold(graph, group), node, cause: group.cause, blocks }
 }
 
 /// Returns whether a group's owner can take in more for ever.

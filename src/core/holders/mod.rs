@@ -141,6 +141,8 @@ pub struct Owner {
     /// owner.
     pub name: usize,
     pub hold: Retention,
+    /// The collection that has them; 0: there is no such.
+    pub node: Node,
     pub cause: u32,
     /// Indices into what was wanted.
     pub blocks: Vec<usize>,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
+use crate::analysis::answers::{Recorded, Share, is_owned};
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
@@ -20,8 +21,6 @@ const MAX_PLATEAU_BLOCKS: usize = 4096;
 const MAX_OOM_SITES: usize = 16;
 /// The holders of one site that are recorded.
 const MAX_HOLDERS: usize = 8;
-/// The searches for a site whose holder was not found. Each waits until twice as many steps have ended.
-const MAX_TRIES: u32 = 5;
 /// The part of the run, 1 in so many, that searches beside the first may take.
 const TIME_SHARE: u32 = 50;
 /// The part of the run that searches for new findings between reports may take, after so many.
@@ -46,69 +45,6 @@ pub struct Searches {
     /// The step from which on new findings are looked for again, and the time that such looks took.
     next_look: u32,
     looking: Duration,
-}
-
-/// What was recorded of one site.
-#[derive(Default)]
-struct Recorded {
-    tries: u32,
-    /// The step of the last search.
-    step: u32,
-    paths: Vec<String>,
-    blocks: u64,
-    /// Whether one of the holders is known to keep what it has, and did not just have it during the search.
-    lasting: bool,
-    /// Whether most blocks had an owner that was alive.
-    owned: bool,
-    /// Whether it has a bounded owner and an unbounded one: one of them may have a sample only.
-    contested: bool,
-    why_not: &'static str,
-}
-
-impl Recorded {
-    /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell
-    /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
-    /// replace a lasting one. Nor does one from the program's end, when functions have returned, replace that
-    /// of the owner who was alive before.
-    fn is_improved_by(&self, holders: &[Share<'_>], at_end: bool) -> bool {
-        let lasting = holders.iter().any(Share::is_lasting);
-        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
-        let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
-        // The recording must not grow with every search.
-        let known = same && holders.len() == self.paths.len() && blocks < self.blocks * 5 / 4;
-        let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2);
-        !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
-    }
-
-    /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
-    /// searched for once more if there `is_time`.
-    fn is_open(&self, step: u32, is_time: bool) -> bool {
-        let again = !self.lasting || (is_time && (self.contested || self.tries < 2));
-        again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
-    }
-}
-
-/// The part of one site's blocks that an owner has.
-struct Share<'a> {
-    owner: &'a Owner,
-    hold: Retention,
-    blocks: u64,
-    bytes: u64,
-}
-
-impl Share<'_> {
-    fn is_lasting(&self) -> bool {
-        self.hold != Retention::Unknown
-    }
-
-    fn is_bounded(&self) -> bool {
-        matches!(self.hold, Retention::Bounded { .. })
-    }
-}
-
-/// Returns whether the first of these holders, which has most, is alive and keeps what it has.
-fn is_owned(holders: &[Share<'_>]) -> bool {
-    holders.first().is_some_and(|h| h.is_bounded() || h.hold == Retention::Unbounded)
 }
 
 /// The reason for a search.
@@ -287,7 +223,7 @@ impl Searches {
     fn record_site(
         &mut self,
         site: Site,
-        holders: &mut [Share<'_>],
+        holders: &mut Vec<Share<'_>>,
         at_end: bool,
         why_not: &'static str,
         step: u32,
@@ -295,6 +231,7 @@ impl Searches {
         let recorded = self.recorded.entry(site).or_default();
         recorded.tries += 1;
         recorded.step = step;
+        recorded.leave_out_samples(holders);
         if holders.is_empty() && recorded.paths.is_empty() && recorded.why_not != why_not {
             recorded.why_not = why_not;
             recording::append_entry(&TableEntry::Unheld { site, step, why: why_not });
@@ -385,43 +322,4 @@ fn leave_out_warm_up(living: &mut Vec<LiveAllocation>) {
 fn sample(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
     let stride = living.len().div_ceil(MAX_BLOCKS).max(1);
     living.into_iter().step_by(stride).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn owner(path: &str, hold: Retention) -> Owner {
-        Owner { path: path.into(), name: path.len(), hold, cause: 0, blocks: Vec::new() }
-    }
-
-    fn share(owner: &Owner, blocks: u64) -> Share<'_> {
-        Share { owner, hold: owner.hold, blocks, bytes: blocks << 20 }
-    }
-
-    #[test]
-    fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
-        let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
-        let fresh = Recorded::default();
-        assert!(fresh.is_improved_by(&[share(&code, 2)], false));
-        let paths = vec!["kept[*]".into()];
-        let lasting = Recorded { tries: 1, paths, blocks: 49, lasting: true, ..Recorded::default() };
-        assert!(!lasting.is_improved_by(&[share(&code, 2)], false));
-        assert!(!lasting.is_improved_by(&[share(&list, 50)], false));
-        assert!(lasting.is_improved_by(&[share(&list, 98)], false));
-        let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, ..Recorded::default() };
-        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)], false));
-    }
-
-    #[test]
-    fn what_is_garbage_at_the_end_does_not_replace_an_owner_that_was_alive() {
-        let (list, cycle) = (owner("kept[*]", Retention::Unbounded), owner("A", Retention::Unreachable));
-        let paths = vec!["main() local `kept`[*]".into()];
-        let owned =
-            Recorded { tries: 1, paths, blocks: 40, lasting: true, owned: true, ..Recorded::default() };
-        assert!(!owned.is_improved_by(&[share(&cycle, 90)], true));
-        assert!(owned.is_improved_by(&[share(&cycle, 90)], false));
-        assert!(owned.is_improved_by(&[share(&list, 90)], true));
-        assert!(!owned.is_improved_by(&[share(&list, 3)], true));
-    }
 }
