@@ -282,6 +282,8 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
         ),
         ("slots", "cache", "confirmed", "main() local `slots`[*]"),
         ("sampled", "cache", "confirmed", "main() local `memory`[*]"),
+        // As large as the buffer all the time.
+        ("redrawn", "cache", "confirmed", "main() local `memory`[*]"),
         ("both", "leak", "confirmed", "main() local `everything`[*]"),
     ] {
         let report = Report::of(&torch("holders/kept.py").arg(way).traced().run().success().recording());

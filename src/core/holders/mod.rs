@@ -158,9 +158,9 @@ pub struct Found {
 
 /// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have
 /// had the blocks at the moment of the search (C++ code, an expression being evaluated), then by blocks, then
-/// by bytes.
-pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, Reverse<u64>) {
-    (hold == Retention::Unknown, Reverse(blocks), Reverse(bytes))
+/// those without a bound, then by bytes.
+pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, bool, Reverse<u64>) {
+    (hold == Retention::Unknown, Reverse(blocks), hold != Retention::Unbounded, Reverse(bytes))
 }
 
 /// The path of blocks that neither a Python object nor an autograd graph was seen to hold.

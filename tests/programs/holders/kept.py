@@ -49,9 +49,10 @@ def main(way, steps):
                 Keeper().update(x.view(8, 8))
             case "slots":
                 slots[step] = x
-            case "sampled" | "both":
+            case "sampled" | "redrawn" | "both":
                 memory.append((x, step))
-                batch = random.sample(list(memory), min(len(memory), 40))
+                size = 128 if way == "redrawn" else 40
+                batch = random.sample(list(memory), min(len(memory), size))
                 if way == "both":
                     everything.append(x)
         optimizer.zero_grad()
