@@ -1,8 +1,8 @@
 //! Owners that have the same blocks, one of them with a bound: a replay buffer, and the minibatch that was
 //! drawn from it. Whoever has only a part of what the other has, and nothing else, is a sample of it.
 //!
-//! A search names each block's nearest owner only. So where both kinds of owner were found, the blocks of each
-//! are searched for again without it.
+//! A search names each block's nearest owner only. So where both kinds of owner were found, the blocks of
+//! each are searched for again without it.
 
 use super::group::{self, Group, Owning};
 use super::search::Search;

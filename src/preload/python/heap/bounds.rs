@@ -6,8 +6,8 @@ use crate::python::memory::word;
 use crate::python::offsets::{DEQUE_MAXLEN, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
 use leaktrace_core::holders::Node;
 
-/// The least empty places behind the last entry of a list that make it one of a fixed length, and the share of
-/// its length, 1 in so many.
+/// The least empty places behind the last entry of a list that make it one of a fixed length, and the share
+/// of its length, 1 in so many.
 const MIN_ROOM: usize = 4;
 const ROOM_SHARE: usize = 32;
 

@@ -1,5 +1,5 @@
-//! Context variables: the interpreter's own state refers to the context of a thread, and a context has a tree of
-//! tables from variables to their values.
+//! Context variables: the interpreter's own state refers to the context of a thread, and a context has a
+//! tree of tables from variables to their values.
 
 use crate::python::heap::Heap;
 use crate::python::memory::word;
