@@ -207,6 +207,102 @@ fn one_holder_is_one_cause() {
     assert_eq!(found, [(1, "__main__.outputs[*]"), (2, "__main__.losses[*]")]);
 }
 
+/// The kind and the confidence of the finding that somebody holds whose path begins so; `cache`: it is none.
+#[track_caller]
+fn is_held(report: &Report, kind: &str, confidence: &str, path: &str) {
+    let list = if kind == "cache" { &report.0["non_leaks"] } else { &report.0["findings"] };
+    let first = |f: &Value| f["holders"][0]["path"].as_str().unwrap_or_default().to_owned();
+    let all: Vec<&Value> = list.as_array().unwrap().iter().collect();
+    let found =
+        all.iter().any(|f| f["kind"] == kind && f["confidence"] == confidence && first(f).starts_with(path));
+    let rest: Vec<String> = report
+        .findings()
+        .iter()
+        .map(|f| format!("{} {} {}", f["kind"], f["confidence"], f["holders"]))
+        .collect();
+    assert!(found, "no {kind} ({confidence}) held by {path} but\n{}", rest.join("\n"));
+}
+
+/// The most common leaks are held by locals, and functions return before the program ends.
+#[test]
+fn an_owner_that_is_gone_at_the_end_was_found_before() {
+    for (way, path) in [
+        ("state", "state() local `state`.grad_fn → "),
+        ("total", "total() local `total`.grad_fn → "),
+        ("served", "Server.reply() local `self`.sessions[*]"),
+        ("coroutine", "Server.work() local `self`.sessions[*]"),
+        ("generator", "generator.<locals>.steps_of() local `kept`[*]"),
+    ] {
+        let report =
+            Report::of(&torch("holders/early.py").args([way, "200"]).traced().run().success().recording());
+        is_held(&report, "leak", "confirmed", path);
+    }
+}
+
+/// A model in a cycle is garbage when `main()` has returned, and so is what it keeps: that is a leak all the same.
+#[test]
+fn what_the_end_makes_garbage_had_an_owner() {
+    for (way, path) in [
+        ("cycle", "Trainer.fit() local `self`.model.outputs[*]"),
+        ("collected", "Trainer.fit() local `self`.model.outputs[*]"),
+        ("errors", "Checker.run() local `self`.errors[*].__traceback__"),
+    ] {
+        let report =
+            Report::of(&torch("holders/early.py").args([way, "140"]).traced().run().success().recording());
+        is_held(&report, "leak", "confirmed", path);
+        assert!(
+            report.findings().iter().all(|f| f["kind"] != "pending-gc"),
+            "{way}: {:#?}",
+            report.findings()
+        );
+    }
+}
+
+/// The frames that an exception has ended hold what they held.
+#[test]
+fn a_failure_keeps_what_its_functions_had() {
+    let ran = torch("holders/early.py").args(["fails", "40"]).traced().run();
+    let report = Report::of(&ran.recording());
+    is_held(&report, "leak", "confirmed", "fails() local `kept`[*]");
+    let holder = &report.findings()[0]["holders"][0];
+    assert_eq!((&holder["step"], holder["blocks"].as_u64() >= Some(30)), (&40.into(), true), "{holder:#}");
+}
+
+#[test]
+fn further_ways_to_keep_a_tensor_have_their_names() {
+    for (way, kind, confidence, path) in [
+        ("context", "leak", "confirmed", "contextvars → variable `request`[*]"),
+        ("default", "leak", "confirmed", "__main__.default → its default[*]"),
+        ("thread", "leak", "confirmed", "__main__.local.kept[*]"),
+        (
+            "garbage",
+            "pending-gc",
+            "likely",
+            "garbage waiting for the cyclic collector: Keeper → bound method → Keeper",
+        ),
+        ("slots", "cache", "confirmed", "main() local `slots`[*]"),
+        ("sampled", "cache", "confirmed", "main() local `memory`[*]"),
+        // As large as the buffer all the time.
+        ("redrawn", "cache", "confirmed", "main() local `memory`[*]"),
+        ("both", "leak", "confirmed", "main() local `everything`[*]"),
+    ] {
+        let report = Report::of(&torch("holders/kept.py").arg(way).traced().run().success().recording());
+        is_held(&report, kind, confidence, path);
+    }
+}
+
+#[test]
+fn where_nobody_is_named_the_report_says_why() {
+    let run = torch("holders/early.py").args(["fails", "40"]).traced().env("LEAKTRACE_HOLDERS", "off");
+    let report = Report::of(&run.run().recording());
+    assert_eq!(
+        report.findings()[0]["holders_unknown"],
+        "LEAKTRACE_HOLDERS is off",
+        "{:#?}",
+        report.findings()
+    );
+}
+
 /// A known case: the holder named in its truth, as a whole identifier.
 #[track_caller]
 fn known_case(case: &str) {

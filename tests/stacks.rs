@@ -308,7 +308,7 @@ fn packages_installed_in_any_folder_are_not_the_users() {
     let run =
         torch_at(&program).args(["--leak", "outputs", "--steps", "40"]).env("PYTHONPATH", folder.path());
     let report = Report::of(&run.env("LEAKTRACE_QUIET", "1").traced().run().success().recording());
-    let [leak] = &report.findings()[..] else { panic!("{:#?}", report.findings()) };
+    let [leak] = report.findings() else { panic!("{:#?}", report.findings()) };
     let site = &leak["sites"][0];
     assert_eq!(site["allocated_at"]["file"].as_str(), program.to_str());
     let own = |f: &&serde_json::Value| f["own"] == true;

@@ -195,6 +195,9 @@ fn write_metadata(began: Duration) {
     if !stacks::python().is_empty() {
         meta("python_packages", python::packages::list());
     }
+    if !settings::get().holders {
+        meta("holders", "off");
+    }
     for (id, entry) in (1u16..).zip(entry_points::ENTRY_POINTS) {
         recording::append_entry(&TableEntry::Symbol { id, name: entry.name });
     }

@@ -50,6 +50,8 @@ pub enum TableEntry<'a> {
         retention: Retention,
         path: &'a str,
     },
+    /// Why no holder is known of blocks of a site that were searched for after step `step`.
+    Unheld { site: Site, step: u32, why: &'a str },
     /// A stack of Python frames alone, and a mixed stack of the same Python frames with the native ones that
     /// were seen.
     NativeSample { stack: u32, mixed: u32 },

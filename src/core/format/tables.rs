@@ -82,6 +82,8 @@ pub struct Tables {
     pub backward: HashMap<u32, Backward>,
     /// The holders of a site's blocks by the latest search, and the number of that search.
     pub holders: HashMap<Site, (u32, Vec<Holder>)>,
+    /// Why no holder is known of a site's blocks though they were searched for, and the step of that search.
+    pub unheld: HashMap<Site, (u32, String)>,
     /// Of stacks of Python frames alone, the mixed stacks that were seen.
     pub native_samples: HashMap<u32, Vec<u32>>,
     pub backfilled: BackfillRounds,
@@ -130,6 +132,9 @@ impl Tables {
             }
             TableEntry::Backward { id, node, forward } => {
                 self.backward.insert(id, Backward { node: short(node).into(), forward });
+            }
+            TableEntry::Unheld { site, step, why } => {
+                self.unheld.insert(site, (step, why.into()));
             }
             TableEntry::Holder { site, search, step, blocks, bytes, name_len, retention, path } => {
                 let (newest, holders) = self.holders.entry(site).or_default();

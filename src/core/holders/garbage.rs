@@ -24,20 +24,25 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
     let lost: Vec<usize> = (0..wanted.len()).filter(|&i| search.is_missing(wanted[i].block)).collect();
     let Some(unreachable) = Unreachable::gather(graph, search) else { return Vec::new() };
     let foreign = (0..unreachable.nodes.len()).filter(|&i| unreachable.counts[i] > 0);
-    let foreign: Vec<Root> = foreign
-        .map(|i| Root {
-            node: unreachable.nodes[i],
-            origin: GcRoot::Foreign(graph.type_name(unreachable.nodes[i])),
-        })
-        .collect();
+    let foreign = foreign.map(|i| unreachable.nodes[i]).map(|node| {
+        let known = graph.name_foreign(node);
+        let origin = known.map_or_else(|| GcRoot::Foreign(graph.type_name(node)), GcRoot::Global);
+        Root { node, origin }
+    });
+    // A tensor is often held by its own C++ part, for the sake of a view of it; whose that is shows when all
+    // others were asked.
+    let (tensors, foreign): (Vec<Root>, Vec<Root>) =
+        foreign.collect::<Vec<_>>().into_iter().partition(|root| graph.has_graph(root.node));
     if !search.walk_from(graph, foreign) {
         return Vec::new();
     }
     let cyclic = unreachable.in_cycles(|node| !search.has(node));
-    let roots =
+    let cycles =
         cyclic.iter().map(|&i| Root { node: unreachable.nodes[i], origin: GcRoot::Cycle(Vec::new()) });
-    if !search.is_done() && !search.walk_from(graph, roots.collect()) {
-        return Vec::new();
+    for roots in [cycles.collect(), tensors] {
+        if !search.is_done() && !search.walk_from(graph, roots) {
+            return Vec::new();
+        }
     }
     let mut paths = Vec::new();
     let mut unseen: Vec<Owner> = Vec::new();
@@ -58,6 +63,7 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
                     path: UNSEEN.to_owned(),
                     name: UNSEEN.len(),
                     hold: Retention::Unknown,
+                    node: 0,
                     cause: wanted[i].cause,
                     blocks: vec![i],
                 }),

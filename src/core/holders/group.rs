@@ -125,11 +125,15 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let words = words::paths(&examples, group.parting);
     let name = origin.len() + words.owner;
     let blocks = paths.iter().map(|p| p.wanted).collect();
-    Owner { path: origin + &words.text, name, hold: hold(graph, group), cause: group.cause, blocks }
+    let node = match group.owner {
+        Owning::Node(node) if group.parting.is_some() => node,
+        _ => 0,
+    };
+    Owner { path: origin + &words.text, name, hold: hold(graph, group), node, cause: group.cause, blocks }
 }
 
 /// Returns whether a group's owner can take in more for ever.
-fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
+pub(super) fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
     let stride = group.paths.len().div_ceil(EXAMPLES).max(1);
     let (mut bounded, mut entries, mut max_entries): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
     for path in group.paths.iter().step_by(stride) {

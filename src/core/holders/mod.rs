@@ -11,6 +11,7 @@
 
 mod garbage;
 mod group;
+mod samples;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -106,6 +107,10 @@ pub trait HeapGraph {
     /// Appends what the cyclic collector counts as references from `holder`.
     fn references(&mut self, holder: Node, found: &mut Vec<Node>);
     fn type_name(&mut self, node: Node) -> String;
+    /// Returns the name of an object that no other refers to, if it is known who keeps it, and for ever.
+    fn name_foreign(&mut self, _: Node) -> Option<String> {
+        None
+    }
     /// Returns a number that objects of one type share. Nodes of autograd graphs are of one type.
     fn sort(&mut self, node: Node) -> u64;
     /// Returns whether the time for the search is up.
@@ -136,16 +141,26 @@ pub struct Owner {
     /// owner.
     pub name: usize,
     pub hold: Retention,
+    /// The collection that has them; 0: there is no such.
+    pub node: Node,
     pub cause: u32,
     /// Indices into what was wanted.
     pub blocks: Vec<usize>,
 }
 
+/// What a search has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub owners: Vec<Owner>,
+    /// Whether the time sufficed.
+    pub in_time: bool,
+}
+
 /// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have
 /// had the blocks at the moment of the search (C++ code, an expression being evaluated), then by blocks, then
-/// by bytes.
-pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, Reverse<u64>) {
-    (hold == Retention::Unknown, Reverse(blocks), Reverse(bytes))
+/// those without a bound, then by bytes.
+pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, bool, Reverse<u64>) {
+    (hold == Retention::Unknown, Reverse(blocks), hold != Retention::Unbounded, Reverse(bytes))
 }
 
 /// The path of blocks that neither a Python object nor an autograd graph was seen to hold.
@@ -153,26 +168,25 @@ pub const UNSEEN: &str =
     "held by C or C++ code only: no Python object and no autograd graph was found to hold it";
 
 /// Searches for the owners of `wanted`. What was not reached before the time was up has none.
-pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Vec<Owner> {
+pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     let mut search = Search::new(wanted.iter().map(|w| w.block), Nodes::default(), Vec::new());
     let complete = search.run(graph, usize::MAX);
     let mut groups = group::groups(graph, wanted, search.paths(wanted));
-    let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
+    let mut garbage = Vec::new();
     if complete && !search.is_done() {
-        owners.extend(garbage::owners(graph, wanted, &mut search));
+        garbage = garbage::owners(graph, wanted, &mut search);
     }
     drop(search);
-    more_owners(graph, wanted, &mut groups, &mut owners);
-    without_minor(owners)
+    samples::complete(graph, wanted, &mut groups);
+    more_owners(graph, wanted, &mut groups);
+    samples::leave_out(graph, &mut groups);
+    let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
+    owners.extend(garbage);
+    Found { owners: without_minor(owners), in_time: complete && !graph.is_late() }
 }
 
 /// Searches for other paths to the same blocks, leaving out each owner that is known.
-fn more_owners(
-    graph: &mut impl HeapGraph,
-    wanted: &[Wanted],
-    groups: &mut Vec<Group>,
-    owners: &mut Vec<Owner>,
-) {
+fn more_owners(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut Vec<Group>) {
     let mut without: Vec<Root> = Vec::new();
     let mut blocked = Nodes::default();
     for _ in 1..MAX_OWNERS {
@@ -196,7 +210,6 @@ fn more_owners(
                 g.cause == group.cause && group.shared(g) as f64 >= MIN_COMMON_SHARE * g.paths.len() as f64
             };
             if groups[..fresh].iter().any(|g| most(&g)) {
-                owners.extend(group::owners(graph, &group));
                 groups.push(group);
             }
         }

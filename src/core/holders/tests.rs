@@ -51,7 +51,7 @@ impl Toy {
 
     fn find(&mut self, blocks: impl Iterator<Item = Node>) -> Vec<(String, usize)> {
         let wanted: Vec<Wanted> = blocks.map(|block| Wanted { block, cause: 0 }).collect();
-        super::find(self, &wanted).into_iter().map(|o| (o.path, o.blocks.len())).collect()
+        super::find(self, &wanted).owners.into_iter().map(|o| (o.path, o.blocks.len())).collect()
     }
 }
 
@@ -127,7 +127,7 @@ fn many_blocks_of_one_list_have_one_owner() {
 fn a_bound_is_the_owners_or_all_of_its_entries() {
     let hold = |toy: &mut Toy| {
         let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, cause: 0 }).collect();
-        let owners = super::find(toy, &wanted);
+        let owners = super::find(toy, &wanted).owners;
         let [owner] = &owners[..] else { panic!("{owners:?}") };
         (owner.path.clone(), owner.path[..owner.name].to_owned(), owner.hold)
     };
@@ -144,6 +144,24 @@ fn a_bound_is_the_owners_or_all_of_its_entries() {
     assert_eq!(hold(&mut two).2, Retention::Bounded { entries: 20, max_entries: 120 });
     two.bounds.remove(&3);
     assert_eq!(hold(&mut two).2, Retention::Unbounded);
+}
+
+/// A replay buffer, and a batch that was drawn from it; the batch is found first.
+#[test]
+fn a_sample_of_what_a_bounded_owner_has_is_no_owner() {
+    let found = |batch: std::ops::Range<Node>, bound: Option<(u64, u64)>| {
+        let mut toy = Toy::default().root(0, 2, "f() local `batch`").list(2, batch);
+        toy = toy.root(0, 1, "f() local `memory`").list(1, 10..30);
+        toy.bounds.extend(bound.map(|bound| (1, bound)));
+        (10..30).fold(toy, Toy::tensor).find(1010..1030)
+    };
+    let (memory, batch) = (one("f() local `memory`[*]", 20), |n| one("f() local `batch`[*]", n));
+    assert_eq!(found(12..28, Some((20, 100))), memory);
+    // What is full bounds nothing more.
+    assert_eq!(found(12..14, Some((20, 20))).len(), 2);
+    // It has all of them: so far both may be where they are kept.
+    assert_eq!(found(10..30, Some((20, 100))), [batch(20), memory.clone()].concat());
+    assert_eq!(found(12..28, None).len(), 2);
 }
 
 #[test]
@@ -212,6 +230,18 @@ fn what_only_holds_itself_is_garbage_and_what_something_else_holds_is_not() {
         found[0].0.starts_with("held by C or C++ code, or by an expression under way: T1.a.t"),
         "{found:?}"
     );
+}
+
+/// A view keeps its base, a Python object, by C++ alone; the view itself is in a cycle.
+#[test]
+fn a_tensor_that_c_holds_does_not_hide_the_cycle_that_its_view_is_in() {
+    let mut toy = Toy::default().root(0, 7, "__main__.x").tensor(10);
+    toy = toy.holds(1, 2, Step::Attribute("a".into())).holds(2, 1, Step::Attribute("b".into()));
+    toy = toy.holds(2, 11, Step::Attribute("view".into())).holds(11, 1010, Step::Through);
+    toy.tensors.push(11);
+    toy.counts = [(1, 1), (2, 1), (10, 1), (11, 1)].into();
+    let found = toy.find([1010].into_iter());
+    assert_eq!(found, one("garbage waiting for the cyclic collector: T2 → T1 → T2", 1));
 }
 
 #[test]

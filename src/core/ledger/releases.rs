@@ -134,7 +134,8 @@ impl Releases {
     }
 }
 
-fn is_late(step: u32, steps: u32) -> bool {
+/// Returns whether a step is one of the last of so many.
+pub fn is_late(step: u32, steps: u32) -> bool {
     u64::from(step) * 100 > u64::from(steps) * (100 - LATE_PERCENT)
 }
 

@@ -352,6 +352,9 @@ pub struct Finding {
     pub sites: Vec<Site>,
     /// Who holds it, most bytes first; empty: no search found anybody.
     pub holders: Vec<Holder>,
+    /// Why nobody is named in `holders`; absent where somebody is, and where nobody can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holders_unknown: Option<String>,
     /// One sentence for people.
     pub explanation: String,
     /// What its sites retained at the end of steps all over the run, oldest first; of unattributed growth, what was in use.

@@ -15,7 +15,7 @@ use crate::lock::{Mutex, Rank};
 use crate::python;
 use crate::settings;
 use crate::state;
-use crate::writer::drain::Drain;
+use crate::writer::drain::{self, Drain};
 use crate::writer::recording;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
@@ -114,6 +114,27 @@ impl Analyzer {
             ledger.apply(event);
         });
         true
+    }
+
+    /// Returns the ledger as it would be if the program's loop were chosen now, while none was. Nothing is
+    /// drained for it: no boundary can be put before an event that was.
+    pub fn drafted(&self) -> Option<Ledger> {
+        let mut ends = loop_steps::drafted()?.into_iter().peekable();
+        let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
+        if !self.backfilled.is_empty() || !allocator::can_allocate(waiting * 8 * RECORD) {
+            return None;
+        }
+        let mut ledger = self.ledger.clone();
+        let first = ledger.next_seq();
+        drain::peek(first, |event| {
+            while let Some(end) = ends.next_if(|end| end.seq <= event.seq) {
+                if end.seq >= first {
+                    ledger.apply(&end.event());
+                }
+            }
+            ledger.apply(event);
+        });
+        Some(ledger)
     }
 
     /// Ends the iterations under way: at the latest when the interpreter ends, or the program frees what it
@@ -230,4 +251,10 @@ fn sibling_path(path: &Path, extension: &str) -> PathBuf {
     name.push(".");
     name.push(extension);
     name.into()
+}
+
+/// Returns the path as a person would type it: relative where the recording lies below the working directory.
+pub fn as_typed(path: &Path) -> String {
+    let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
+    below.as_deref().unwrap_or(path).display().to_string()
 }

@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
+use crate::analysis::answers::{Recorded, Share, is_owned};
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
-use leaktrace_core::holders::{Owner, Wanted, listing_order};
-use leaktrace_core::ledger::verdict::{Kind, judge};
+use leaktrace_core::holders::{Found, Owner, Wanted, listing_order};
+use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, MIN_STEPS, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
@@ -20,10 +21,17 @@ const MAX_PLATEAU_BLOCKS: usize = 4096;
 const MAX_OOM_SITES: usize = 16;
 /// The holders of one site that are recorded.
 const MAX_HOLDERS: usize = 8;
-/// The searches for a site whose holder was not found.
-const MAX_TRIES: u32 = 3;
 /// The part of the run, 1 in so many, that searches beside the first may take.
 const TIME_SHARE: u32 = 50;
+/// The part of the run that searches for new findings between reports may take, after so many.
+const NEW_SHARE: u32 = 10;
+const NEW_SEARCHES: u32 = 3;
+/// The part of the run that searches may have taken for one more, which sees whether a holder is still the
+/// same with more blocks. What tests find must not depend on how busy their machine is.
+const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
+/// The part of the run that looks for new findings may take, and how long they may take at first.
+const LOOK_SHARE: u32 = 200;
+const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
 /// The memory that a search may need (a million objects and the edges between them).
 const MEMORY: usize = 96 << 20;
 
@@ -34,48 +42,17 @@ pub struct Searches {
     spent: Duration,
     longest: Duration,
     recorded: HashMap<Site, Recorded>,
-}
-
-/// What was recorded of one site.
-#[derive(Default)]
-struct Recorded {
-    tries: u32,
-    paths: Vec<String>,
-    blocks: u64,
-    /// Whether one of the holders is known to keep what it has, and did not just have it during the search.
-    lasting: bool,
-}
-
-impl Recorded {
-    /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell
-    /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
-    /// replace a lasting one.
-    fn is_improved_by(&self, holders: &[Share<'_>]) -> bool {
-        let lasting = holders.iter().any(Share::is_lasting);
-        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
-        let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
-        // The recording must not grow with every search.
-        let known = same && holders.len() == self.paths.len() && blocks < self.blocks * 5 / 4;
-        !holders.is_empty() && (lasting || !self.lasting) && !known
-    }
-}
-
-/// The part of one site's blocks that an owner has.
-struct Share<'a> {
-    owner: &'a Owner,
-    blocks: u64,
-    bytes: u64,
-}
-
-impl Share<'_> {
-    fn is_lasting(&self) -> bool {
-        self.owner.hold != Retention::Unknown
-    }
+    /// The step from which on new findings are looked for again, and the time that such looks took.
+    next_look: u32,
+    looking: Duration,
 }
 
 /// The reason for a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
+    /// New findings are looked for. What was not seen yet has to be searched for now: the function that holds
+    /// it may return before the next report.
+    Look,
     /// A step ended at which a report is written.
     Step,
     /// The program wants a report.
@@ -91,6 +68,7 @@ pub enum Occasion {
 pub struct Question {
     wanted: Vec<Wanted>,
     living: Vec<LiveAllocation>,
+    at_end: bool,
 }
 
 impl Question {
@@ -104,27 +82,42 @@ impl Question {
     }
 }
 
-/// The owners that were found, and the time it took.
+/// The owners that were found, why others were not, and the time it took.
 pub struct Answer {
     owners: Vec<Owner>,
+    why_not: &'static str,
     took: Duration,
 }
 
 /// Runs a search. With the GIL held, and no lock of ours.
-pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Vec<Owner>) -> Answer {
+pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Found) -> Answer {
     let began = Instant::now();
-    let owners = if allocator::can_allocate(MEMORY) { find(&question.wanted) } else { Vec::new() };
-    Answer { owners, took: began.elapsed() }
+    let (owners, why_not) = if allocator::can_allocate(MEMORY) {
+        let found = find(&question.wanted);
+        let why_not = if found.in_time { "no object that can be read refers to it" } else { OUT_OF_TIME };
+        (found.owners, why_not)
+    } else {
+        (Vec::new(), "there was too little host memory for a search of the heap")
+    };
+    Answer { owners, why_not, took: began.elapsed() }
 }
+
+const OUT_OF_TIME: &str = "the time for a search of the heap was up before it was found";
 
 impl Searches {
     /// Returns the blocks of every cause that there is now; none if it is not time to search.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
+        let began = Instant::now();
         let verdict = judge(ledger);
         let mut known: Vec<u32> = Vec::new();
-        let mut question = Question::default();
+        let mut question = Question { at_end: occasion == Occasion::End, ..Question::default() };
         let elapsed = Duration::from_nanos(state::elapsed());
+        let step = ledger.step_count();
+        let looks = occasion == Occasion::Look;
+        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed;
+        let may_look = self.count < NEW_SEARCHES || self.spent * NEW_SHARE <= elapsed;
         let mut due = match occasion {
+            Occasion::Look => false,
             Occasion::Step => self.spent * TIME_SHARE <= elapsed,
             Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
@@ -132,12 +125,17 @@ impl Searches {
         };
         let open = ledger.step_count() + 1;
         // What the step under way has allocated is in nobody's hands yet.
-        let ended = |living: &LiveAllocation| occasion != Occasion::Step || living.birth < open;
+        let at_step = matches!(occasion, Occasion::Look | Occasion::Step);
+        let ended = |living: &LiveAllocation| !at_step || living.birth < open;
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            due |=
-                main.is_some_and(|s| self.recorded.get(&s).is_none_or(|t| !t.lasting && t.tries < MAX_TRIES));
+            let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc);
+            let is_open = |s| match self.recorded.get(&s) {
+                None => true,
+                Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
+            };
+            due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living = ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
             question.add(cause, lasting(living, finding.kind, ledger.step_count()));
             known.extend(sites);
@@ -162,7 +160,18 @@ impl Searches {
                 question.add(cause, sample(ledger.live_at_sites(&[site])));
             }
         }
+        if looks {
+            self.looking += began.elapsed();
+            self.next_look = step.saturating_add((step / 4).max(2));
+        }
         if due { question } else { Question::default() }
+    }
+
+    /// Returns whether it is time to look for new findings at this step. The steps between looks grow with
+    /// the run, so that all of them together cost no more than a few verdicts.
+    pub fn is_look_due(&self, step: u32) -> bool {
+        let allowed = || LOOK_ALLOWANCE + Duration::from_nanos(state::elapsed()) / LOOK_SHARE;
+        step >= self.next_look.max(MIN_STEPS) && self.looking <= allowed()
     }
 
     /// Records an answer.
@@ -195,23 +204,48 @@ impl Searches {
                     Some(share) => {
                         (share.blocks, share.bytes) = (share.blocks + 1, share.bytes + living.bytes)
                     }
-                    None => of.push(Share { owner, blocks: 1, bytes: living.bytes }),
+                    // What hangs on nothing when functions have returned may have had an owner before.
+                    None => {
+                        let late = question.at_end && owner.hold == Retention::Unreachable;
+                        let hold = if late { Retention::Unknown } else { owner.hold };
+                        of.push(Share { owner, hold, blocks: 1, bytes: living.bytes });
+                    }
                 }
             }
         }
         for (site, mut holders) in found {
-            holders.sort_by_key(|share| listing_order(share.owner.hold, share.blocks, share.bytes));
+            holders.sort_by_key(|share| listing_order(share.hold, share.blocks, share.bytes));
             holders.truncate(MAX_HOLDERS);
-            self.record_site(site, &holders, ledger.step_count());
+            self.record_site(site, &mut holders, question.at_end, answer.why_not, ledger.step_count());
         }
     }
 
-    fn record_site(&mut self, site: Site, holders: &[Share<'_>], step: u32) {
+    fn record_site(
+        &mut self,
+        site: Site,
+        holders: &mut Vec<Share<'_>>,
+        at_end: bool,
+        why_not: &'static str,
+        step: u32,
+    ) {
         let recorded = self.recorded.entry(site).or_default();
         recorded.tries += 1;
-        if !recorded.is_improved_by(holders) {
+        recorded.step = step;
+        recorded.leave_out_samples(holders);
+        if holders.is_empty() && recorded.paths.is_empty() && recorded.why_not != why_not {
+            recorded.why_not = why_not;
+            recording::append_entry(&TableEntry::Unheld { site, step, why: why_not });
+        }
+        // It was garbage while the program ran, too.
+        if recorded.lasting && !recorded.owned {
+            holders.iter_mut().for_each(|h| h.hold = h.owner.hold);
+        }
+        if !recorded.is_improved_by(holders, at_end) {
             return;
         }
+        recorded.owned = is_owned(holders);
+        recorded.contested =
+            holders.iter().any(Share::is_bounded) && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         recorded.lasting = holders.iter().any(Share::is_lasting);
         recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
@@ -223,7 +257,7 @@ impl Searches {
                 blocks: share.blocks,
                 bytes: share.bytes,
                 name_len: share.owner.name as u32,
-                retention: share.owner.hold,
+                retention: share.hold,
                 path: &share.owner.path,
             });
         }
@@ -262,6 +296,9 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
         living.retain(|l| l.birth == steps);
         return sample(living);
     }
+    if matches!(kind, Kind::Leak | Kind::Growing | Kind::PendingGc) {
+        leave_out_warm_up(&mut living);
+    }
     for age in [2, 1] {
         if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
             living.retain(|l| l.birth.saturating_add(age) <= steps);
@@ -271,31 +308,18 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
     sample(living)
 }
 
+/// Leaves out what came in the first steps and is more than what any later step has added: it is no part of
+/// the growth.
+fn leave_out_warm_up(living: &mut Vec<LiveAllocation>) {
+    let mut of_steps: HashMap<u32, u64> = HashMap::new();
+    living.iter().for_each(|l| *of_steps.entry(l.birth).or_default() += l.bytes);
+    let later = of_steps.iter().filter(|(birth, _)| **birth > BURN_IN_STEPS).map(|(_, bytes)| *bytes);
+    let Some(most) = later.max() else { return };
+    living.retain(|l| l.birth > BURN_IN_STEPS || of_steps.get(&l.birth).is_none_or(|bytes| *bytes <= most));
+}
+
 /// Returns a sample of blocks where there are very many.
 fn sample(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
     let stride = living.len().div_ceil(MAX_BLOCKS).max(1);
     living.into_iter().step_by(stride).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn owner(path: &str, hold: Retention) -> Owner {
-        Owner { path: path.into(), name: path.len(), hold, cause: 0, blocks: Vec::new() }
-    }
-
-    #[test]
-    fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
-        let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
-        let share = |owner, blocks| Share { owner, blocks, bytes: blocks << 20 };
-        let fresh = Recorded::default();
-        assert!(fresh.is_improved_by(&[share(&code, 2)]));
-        let lasting = Recorded { tries: 1, paths: vec!["kept[*]".into()], blocks: 49, lasting: true };
-        assert!(!lasting.is_improved_by(&[share(&code, 2)]));
-        assert!(!lasting.is_improved_by(&[share(&list, 50)]));
-        assert!(lasting.is_improved_by(&[share(&list, 98)]));
-        let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, lasting: false };
-        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)]));
-    }
 }

@@ -247,6 +247,9 @@ fn act_on(progress: Progress, mut detector: Guard) {
         Progress::Sought => {
             if let Some(draft) = loops.draft(MIN_ITERATIONS) {
                 write(&draft);
+                let steps = draft.past.iter().filter(|end| end.ends_step).count();
+                drop(detector);
+                step_boundaries::loop_was_drafted(steps as u32);
             }
         }
         Progress::GaveUp => {
@@ -339,6 +342,15 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
         write(&choice);
     }
     Some(choice.past)
+}
+
+/// Returns the boundaries that there would be if the loop were chosen now, while none was.
+pub fn drafted() -> Option<Vec<BackfilledBoundary>> {
+    if !is_searching() {
+        return None;
+    }
+    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
+    Some(detector.as_deref_mut()?.draft(MIN_ITERATIONS)?.past)
 }
 
 /// Writes what the loop is and when its iterations ended. With the detector's lock held, so that one is

@@ -5,6 +5,7 @@
 
 pub mod analyzer;
 pub mod annotations;
+pub mod answers;
 pub mod counters;
 pub mod frequency;
 pub mod holders;

@@ -4,11 +4,10 @@
 //! It runs on the thread that ended a step, outside the allocator's lock; where a loop's iteration is the
 //! step, in a hook. It knows neither Python nor the driver: who asks them is registered (see [`Services`]).
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::time::{Duration, Instant};
 
-use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED};
+use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED, as_typed};
 use crate::analysis::holders::{self, Occasion};
 use crate::analysis::{annotations, counters, loop_steps};
 use crate::lock::{Mutex, MutexGuard, Rank};
@@ -21,7 +20,8 @@ use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, StepSource};
-use leaktrace_core::holders::{Owner, Wanted};
+use leaktrace_core::holders::{Found, Wanted};
+use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report;
 use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 
@@ -35,6 +35,8 @@ static EXITED: AtomicBool = AtomicBool::new(false);
 /// Whether memory ran out, and who holds it is still to be searched for: the first few times only.
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
 const OOM_SEARCHES: u32 = 2;
+/// Whether the interpreter was asked to call back since a report was written, and not only for a look.
+static REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// What others do for steps: they stand above, since they know the driver and Python.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ pub struct Services {
     /// Returns why nothing can be searched.
     pub search_obstacle: fn() -> Option<String>,
     /// Searches for the holders of blocks.
-    pub search: fn(&[Wanted]) -> Vec<Owner>,
+    pub search: fn(&[Wanted]) -> Found,
 }
 
 /// The services; null before [`arm`].
@@ -218,49 +220,62 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     let Some(analyzer) = guard.as_mut() else { return };
     let every = settings::get().dump_every;
     let due = |step: u32| step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
+    let looks = |analyzer: &Analyzer, step| settings::get().holders && analyzer.searches.is_look_due(step);
     analyzer.pending_steps = analyzer.pending_steps.saturating_add(u32::from(!boundary.supersedes));
-    if (analyzer.backlog_is_small()
-        && !due(analyzer.ledger.step_count().saturating_add(analyzer.pending_steps)))
-        || !analyzer.drain()
-    {
+    let step = analyzer.ledger.step_count().saturating_add(analyzer.pending_steps);
+    if (analyzer.backlog_is_small() && !due(step) && !looks(analyzer, step)) || !analyzer.drain() {
         return;
     }
-    if boundary.supersedes
-        || !due(analyzer.ledger.step_count())
-        || (every.is_none() && analyzer.dumps_too_much())
-    {
+    let step = analyzer.ledger.step_count();
+    let dumps = due(step) && !(every.is_none() && analyzer.dumps_too_much());
+    if boundary.supersedes || !(dumps || looks(analyzer, step)) {
         return;
     }
     let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
         // Inside a hook, where nothing may take long: the interpreter calls back.
+        REPORTED.fetch_or(dumps, AcqRel);
         with_services(|services| (services.ask_for_search)());
         guard
     } else {
-        if stacks::takes_suspicions() {
+        if dumps && stacks::takes_suspicions() {
             let began = Instant::now();
             stacks::suspect(&holders::suspicious(&analyzer.ledger));
             analyzer.dumping += began.elapsed();
         }
-        match search(guard, Occasion::Step) {
+        match search(guard, if dumps { Occasion::Step } else { Occasion::Look }, None) {
             Some(guard) => guard,
             None => return,
         }
     };
-    dump_now(guard);
+    if dumps {
+        dump_now(guard);
+    }
+}
+
+/// Has what leaks by now searched for, since it shows what the program's loop may be, and that it has had so
+/// many iterations. From a hook.
+#[cold]
+pub fn loop_was_drafted(steps: u32) {
+    if settings::get().holders
+        && ANALYZER.lock().is_some_and(|a| a.as_ref().is_some_and(|a| a.searches.is_look_due(steps)))
+    {
+        with_services(|services| (services.ask_for_search)());
+    }
 }
 
 type Guard = MutexGuard<'static, Option<Box<Analyzer>>>;
 
 /// Searches for who holds what leaks, if that can be done here and now. The lock is released meanwhile: a
-/// search may take long, and others have events to drain.
-fn search(mut guard: Guard, occasion: Occasion) -> Option<Guard> {
+/// search may take long, and others have events to drain. `drafted`: a ledger to be judged in place of the
+/// analyzer's own.
+fn search(mut guard: Guard, occasion: Occasion, drafted: Option<Ledger>) -> Option<Guard> {
     let may_run = settings::get().holders && with_services(|s| (s.may_search)()) == Some(true);
     // At the end there is no other time: that nothing can be searched is said then.
     if !settings::get().holders || !(may_run || occasion == Occasion::End) {
         return Some(guard);
     }
     let Some(analyzer) = guard.as_mut() else { return Some(guard) };
-    let question = analyzer.searches.question(&analyzer.ledger, occasion);
+    let question = analyzer.searches.question(drafted.as_ref().unwrap_or(&analyzer.ledger), occasion);
     let obstacle = || with_services(|s| (s.search_obstacle)()).flatten();
     if question.is_empty() || analyzer.searches.is_obstructed(may_run, obstacle) || !may_run {
         return Some(guard);
@@ -271,9 +286,13 @@ fn search(mut guard: Guard, occasion: Occasion) -> Option<Guard> {
     });
     let mut guard = ANALYZER.lock()?;
     // Without memory to catch up the answer stands as it was found.
-    if let Some(analyzer) = guard.as_mut() {
-        analyzer.drain();
-        analyzer.searches.record(&analyzer.ledger, &question, &answer);
+    match (guard.as_mut(), &drafted) {
+        (Some(analyzer), Some(ledger)) => analyzer.searches.record(ledger, &question, &answer),
+        (Some(analyzer), None) => {
+            analyzer.drain();
+            analyzer.searches.record(&analyzer.ledger, &question, &answer);
+        }
+        (None, _) => {}
     }
     Some(guard)
 }
@@ -285,11 +304,24 @@ pub fn search_when_asked() {
     }
     shield(|| {
         let Some(mut guard) = ANALYZER.lock() else { return };
+        let ran_out = RAN_OUT.swap(false, AcqRel);
+        // Where the program's loop was not chosen yet, draining events would have it chosen too early.
+        if !ran_out
+            && loop_steps::is_searching()
+            && let Some(ledger) = guard.as_ref().and_then(|analyzer| analyzer.drafted())
+        {
+            search(guard, Occasion::Look, Some(ledger));
+            return;
+        }
         if !guard.as_mut().is_some_and(|analyzer| analyzer.drain()) {
             return;
         }
-        let ran_out = RAN_OUT.swap(false, AcqRel);
-        let guard = search(guard, if ran_out { Occasion::Memory } else { Occasion::Step });
+        let occasion = match REPORTED.swap(false, AcqRel) {
+            _ if ran_out => Occasion::Memory,
+            true => Occasion::Step,
+            false => Occasion::Look,
+        };
+        let guard = search(guard, occasion, None);
         if let Some(analyzer) = guard.as_ref().and_then(|guard| guard.as_ref()).filter(|_| ran_out) {
             analyzer.write("oom.txt", report::text::out_of_memory);
         }
@@ -314,7 +346,7 @@ pub fn dump() {
             sample_counters();
             let Some(mut guard) = ANALYZER.lock() else { return };
             if guard.as_mut().is_some_and(|analyzer| analyzer.drain())
-                && let Some(guard) = search(guard, Occasion::Asked)
+                && let Some(guard) = search(guard, Occasion::Asked, None)
             {
                 dump_now(guard);
             }
@@ -382,7 +414,7 @@ pub fn exit() {
         }
         return;
     }
-    let Some(mut guard) = search(guard, Occasion::End) else { return };
+    let Some(mut guard) = search(guard, Occasion::End, None) else { return };
     let Some(analyzer) = guard.as_mut() else { return };
     if let Some(range) = settings::get().range.as_ref().filter(|_| analyzer.ledger.step_count() == 0) {
         let text = format!(
@@ -399,12 +431,6 @@ pub fn exit() {
     }
 }
 
-/// Returns the path as a person would type it: relative where the recording lies below the working directory.
-fn as_typed(path: &Path) -> String {
-    let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
-    below.as_deref().unwrap_or(path).display().to_string()
-}
-
 /// Forgets the steps and the ledger of the parent, in a forked child.
 pub fn after_fork_child() {
     loop_steps::after_fork_child();
@@ -414,6 +440,7 @@ pub fn after_fork_child() {
     counters::after_fork_child();
     EXITED.store(false, Release);
     RAN_OUT.store(false, Release);
+    REPORTED.store(false, Release);
     let steps = Steps::new(settings::get().step);
     loop_steps::enable(steps.wants_loop());
     set_steps(steps);

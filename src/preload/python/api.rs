@@ -195,6 +195,11 @@ impl Api {
         self.none
     }
 
+    /// Returns where `None` lies.
+    pub fn none_address(&self) -> u64 {
+        self.none.expose_provenance() as u64
+    }
+
     /// Gives up a reference, which may be null.
     ///
     /// # Safety

@@ -27,6 +27,7 @@ pub const TYPE_IS_GC: usize = 328;
 
 pub const FLAG_INLINE_VALUES: u64 = 1 << 2;
 pub const FLAG_MANAGED_DICT: u64 = 1 << 4;
+pub const FLAG_HEAP_TYPE: u64 = 1 << 9;
 pub const FLAG_HAVE_GC: u64 = 1 << 14;
 pub const FLAG_LIST: u64 = 1 << 25;
 pub const FLAG_TUPLE: u64 = 1 << 26;
@@ -59,3 +60,6 @@ pub const KEYS_ENTRIES: usize = 24;
 pub const KEYS_INDICES: usize = 32;
 /// The kind of keys that instances share.
 pub const SPLIT: u8 = 2;
+
+/// From the beginning of a context variable to its name.
+pub const CONTEXT_VARIABLE_NAME: usize = 16;

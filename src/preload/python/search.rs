@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
 use crate::python::{callbacks, heap, interpreter};
-use leaktrace_core::holders::{self, Nodes, Owner, Wanted};
+use leaktrace_core::holders::{self, Found, Nodes, Wanted};
 
 /// The most processor time a search may take. A debug build is several times slower, and what it finds must
 /// not depend on how busy the machine is that runs the tests.
@@ -60,11 +60,11 @@ pub fn obstacle() -> Option<String> {
 }
 
 /// Returns who holds these blocks. With the GIL held: [`may_run`] has just said so, on this thread.
-pub fn run(wanted: &[Wanted]) -> Vec<Owner> {
+pub fn run(wanted: &[Wanted]) -> Found {
     let blocks: Nodes = wanted.iter().map(|w| (w.block, ())).collect();
     // SAFETY: the GIL is held; nothing in a search runs Python code, so nothing gives it up.
     let heap = unsafe { heap::Heap::new(&blocks, heap::Limit::new(BUDGET)) };
-    heap.map_or_else(Vec::new, |mut heap| holders::find(&mut heap, wanted))
+    heap.map_or_else(Found::default, |mut heap| holders::find(&mut heap, wanted))
 }
 
 /// In a forked child nobody was asked.

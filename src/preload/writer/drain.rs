@@ -123,6 +123,12 @@ impl Drain {
     }
 }
 
+/// Hands every event from `next` on to `apply`, as far as they lie in a row, and leaves them to be drained.
+pub fn peek(next: u64, mut apply: impl FnMut(&Event)) {
+    let (mut sources, count) = sources(next);
+    apply_in_turn(next, &mut sources[..count], &mut apply);
+}
+
 fn slot(base: u64, seq: u64) -> usize {
     (seq.wrapping_sub(base) % WINDOW) as usize
 }
@@ -141,20 +147,43 @@ const MAX_SOURCES: usize = 32;
 
 /// Applies events from where they lie, as long as the next one is there: no copy and no sorting. Returns the
 /// number of the first that was not there.
-fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
+fn in_turn(next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
+    let (mut sources, count) = sources(next);
+    let sources = &mut sources[..count];
+    let next = apply_in_turn(next, sources, apply);
+    let Some(mut pool) = SEGMENTS.lock() else { return next };
+    let evict = pool.over_resident_limit();
+    for source in sources.iter().flatten() {
+        // Nobody else advances these, nor gives a segment back that is not drained to its end.
+        if let Some(s) = pool.events.iter_mut().find(|s| s.index == source.index) {
+            (s.drained, s.last) = (source.drained, source.last);
+            s.seal();
+            if evict && s.is_done() {
+                file::evict_pages(s.index);
+            }
+        }
+    }
+    next
+}
+
+/// Returns the segments that may have event `next` or later ones, and how many they are.
+fn sources(next: u64) -> ([Option<Source>; MAX_SOURCES], usize) {
     let mut sources = [const { None::<Source> }; MAX_SOURCES];
     let mut count = 0;
     // The memory of a segment whose next event comes later is not read: that would bring its pages back.
     let wanted = |s: &&EventSegment| s.drained < s.sealed.unwrap_or(PER_SEGMENT) && s.ahead <= next;
-    let Some(pool) = SEGMENTS.lock() else { return next };
+    let Some(pool) = SEGMENTS.lock() else { return (sources, 0) };
     for s in pool.events.iter().filter(wanted) {
         let (Some(base), Some(source)) = (file::base(s.index), sources.get_mut(count)) else { continue };
         *source = Some(Source { index: s.index, base, drained: s.drained, last: s.last });
         count += 1;
     }
-    drop(pool);
+    (sources, count)
+}
+
+/// Applies the events of these segments from `next` on. Returns the number of the first that was not there.
+fn apply_in_turn(mut next: u64, sources: &mut [Option<Source>], apply: &mut impl FnMut(&Event)) -> u64 {
     // A segment that is new since then is found when its event is missed.
-    let sources = &mut sources[..count];
     let mut found = true;
     while std::mem::take(&mut found) {
         for source in sources.iter_mut().flatten() {
@@ -167,18 +196,6 @@ fn in_turn(mut next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
                 source.drained += 1;
             }
             found |= next != before;
-        }
-    }
-    let Some(mut pool) = SEGMENTS.lock() else { return next };
-    let evict = pool.over_resident_limit();
-    for source in sources.iter().flatten() {
-        // Nobody else advances these, nor gives a segment back that is not drained to its end.
-        if let Some(s) = pool.events.iter_mut().find(|s| s.index == source.index) {
-            (s.drained, s.last) = (source.drained, source.last);
-            s.seal();
-            if evict && s.is_done() {
-                file::evict_pages(s.index);
-            }
         }
     }
     next

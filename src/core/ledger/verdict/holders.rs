@@ -14,6 +14,17 @@ pub fn of_site(view: &View<'_>, site: u32) -> Vec<u64> {
     held.into_iter().filter(|h| h.retention != Retention::Unknown).map(|h| h.holder).collect()
 }
 
+/// Returns whether most of what was found of a site's blocks had an owner that was alive, while the program
+/// ran: no cycle keeps them.
+pub fn is_owned(view: &View<'_>, site: u32) -> bool {
+    let held = (view.context.holders)(site);
+    let sum = |of: &dyn Fn(Retention) -> bool| {
+        held.iter().filter(|h| of(h.retention)).fold(0u64, |sum, h| sum.saturating_add(h.blocks))
+    };
+    let owned = sum(&|r| matches!(r, Retention::Unbounded | Retention::Bounded { .. }));
+    owned > 0 && owned > sum(&|r| r == Retention::Unreachable)
+}
+
 /// Returns whether two sites have a holder in common; `None` if the holders of one are not known.
 pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
     let known = !a.is_empty() && !b.is_empty();

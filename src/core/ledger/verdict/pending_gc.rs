@@ -4,10 +4,12 @@
 use std::cmp::Reverse;
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::holders;
 use super::statistics::{grouped, interval, median, overlap, sum_intervals};
 use super::view::{SiteHolder, SiteView, View};
 use crate::format::entry::Retention;
 use crate::ledger::cohort::{blocks, by_birth, bytes};
+use crate::ledger::releases::is_late;
 use crate::ledger::sites::Release;
 
 /// Birth steps whose blocks the collections of a site freed together, in all, at least; with those that wait.
@@ -29,6 +31,11 @@ struct Garbage<'a, 'b> {
 pub fn find(view: &View<'_>) -> Vec<Finding> {
     let waits = |site| {
         let steps = collections(view, site)?;
+        // A model in a cycle is garbage when the program has come to its end, and so is all that it keeps.
+        let only_late = steps.iter().all(|&step| is_late(step, view.steps));
+        if only_late && holders::is_owned(view, site.number) {
+            return None;
+        }
         Some(Garbage { site, steps })
     };
     let mut found: Vec<Garbage<'_, '_>> = view.sites.iter().filter_map(waits).collect();

@@ -219,9 +219,10 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let collected = group.iter().map(|s| s.site.site.collected).fold(0, u64::wrapping_add);
     let aged = group.iter().map(|s| s.site.site.aged).fold(0, u64::wrapping_add);
+    let is_owned = group.iter().any(|s| holders::is_owned(view, s.site.number));
     let kind = match () {
         // What this site frees is freed by the collector: so will this be, unless it is reachable.
-        () if aged > 0 && collected * 2 >= aged => Kind::PendingGc,
+        () if aged > 0 && collected * 2 >= aged && !is_owned => Kind::PendingGc,
         () if group.iter().any(|s| s.is_certain) => Kind::Leak,
         () => Kind::Growing,
     };

@@ -17,7 +17,7 @@ pub const MIN_AGE: u32 = 3;
 /// … and older than this many times the site's usual life.
 pub const AGE_FACTOR: u32 = 2;
 /// Births in the first steps are warm-up: in this many steps, or in this share of the run if that is longer.
-const BURN_IN_STEPS: u32 = 5;
+pub const BURN_IN_STEPS: u32 = 5;
 const BURN_IN_SHARE: f64 = 0.1;
 /// Only in a run of so many steps can the last few be told from the rest.
 const LATE_STEPS: u32 = 100;

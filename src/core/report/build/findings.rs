@@ -35,6 +35,8 @@ impl Builder<'_> {
             })
             .collect();
         let device = devices.iter().find(|d| d.index == f.device);
+        let holders = self.holders(f.sites.iter().map(|part| part.site));
+        let holders_unknown = if holders.is_empty() { self.why_no_holder(f) } else { None };
         Finding {
             kind: f.kind,
             confidence: f.confidence,
@@ -57,7 +59,8 @@ impl Builder<'_> {
             steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
             explanation: wording::explanation(f, &sites, &program.cwd),
             sites,
-            holders: self.holders(f.sites.iter().map(|part| part.site)),
+            holders,
+            holders_unknown,
             retained_over_steps: Vec::new(),
         }
     }

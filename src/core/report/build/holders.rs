@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use super::Builder;
 use crate::format::entry::{self, Retention};
 use crate::holders::listing_order;
-use crate::ledger::verdict::SiteHolder;
+use crate::ledger::verdict::{Finding, Kind, SiteHolder};
 use crate::report::{Holder, Searches};
 
+/// How a note begins that says why the heap cannot be searched.
+const NOT_SEARCHED: &str = "who holds what is not searched: ";
 /// Holders listed under one finding.
 const HOLDERS: usize = 32;
 
@@ -42,6 +44,30 @@ impl Builder<'_> {
             of_sites.insert(*site, held.collect());
         }
         of_sites
+    }
+
+    /// Returns why no search found a holder of a finding's blocks.
+    pub(super) fn why_no_holder(&self, f: &Finding) -> Option<String> {
+        let has_owner = matches!(
+            f.kind,
+            Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue | Kind::CarryOver | Kind::Periodic
+        );
+        if f.sites.is_empty() || !has_owner {
+            return None;
+        }
+        let searched = f.sites.iter().filter_map(|part| self.tables.unheld.get(&self.key(part.site)?));
+        if let Some((step, why)) = searched.max_by_key(|(step, _)| *step) {
+            return Some(format!("searched for at step {step}: {why}"));
+        }
+        if let Some(why) = self.tables.notes.iter().find_map(|note| note.strip_prefix(NOT_SEARCHED)) {
+            return Some(why.to_owned());
+        }
+        Some(match self.searches() {
+            _ if self.meta("holders").as_deref() == Some("off") => "LEAKTRACE_HOLDERS is off".into(),
+            Some(_) => "the last search of the heap was before this was seen to grow".into(),
+            None if self.meta("python").is_none() => "no Python interpreter was found in this process".into(),
+            None => "the heap was not searched: the interpreter was never free for it while this grew".into(),
+        })
     }
 
     /// Lists who held the blocks of these sites as of the last heap search.

@@ -71,6 +71,9 @@ pub fn finding(
             Plain,
         );
     }
+    if let Some(why) = &f.holders_unknown {
+        figure(text, "held by", &format!("not known ({})", sanitize(why)), Plain);
+    }
     if let Some(growth) = reserved_growth(f) {
         figure(text, "reserved", &growth, Plain);
     }

@@ -216,8 +216,14 @@ fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
 fn non_leak(f: &Finding) -> String {
     let bytes = size(f.live_bytes as f64);
     if let Some(bound) = f.bound_bytes {
+        let steps = (bound.saturating_sub(f.live_bytes) as f64 / f.growth_bytes_per_step).ceil();
+        let when = if steps.is_finite() && steps >= 1.0 {
+            format!(", in about {}", count(steps, "step"))
+        } else {
+            String::new()
+        };
         return format!(
-            "{bytes} in a holder with a bounded number of entries: it will be {} at most.",
+            "{bytes} in a holder with a bounded number of entries: it will be {} at most{when}.",
             size(bound as f64)
         );
     }

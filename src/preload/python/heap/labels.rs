@@ -17,6 +17,8 @@ impl Heap<'_> {
         let mut steps: Vec<Step> = Vec::new();
         // A dict that is an instance's, a class's or a function's: its keys are attributes.
         let mut attributes = 0;
+        // A dict of a thread-local object that has a dict of attributes for each thread.
+        let mut threads = 0;
         // A dict of a function's defaults: the step before has named the key.
         let mut arguments = 0;
         // What holds the tuple that comes next: the names of a function's free variables, or of its
@@ -42,6 +44,16 @@ impl Heap<'_> {
                 continue;
             };
             if holder == arguments {
+                steps.push(Step::Through);
+                continue;
+            }
+            if holder == threads {
+                attributes = held;
+                steps.push(Step::Through);
+                continue;
+            }
+            if info.is_thread_local {
+                threads = held;
                 steps.push(Step::Through);
                 continue;
             }
@@ -251,16 +263,21 @@ impl Heap<'_> {
     }
 
     fn frame_label(&mut self, object: Node, held: Node) -> Option<Step> {
+        let (frame, code) = self.frame_of(object);
+        self.local(frame, code, held)
+    }
+
+    /// Returns the frame of a frame object, and its code.
+    pub fn frame_of(&self, object: Node) -> (Node, Node) {
         // SAFETY: a living frame object; it leads to its frame, or is it.
-        let (frame, code) = unsafe {
+        unsafe {
             if self.cpython.frames_are_objects() {
                 (object, word(object, OLD_FRAME_CODE))
             } else {
                 let frame = word(object, FRAME_OBJECT_FRAME);
                 (frame, self.cpython.code_of(frame))
             }
-        };
-        self.local(frame, code, held)
+        }
     }
 
     fn generator_label(&mut self, generator: Node, held: Node) -> Option<Step> {
@@ -387,6 +404,10 @@ impl Heap<'_> {
         match self.types.name(holder).as_str() {
             // An entry of the cache: of a result and its key.
             "_lru_list_elem" => Step::Through,
+            "Context" if self.is_context(holder) => Step::Through,
+            "hamt" => Step::Through,
+            name if name.starts_with("hamt_") => self.context_label(holder, held),
+            "ContextVar" => Step::Named("its default".into()),
             "_lru_cache_wrapper" => match held_kind {
                 Some(Kind::Dict) => Step::Named("lru_cache".into()),
                 _ => Step::Named("lru_cache's results".into()),

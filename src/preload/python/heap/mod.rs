@@ -5,6 +5,8 @@
 //! Python's objects cannot change or go away while the GIL is held, so they are read directly. C++ objects
 //! can (see `cpp`).
 
+mod bounds;
+mod contexts;
 mod cpp;
 mod labels;
 mod objects;
@@ -19,7 +21,6 @@ use crate::python::heap::objects::{Kind, TypeTable};
 use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
-use crate::python::offsets::{DEQUE_MAXLEN, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
 use crate::python::thread_frames;
 use leaktrace_core::holders::{HeapGraph, Node, Nodes, Root, Step};
 
@@ -214,6 +215,8 @@ impl HeapGraph for Heap<'_> {
             match self.cpp.met.get(&node) {
                 Some(MemoryClass::Tensor) => work.tensors.push((i, node)),
                 Some(_) => work.graph.push((i, node)),
+                // A block that is not searched for this time is no object all the same.
+                None if self.blocks.contains_key(&node) => {}
                 None => self.objects(i, node, &mut work, found),
             }
         }
@@ -236,25 +239,7 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
-        if self.cpp.met.contains_key(&node) || self.blocks.contains_key(&node) {
-            return None;
-        }
-        let info = self.types.of(node)?;
-        let (entries, most) = match info.kind {
-            Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
-            Kind::Lru => {
-                // What it shows the collector is an object; any other word need not be.
-                let (cache, mut held) = (objects::word_of(node, LRU_CACHE, &info)?, Vec::new());
-                self.types.traverse(node, &info, &mut held);
-                let is_dict = held.contains(&cache) && self.types.of(cache)?.kind == Kind::Dict;
-                (cache, objects::word_of(node, LRU_MAXSIZE, &info).filter(|_| is_dict)?)
-            }
-            _ => return None,
-        };
-        // SAFETY: a living deque, or the dict of a living cache: its length.
-        let now = unsafe { word(entries, VAR_SIZE) };
-        // -1 stands for no bound.
-        (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
+        self.bound_of(node)
     }
 
     fn has_graph(&mut self, node: Node) -> bool {
@@ -285,6 +270,11 @@ impl HeapGraph for Heap<'_> {
             true => self.cpp.name(node).to_owned(),
             false => self.types.name(node),
         }
+    }
+
+    fn name_foreign(&mut self, node: Node) -> Option<String> {
+        // The interpreter's own state refers to it.
+        self.is_context(node).then(|| "contextvars".to_owned())
     }
 
     fn sort(&mut self, node: Node) -> u64 {

@@ -52,6 +52,7 @@ pub struct Info {
     /// Words of an instance's fixed part; 2 of one whose size varies.
     pub words: usize,
     pub is_graph_node: bool,
+    pub is_thread_local: bool,
     /// Bytes of an instance's fixed part, whatever follows it.
     pub size: usize,
 }
@@ -100,6 +101,7 @@ impl TypeTable {
             is_gc: None,
             words: 0,
             is_graph_node: false,
+            is_thread_local: false,
             size: 0,
         };
         TypeTable { known: IntMap::default(), recent: vec![(0, none); RECENT], builtin }
@@ -245,7 +247,8 @@ impl TypeTable {
             )
         };
         let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
-        Info { kind, flags, traverse, is_gc, words, is_graph_node, size: size as usize }
+        let is_thread_local = kind == Kind::Other && named("_local");
+        Info { kind, flags, traverse, is_gc, words, is_graph_node, is_thread_local, size: size as usize }
     }
 }
 

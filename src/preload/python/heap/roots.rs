@@ -15,6 +15,9 @@ use crate::python::packages;
 use crate::python::thread_frames;
 use leaktrace_core::holders::{GcRoot, Node, Root};
 
+/// The functions of an uncaught exception that are looked at.
+const MAX_FRAMES: usize = 200;
+
 fn is_own_file(file: &str) -> bool {
     packages::ownership().is_own_file(file)
 }
@@ -32,6 +35,7 @@ impl Heap<'_> {
             0 => {
                 self.globals(|name, _| name == "__main__", &mut roots);
                 self.locals(true, &mut roots);
+                self.uncaught(&mut roots);
             }
             1 => self.globals(|name, file| name != "__main__" && file.is_some_and(is_own_file), &mut roots),
             2 => {
@@ -61,12 +65,13 @@ impl Heap<'_> {
     fn modules(&mut self) -> Vec<Module> {
         // SAFETY: with the GIL; a borrowed reference to a dict that lives as long as the interpreter.
         let dict = unsafe { (self.functions.PyImport_GetModuleDict)() }.expose_provenance() as u64;
-        let mut modules = Vec::new();
+        let mut modules: Vec<Module> = Vec::new();
         for (name, module) in self.items(dict) {
             if self.is_str(name) && self.types.of(module).is_some_and(|info| info.kind == Kind::Module) {
                 // SAFETY: a module object: its dict is where it always was, and may be missing.
                 let dict = unsafe { word(module, MODULE_DICT) };
-                if dict != 0 {
+                // A module of two names (`__mp_main__`) goes by the first.
+                if dict != 0 && modules.iter().all(|m| m.dict != dict) {
                     modules.push(Module { name: self.text(name), dict });
                 }
             }
@@ -118,16 +123,45 @@ impl Heap<'_> {
             // SAFETY: the state of a living thread, and the GIL is held.
             let frames = unsafe { self.cpython.frames(thread) };
             for frame in frames {
-                // SAFETY: a frame keeps its code alive.
-                let (file, function) = unsafe { self.cpython.names(frame.code) };
-                if is_own_file(&file) != own {
-                    continue;
-                }
-                for (name, value) in self.variables(frame.address, frame.code) {
-                    if self.types.may_hold(value) {
-                        let origin = GcRoot::Local { function: function.clone(), name };
-                        roots.push(Root { node: value, origin });
+                self.locals_of(frame.address, frame.code, own, roots);
+            }
+        }
+    }
+
+    fn locals_of(&mut self, frame: Node, code: Node, own: bool, roots: &mut Vec<Root>) {
+        // SAFETY: a frame keeps its code alive.
+        let (file, function) = unsafe { self.cpython.names(code) };
+        if is_own_file(&file) != own {
+            return;
+        }
+        for (name, value) in self.variables(frame, code) {
+            if self.types.may_hold(value) {
+                let origin = GcRoot::Local { function: function.clone(), name };
+                roots.push(Root { node: value, origin });
+            }
+        }
+    }
+
+    /// Adds the variables of the program's functions that an exception has ended which nobody caught: the
+    /// interpreter keeps the last one.
+    fn uncaught(&mut self, roots: &mut Vec<Root>) {
+        let sys = self.modules().into_iter().find(|module| module.name == "sys");
+        let of_sys = sys.map_or_else(Vec::new, |sys| self.items(sys.dict));
+        let last = of_sys.into_iter().find(|&(k, _)| self.is_str(k) && self.text(k) == "last_traceback");
+        let (mut next, mut found) = (last.map(|(_, traceback)| traceback), Vec::new());
+        for _ in 0..MAX_FRAMES {
+            let Some(traceback) = next.take() else { return };
+            let Some(info) = self.types.of(traceback).filter(|i| i.kind == Kind::Traceback) else { return };
+            found.clear();
+            self.types.traverse(traceback, &info, &mut found);
+            for &part in &found {
+                match self.types.of(part).map(|info| info.kind) {
+                    Some(Kind::Traceback) => next = Some(part),
+                    Some(Kind::Frame) => {
+                        let (frame, code) = self.frame_of(part);
+                        self.locals_of(frame, code, true, roots);
                     }
+                    _ => {}
                 }
             }
         }

@@ -1,0 +1,77 @@
+//! Owners that have the same blocks, one of them with a bound: a replay buffer, and the minibatch that was
+//! drawn from it. Whoever has only a part of what the other has, and nothing else, is a sample of it.
+//!
+//! A search names each block's nearest owner only. So where both kinds of owner were found, the blocks of
+//! each are searched for again without it.
+
+use super::group::{self, Group, Owning};
+use super::search::Search;
+use super::{HeapGraph, Nodes, OWN_RANKS, Retention, Wanted};
+
+/// The share of its blocks that a sample has in common with the owner that it was drawn from …
+const SAMPLED: f64 = 0.9;
+/// … and of that owner's blocks, what it has at most: one that has all may as well be where they are kept.
+const PART: f64 = 0.9;
+/// The groups of blocks that are searched for again.
+const MAX_AGAIN: usize = 6;
+
+/// Whether a cause has a bounded owner that is not full, and an unbounded one.
+fn is_contested(holds: &[(u32, Retention)], cause: u32) -> bool {
+    let of = |wanted: &dyn Fn(Retention) -> bool| holds.iter().any(|&(c, hold)| c == cause && wanted(hold));
+    of(&has_room) && of(&|hold| hold == Retention::Unbounded)
+}
+
+fn has_room(hold: Retention) -> bool {
+    matches!(hold, Retention::Bounded { entries, max_entries } if entries < max_entries)
+}
+
+fn holds(graph: &mut impl HeapGraph, groups: &[Group]) -> Vec<(u32, Retention)> {
+    groups.iter().map(|g| (g.cause, group::hold(graph, g))).collect()
+}
+
+/// Adds to contested owners the blocks that they have too, though another is nearer.
+pub(super) fn complete(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut [Group]) {
+    let holds = holds(graph, groups);
+    let contested = (0..groups.len()).filter(|&i| is_contested(&holds, groups[i].cause));
+    for i in contested.take(MAX_AGAIN).collect::<Vec<_>>() {
+        let (mut blocked, mut without) = (Nodes::default(), Vec::new());
+        match groups[i].owner {
+            Owning::Node(node) => drop(blocked.insert(node, ())),
+            Owning::Name(ref root) => without.push(root.clone()),
+        }
+        let again: Vec<usize> = groups[i].paths.iter().map(|p| p.wanted).collect();
+        let mut search = Search::new(again.iter().map(|&w| wanted[w].block), blocked, without);
+        if graph.is_late() || !search.run(graph, OWN_RANKS) {
+            return;
+        }
+        for path in again.iter().filter_map(|&w| search.path(w, &wanted[w])) {
+            let has = |g: &&mut Group| match &g.owner {
+                Owning::Node(node) => path.nodes.contains(node),
+                Owning::Name(root) => path.root == *root,
+            };
+            let other = groups.iter_mut().filter(|g| g.cause == path.cause).find(has);
+            if let Some(other) = other.filter(|g| g.paths.iter().all(|p| p.wanted != path.wanted)) {
+                other.paths.push(path);
+            }
+        }
+    }
+}
+
+/// Leaves out the owners that have a sample of what a bounded one has.
+pub(super) fn leave_out(graph: &mut impl HeapGraph, groups: &mut Vec<Group>) {
+    let holds = holds(graph, groups);
+    let is_sample = |i: usize| {
+        let group = &groups[i];
+        let count = group.paths.len() as f64;
+        holds[i].1 == Retention::Unbounded
+            && groups.iter().zip(&holds).any(|(other, &(cause, hold))| {
+                cause == group.cause
+                    && has_room(hold)
+                    && count < PART * other.paths.len() as f64
+                    && group.shared(other) as f64 >= SAMPLED * count
+            })
+    };
+    let samples: Vec<bool> = (0..groups.len()).map(is_sample).collect();
+    let mut samples = samples.into_iter();
+    groups.retain(|_| samples.next() != Some(true));
+}

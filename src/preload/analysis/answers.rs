@@ -1,0 +1,152 @@
+//! What earlier searches have answered for a site, and whether a new answer is worth recording.
+
+use std::collections::{HashMap, HashSet};
+
+use leaktrace_core::format::entry::Retention;
+use leaktrace_core::holders::{Node, Owner};
+
+/// The searches for a site whose holder was not found. Each waits until twice as many steps have ended.
+const MAX_TRIES: u32 = 5;
+
+/// What was recorded of one site.
+#[derive(Default)]
+pub struct Recorded {
+    pub tries: u32,
+    /// The step of the last search.
+    pub step: u32,
+    pub paths: Vec<String>,
+    pub blocks: u64,
+    /// Whether one of the holders is known to keep what it has, and did not just have it during the search.
+    pub lasting: bool,
+    /// Whether most blocks had an owner that was alive.
+    pub owned: bool,
+    /// Whether it has a bounded owner and an unbounded one: one of them may have a sample only.
+    pub contested: bool,
+    /// The collections that owners had their blocks in, by path, and the paths at which another one was met
+    /// later: they are made anew again and again.
+    collections: HashMap<String, Node>,
+    remade: HashSet<String>,
+    pub why_not: &'static str,
+}
+
+impl Recorded {
+    /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell
+    /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
+    /// replace a lasting one. Nor does one from the program's end, when functions have returned, replace that
+    /// of the owner who was alive before.
+    pub fn is_improved_by(&self, holders: &[Share<'_>], at_end: bool) -> bool {
+        let lasting = holders.iter().any(Share::is_lasting);
+        let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+        let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
+        // The recording must not grow with every search.
+        let known = same && holders.len() == self.paths.len() && blocks < self.blocks * 5 / 4;
+        let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2);
+        !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
+    }
+
+    /// Leaves out what is made anew again and again, of a bounded owner's blocks: a batch, drawn from a replay
+    /// buffer, that has all of them as long as they are few.
+    pub fn leave_out_samples(&mut self, holders: &mut Vec<Share<'_>>) {
+        for owner in holders.iter().map(|h| h.owner).filter(|owner| owner.node != 0) {
+            let before = self.collections.insert(owner.path.clone(), owner.node);
+            if before.is_some_and(|node| node != owner.node) {
+                self.remade.insert(owner.path.clone());
+            }
+        }
+        let bounded = holders.iter().filter(|h| h.has_room()).map(|h| h.blocks).max().unwrap_or(0);
+        holders.retain(|h| {
+            let remade = h.hold == Retention::Unbounded && self.remade.contains(&h.owner.path);
+            !(remade && h.blocks <= bounded)
+        });
+    }
+
+    /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
+    /// searched for once more if there `is_time`.
+    pub fn is_open(&self, step: u32, is_time: bool) -> bool {
+        let again = !self.lasting || (is_time && (self.contested || self.tries < 2));
+        again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
+    }
+}
+
+/// The part of one site's blocks that an owner has.
+pub struct Share<'a> {
+    pub owner: &'a Owner,
+    pub hold: Retention,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+impl Share<'_> {
+    pub fn is_lasting(&self) -> bool {
+        self.hold != Retention::Unknown
+    }
+
+    fn has_room(&self) -> bool {
+        matches!(self.hold, Retention::Bounded { entries, max_entries } if entries < max_entries)
+    }
+
+    pub fn is_bounded(&self) -> bool {
+        matches!(self.hold, Retention::Bounded { .. })
+    }
+}
+
+/// Returns whether the first of these holders, which has most, is alive and keeps what it has.
+pub fn is_owned(holders: &[Share<'_>]) -> bool {
+    holders.first().is_some_and(|h| h.is_bounded() || h.hold == Retention::Unbounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(path: &str, hold: Retention) -> Owner {
+        Owner { path: path.into(), name: path.len(), hold, node: 0, cause: 0, blocks: Vec::new() }
+    }
+
+    fn share(owner: &Owner, blocks: u64) -> Share<'_> {
+        Share { owner, hold: owner.hold, blocks, bytes: blocks << 20 }
+    }
+
+    #[test]
+    fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
+        let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
+        let fresh = Recorded::default();
+        assert!(fresh.is_improved_by(&[share(&code, 2)], false));
+        let paths = vec!["kept[*]".into()];
+        let lasting = Recorded { tries: 1, paths, blocks: 49, lasting: true, ..Recorded::default() };
+        assert!(!lasting.is_improved_by(&[share(&code, 2)], false));
+        assert!(!lasting.is_improved_by(&[share(&list, 50)], false));
+        assert!(lasting.is_improved_by(&[share(&list, 98)], false));
+        let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, ..Recorded::default() };
+        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)], false));
+    }
+
+    #[test]
+    fn what_is_garbage_at_the_end_does_not_replace_an_owner_that_was_alive() {
+        let (list, cycle) = (owner("kept[*]", Retention::Unbounded), owner("A", Retention::Unreachable));
+        let paths = vec!["main() local `kept`[*]".into()];
+        let owned =
+            Recorded { tries: 1, paths, blocks: 40, lasting: true, owned: true, ..Recorded::default() };
+        assert!(!owned.is_improved_by(&[share(&cycle, 90)], true));
+        assert!(owned.is_improved_by(&[share(&cycle, 90)], false));
+        assert!(owned.is_improved_by(&[share(&list, 90)], true));
+        assert!(!owned.is_improved_by(&[share(&list, 3)], true));
+    }
+    #[test]
+    fn a_batch_that_is_drawn_anew_is_no_owner_beside_the_buffer_it_was_drawn_from() {
+        let mut recorded = Recorded::default();
+        let mut names = |list: Node, bounded: u64| {
+            let list = Owner { node: list, ..owner("batch[*]", Retention::Unbounded) };
+            let buffer = Retention::Bounded { entries: bounded, max_entries: 100 };
+            let buffer = Owner { node: 7, ..owner("memory[*]", buffer) };
+            let mut holders = vec![share(&list, 20), share(&buffer, 20)];
+            recorded.leave_out_samples(&mut holders);
+            holders.len()
+        };
+        assert_eq!(names(1, 20), 2);
+        assert_eq!(names(2, 20), 1);
+        assert_eq!(names(2, 40), 1);
+        // What is full bounds nothing more.
+        assert_eq!(names(2, 100), 2);
+    }
+}

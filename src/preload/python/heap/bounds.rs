@@ -1,0 +1,56 @@
+//! Collections that can have so many entries and no more: what the heap shows of it.
+
+use crate::python::heap::Heap;
+use crate::python::heap::objects::{self, Kind};
+use crate::python::memory::word;
+use crate::python::offsets::{DEQUE_MAXLEN, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
+use leaktrace_core::holders::Node;
+
+/// The least empty places behind the last entry of a list that make it one of a fixed length, and the share
+/// of its length, 1 in so many.
+const MIN_ROOM: usize = 4;
+const ROOM_SHARE: usize = 32;
+
+impl Heap<'_> {
+    /// Returns how many entries a collection has, and how many it can ever have.
+    pub fn bound_of(&mut self, node: Node) -> Option<(u64, u64)> {
+        if self.cpp.met.contains_key(&node) || self.blocks.contains_key(&node) {
+            return None;
+        }
+        let info = self.types.of(node)?;
+        let (entries, most) = match info.kind {
+            Kind::List => return self.room_of(node),
+            Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
+            Kind::Lru => {
+                // What it shows the collector is an object; any other word need not be.
+                let (cache, mut held) = (objects::word_of(node, LRU_CACHE, &info)?, Vec::new());
+                self.types.traverse(node, &info, &mut held);
+                let is_dict = held.contains(&cache) && self.types.of(cache)?.kind == Kind::Dict;
+                (cache, objects::word_of(node, LRU_MAXSIZE, &info).filter(|_| is_dict)?)
+            }
+            _ => return None,
+        };
+        // SAFETY: a living deque, or the dict of a living cache: its length.
+        let now = unsafe { word(entries, VAR_SIZE) };
+        // -1 stands for no bound.
+        (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
+    }
+
+    /// Returns the entries and the length of a list that was made with all its places, and is being filled
+    /// from the front, as a ring buffer is.
+    fn room_of(&self, list: Node) -> Option<(u64, u64)> {
+        let none = self.python.api.none_address();
+        // SAFETY: a living list: so many items lie where it says.
+        let (length, items) = unsafe { (word(list, VAR_SIZE) as usize, word(list, LIST_ITEMS)) };
+        // SAFETY: as above; called for places below the length.
+        let is_none = |i: usize| unsafe { word(items, 8 * i) } == none;
+        let last = (0..length).rev().find(|&i| !is_none(i))?;
+        let room = length - 1 - last;
+        if room < MIN_ROOM.max(length / ROOM_SHARE) {
+            return None;
+        }
+        let first = (0..=last).find(|&i| !is_none(i))?;
+        let is_ring = first <= 1 && !(first..=last).any(is_none);
+        is_ring.then_some(((last + 1 - first) as u64, length as u64))
+    }
+}
