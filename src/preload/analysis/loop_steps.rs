@@ -27,11 +27,13 @@ use leaktrace_core::format::backfilled::{self, BackfilledBoundary};
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen,
+    Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen, What,
 };
 
 /// The iterations that a loop must have had before they are taken for steps.
 const MIN_ITERATIONS: u64 = 8;
+/// The iterations that suffice at the program's end: there will not be more.
+const MIN_ITERATIONS_OVER: u64 = 4;
 /// The iterations that suffice at the program's end where the user has said that its steps are a loop's.
 const MIN_ITERATIONS_ASKED: u64 = 2;
 /// The bytes that the detector may take.
@@ -218,7 +220,8 @@ fn show(me: usize, freed: bool) -> Option<Walk> {
     }
     let mut list = loops.frames(slot);
     let progress = frames::frames(thread_state::current(), &mut list, !freed, |now| {
-        loops.event(slot, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
+        let what = What { freed, objects: now.objects };
+        loops.event(slot, now.list, now.same, now.epoch, what, &mut Here(Some(now.code)))
     });
     loops.keep(slot, list);
     let (progress, walk) = progress?;
@@ -259,23 +262,25 @@ fn act_on(progress: Progress, mut detector: Guard) {
 }
 
 /// Tells the detector that an optimizer stepped on this thread: it is one more thing to know a loop by, or
-/// ends the steps from now on.
-pub fn optimizer() {
+/// ends the steps from now on. Returns whether another training began with it.
+pub fn optimizer() -> bool {
     if !is_enabled() {
-        return;
+        return false;
     }
     event(false);
     let me = thread_state::current().address();
-    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return };
-    let Some(loops) = detector.as_deref_mut() else { return };
-    if !loops.optimizer(me) {
+    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return false };
+    let Some(loops) = detector.as_deref_mut() else { return false };
+    let Some(new_phase) = loops.optimizer(me) else {
         drop(detector);
-        return stop();
-    }
+        stop();
+        return false;
+    };
     STEP.fetch_add(1, Relaxed);
     if loops.is_phased() && !PHASED.load(Acquire) {
         begin_phases(me);
     }
+    new_phase
 }
 
 /// Leaves the ends of steps to optimizers from now on. With the detector's lock held.
@@ -298,7 +303,7 @@ struct Here(Option<Reader>);
 
 impl EventContext for Here {
     fn moment(&mut self) -> Moment {
-        Moment { seq: recording::sequence(), ns: state::elapsed_coarse() }
+        Moment { seq: recording::sequence(), ns: state::elapsed() }
     }
     fn id(&mut self, seen: &Seen) -> u32 {
         self.0.as_ref().map_or(0, |reader| reader.id(seen))
@@ -322,7 +327,11 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
     let phased = loops.is_phased();
     let mut choice = match phased {
         true => Some(loops.phases()).filter(|s| !s.locations.is_empty())?,
-        false => loops.choose(if asked && over { MIN_ITERATIONS_ASKED } else { MIN_ITERATIONS })?,
+        false => loops.choose(match (over, asked) {
+            (false, _) => MIN_ITERATIONS,
+            (true, false) => MIN_ITERATIONS_OVER,
+            (true, true) => MIN_ITERATIONS_ASKED,
+        })?,
     };
     THREAD.store(loops.thread().unwrap_or(0), Release);
     let missed = choice.past.iter().filter(|p| p.ends_step && p.seq < first).count();

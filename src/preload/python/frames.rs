@@ -8,7 +8,7 @@ use crate::python::interpreter::{self, Cpython};
 use crate::python::memory::read;
 use crate::python::offsets::VAR_SIZE;
 use crate::python::walk::{self, Found, Walk};
-use crate::python::{current, strings};
+use crate::python::{current, gc, strings};
 use crate::thread_state::{self, ThreadState};
 use leaktrace_core::steps::loops::{CodeText, Seen};
 use leaktrace_core::symbols::is_own_file;
@@ -24,6 +24,8 @@ pub struct Frames<'a> {
     pub same: usize,
     /// Changes when an address may mean another code object.
     pub epoch: u64,
+    /// A count that changes whenever Python makes an object that its collector watches.
+    pub objects: u32,
     pub code: Reader,
 }
 
@@ -49,7 +51,8 @@ pub fn frames<R>(
         }
         let epoch = thread_state::epoch();
         let (same, walk) = walk::follow(top, list, wanted);
-        Some((look(Frames { list, same, epoch, code: Reader { cpython: top.cpython } }), walk))
+        let (objects, code) = (gc::objects(top.cpython), Reader { cpython: top.cpython });
+        Some((look(Frames { list, same, epoch, objects, code }), walk))
     })?
 }
 

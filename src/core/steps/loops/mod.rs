@@ -32,9 +32,10 @@ pub use extents::Extents;
 
 use crate::format::backfilled::BackfilledBoundary;
 use code::Codes;
+pub use shadow::What;
 use shadow::{Shadow, View};
 pub use tree::STEPS_BETWEEN;
-use tree::{Id, Mark, Tree};
+use tree::{Id, Mark, Node, Tree};
 
 /// A frame, as it is at an event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,7 +229,7 @@ impl Loops {
         self.shadows[slot].frames = frames;
     }
 
-    /// Takes in a memory event of the thread in this slot, a free if `freed`. `frames`: its stack, outermost
+    /// Takes in a memory event of the thread in this slot. `frames`: its stack, outermost
     /// first, of which at least `same` are as they were. `epoch` moves on when an address may mean another
     /// code object than before.
     #[inline(always)]
@@ -238,7 +239,7 @@ impl Loops {
         frames: &[Seen],
         same: usize,
         epoch: u64,
-        freed: bool,
+        what: What,
         around: &mut dyn EventContext,
     ) -> Progress {
         if self.thread().is_some_and(|of| self.shadows[slot].thread != of) {
@@ -248,7 +249,7 @@ impl Loops {
         self.codes.at(epoch);
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         tree.ended.clear();
-        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
+        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, what);
         if !self.tree.ended.is_empty() {
             return Progress::Ended;
         }
@@ -272,23 +273,23 @@ impl Loops {
         }
     }
 
-    /// Takes in that an optimizer stepped where this thread's last event was. `false`: another thread's loop
-    /// ends the steps.
-    pub fn optimizer(&mut self, thread: usize) -> bool {
-        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return true };
-        let first = self.tree.optimizer(shadow.node());
+    /// Takes in that an optimizer stepped where this thread's last event was. Returns whether another
+    /// training began with it; `None`: another thread's loop ends the steps.
+    pub fn optimizer(&mut self, thread: usize) -> Option<bool> {
+        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return Some(false) };
+        let stepped = self.tree.optimizer(shadow.node());
         if self.unasked && !self.tree.phased {
             if self.tree.chosen && thread != self.thread {
-                return false;
+                return None;
             }
             self.thread = thread;
             self.depth = usize::MAX;
             self.tree.phase();
         }
-        if first && self.tree.phased {
+        if stepped.first_there && self.tree.phased {
             self.without_training();
         }
-        true
+        Some(stepped.new_phase)
     }
 
     /// Notes that not every event of the training is shown from now on: what is counted there is less than
@@ -368,7 +369,7 @@ impl Loops {
     }
 
     fn iterations(&self, level: &[Id]) -> u64 {
-        level.iter().filter_map(|&id| self.tree.get(id)).map(tree::Node::iterations).sum()
+        level.iter().filter_map(|&id| self.tree.get(id)).map(Node::iterations).sum()
     }
 
     /// Returns what would be chosen now, if it has had at least `least` iterations.
@@ -460,7 +461,7 @@ impl Loops {
             let mut path = vec![id];
             let mut at = inner.parent;
             while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
-                if !n.comprehension && (inner.library || !n.library) {
+                if !n.is_expression() && !n.framework && (inner.library || !n.library) {
                     path.push(at);
                 }
                 at = n.parent;
@@ -487,11 +488,19 @@ impl Loops {
     fn locations_by(&self, marks: &[Mark]) -> Vec<(u8, bool, LoopLocation)> {
         let place = |(id, mark): (Id, &Mark)| {
             let n = self.tree.get(id).filter(|_| mark.signs != 0)?;
-            let code = self.codes.get(n.code);
-            let l = code.extents.all().get(usize::from(n.number))?;
-            Some((mark.level, mark.main, LoopLocation { code: code.id, header: l.header, last: l.last }))
+            Some((mark.level, mark.main, self.location(n)?))
         };
         self.tree.ids().zip(marks).filter_map(place).collect()
+    }
+
+    fn location(&self, n: &Node) -> Option<LoopLocation> {
+        if n.is_call {
+            let (code, offset) = shadow::called_at(n.code);
+            return Some(LoopLocation { code: self.codes.get(code).id, header: offset, last: offset });
+        }
+        let code = self.codes.get(n.code);
+        let l = code.extents.all().get(usize::from(n.number))?;
+        Some(LoopLocation { code: code.id, header: l.header, last: l.last })
     }
 
     /// Ends what is under way, since the program is ending. See [`Loops::ended`] for what that ends, if the

@@ -24,6 +24,28 @@ const MOST_LEVELS: usize = 256;
 /// Generators that stand still.
 const MOST_WAITING: usize = 64;
 
+/// The number of what is no loop of a code, but a call from which C calls again and again. Behind those of
+/// all loops.
+pub(super) const CALL: u8 = 254;
+
+/// What stands for a code and the offset of such a call in a tree.
+fn call_at(code: u32, offset: u32) -> u32 {
+    (offset / 2) << 16 | code & 0xffff
+}
+
+/// The code and the offset that it stands for.
+pub(super) fn called_at(call: u32) -> (u32, u32) {
+    (call & 0xffff, (call >> 16) * 2)
+}
+
+/// What an event is, beside its frames.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    pub freed: bool,
+    /// A count that changes whenever Python makes an object; one that stays is none.
+    pub objects: u32,
+}
+
 /// A loop that a frame is in.
 #[derive(Clone, Copy, Debug)]
 struct Inside {
@@ -52,6 +74,8 @@ struct Level {
     node: Id,
     /// What ran below it since it stands at this instruction.
     called: Called,
+    /// A model is being made in it.
+    builds: bool,
 }
 
 /// A generator that stands still.
@@ -75,6 +99,8 @@ pub(super) struct Shadow {
     insides: Vec<Inside>,
     waiting: Vec<Waiting>,
     clock: u64,
+    /// Count of the objects that Python made, at the last event.
+    objects: u32,
 }
 
 /// What stays the same while one event is compared.
@@ -96,14 +122,17 @@ impl Shadow {
             insides: Vec::with_capacity(MOST_LEVELS),
             waiting: Vec::with_capacity(MOST_WAITING),
             clock: 0,
+            objects: 0,
         }
     }
 
     /// Takes an event in: `frames` are outermost first, of which only the first `depth` are compared, and at
     /// least the first `same` are as they were.
-    pub fn event(&mut self, view: &mut View<'_>, frames: &[Seen], same: usize, depth: usize, freed: bool) {
-        let frames = &frames[..frames.len().min(depth).min(MOST_LEVELS)];
+    #[inline]
+    pub fn event(&mut self, view: &mut View<'_>, all: &[Seen], same: usize, depth: usize, what: What) {
+        let frames = &all[..all.len().min(depth).min(MOST_LEVELS)];
         self.clock += 1;
+        let objects = std::mem::replace(&mut self.objects, what.objects);
         let both = frames.len().min(self.levels.len());
         let differs = (same.min(both)..both).find(|&at| self.levels[at].seen != frames[at]);
         let at = differs.unwrap_or(both);
@@ -112,12 +141,34 @@ impl Shadow {
             for seen in &frames[at..] {
                 self.push(view, seen);
             }
-        } else {
+        } else if self.levels.len() > at {
             self.pop(view, at);
+        } else if objects != what.objects && !what.freed && frames.len() == all.len() {
+            self.again(view);
         }
+        let builds = self.levels.last().is_some_and(|l| l.builds);
         if let Some(node) = view.tree.get_mut(self.node()) {
             node.events += 1;
-            node.frees += u64::from(freed);
+            node.frees += u64::from(what.freed);
+            node.built += u64::from(builds);
+        }
+    }
+
+    /// Every frame stands where it stood, but Python went on in between: an iteration of the nearest loop
+    /// ended in which nothing else is seen.
+    #[inline(never)]
+    fn again(&mut self, view: &mut View<'_>) {
+        let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
+        if let Some(at) = found {
+            let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
+            let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
+            self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
+        } else {
+            // Whatever it is, C calls it.
+            let from_c = |at: &usize| self.levels[*at].seen.entry || view.blind;
+            if let Some(at) = (1..self.levels.len()).rev().find(from_c) {
+                self.called_again(view, at - 1, Sign::Again, at + 1);
+            }
         }
     }
 
@@ -186,22 +237,66 @@ impl Shadow {
     fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
         let code = view.codes.number(seen, view.around);
         let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
+        // The innermost frame from which C called it.
+        let mut by_c = (crossings > 0).then(|| at.saturating_sub(1));
+        let mut found = None;
         for above in (0..at).rev() {
-            let level = &self.levels[above];
-            if level.first < self.insides_end(above) {
-                let (inside, code, offset) = (self.insides_end(above) - 1, level.code, level.seen.offset);
-                // Where every call looks like one through C, the first of them is believed.
-                let crossings = crossings - usize::from(view.blind && crossings > 0);
-                self.pop(view, above + 1);
-                self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
-                return above + 1;
+            let (first, end) = (self.levels[above].first, self.insides_end(above));
+            found = (first..end).rev().find(|&i| self.insides[i].number != CALL).map(|i| (above, i));
+            if found.is_some() {
+                break;
             }
             if above > 0 {
-                let (entry, code) = (level.seen.entry, level.code);
-                crossings += self.crosses(view, above - 1, entry, code);
+                let (entry, code) = (self.levels[above].seen.entry, self.levels[above].code);
+                let crossed = self.crosses(view, above - 1, entry, code);
+                crossings += crossed;
+                by_c = by_c.or((crossed > 0).then_some(above - 1));
             }
         }
-        at
+        // Where every call looks like one through C, the first of them is believed.
+        let crossings = crossings - usize::from(view.blind && crossings > 0 && found.is_some());
+        let by_c = by_c.filter(|_| crossings > 0);
+        let mut kept = at;
+        if let Some(above) = by_c {
+            kept = above + 1;
+            self.called_again(view, above, Sign::Through1, at + 1);
+        }
+        if let Some((above, inside)) = found {
+            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
+            if by_c.is_none() {
+                kept = above + 1;
+                self.pop(view, kept);
+            }
+            self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
+        }
+        kept
+    }
+
+    /// C calls again from where the frame at this depth stands: an iteration of the loop that this is, as
+    /// long as it stands there.
+    #[cold]
+    #[inline(never)]
+    fn called_again(&mut self, view: &mut View<'_>, above: usize, sign: Sign, depth: usize) {
+        self.pop(view, above + 1);
+        let level = &self.levels[above];
+        let (code, offset, first, around) = (level.code, level.seen.offset, level.first, level.node);
+        let known = self.insides[first..].last().is_some_and(|i| i.number == CALL);
+        if !known {
+            let facts = view.codes.get(code);
+            let (library, framework) = (facts.library, facts.framework);
+            let across = self.insides.len() == first && self.library_above(&*view.codes, above);
+            let node = view.tree.enter(around, call_at(code, offset), CALL, |n| {
+                (n.library, n.framework, n.is_call, n.across) = (library, framework, true, across);
+            });
+            if node == around {
+                return;
+            }
+            view.tree.entered(node, true);
+            self.insides.push(Inside { number: CALL, open: true, node });
+            self.levels[above].node = node;
+        }
+        let inside = self.insides.len() - 1;
+        self.iteration_ends(view, inside, code, offset, sign, depth);
     }
 
     /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
@@ -250,10 +345,10 @@ impl Shadow {
         level.called = Called::Nothing;
         let (code, first) = (level.code, level.first);
         let facts = view.codes.get(code);
-        if facts.extents.all().is_empty() {
+        let own = self.insides.get_mut(first..).unwrap_or_default();
+        if facts.extents.all().is_empty() && own.is_empty() {
             return;
         }
-        let own = self.insides.get_mut(first..).unwrap_or_default();
         if own.last().map(|i| i.number) != facts.extents.innermost(offset) {
             return self.moved_out_or_in(view, at, offset);
         }
@@ -292,6 +387,7 @@ impl Shadow {
             let across = self.insides.len() == first && self.library_above(&*view.codes, at);
             node = view.tree.enter(node, code, number, |n| {
                 (n.library, n.comprehension, n.across) = (facts.library, l.comprehension, across);
+                (n.iterated, n.framework) = (facts.iterated, facts.framework);
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
@@ -375,6 +471,7 @@ impl Shadow {
         let code = view.codes.number(seen, view.around);
         let facts = view.codes.get(code);
         let (generator, loops) = (facts.generator, !facts.extents.all().is_empty());
+        let builds = facts.builds || self.levels.last().is_some_and(|l| l.builds);
         let (mut around, at) = (self.root, self.levels.len());
         let crosses = at > 0 && self.crosses(view, at - 1, seen.entry, code) > 0;
         if let Some(above) = self.levels.last_mut() {
@@ -386,7 +483,7 @@ impl Shadow {
             };
         }
         let first = self.insides.len();
-        self.levels.push(Level { seen: *seen, code, first, node: around, called: Called::Nothing });
+        self.levels.push(Level { seen: *seen, code, first, node: around, called: Called::Nothing, builds });
         if generator {
             let known = self.waiting.iter().position(|w| w.frame == seen.frame && w.code == code);
             if let Some(waiting) = known.map(|w| self.waiting.swap_remove(w)) {
