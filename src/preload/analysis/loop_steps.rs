@@ -27,7 +27,8 @@ use leaktrace_core::format::backfilled::{self, BackfilledBoundary};
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen, What,
+    ANY_THREAD, Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen,
+    What,
 };
 
 /// The iterations that a loop must have had before they are taken for steps.
@@ -47,7 +48,7 @@ type Guard = MutexGuard<'static, Option<Box<Loops>>>;
 /// Whether the program's loop is searched for, or ends its steps.
 #[unsafe(link_section = ".data.leaktrace")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
-/// The thread whose loop was chosen; 0 before.
+/// The thread whose loop was chosen; 0 before, [`ANY_THREAD`] where several have it in common.
 #[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Whether optimizers end the steps, on that thread, and its loops do so only in the phases between them.
@@ -125,7 +126,7 @@ pub fn event(freed: bool) -> Option<Walk> {
     let me = thread_state::current().address();
     let chosen = THREAD.load(Relaxed);
     // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
-    if chosen != 0 && (chosen != me || freed) {
+    if chosen != 0 && ((chosen != me && chosen != ANY_THREAD) || freed) {
         if freed {
             self::freed();
         }
@@ -161,7 +162,7 @@ pub fn known_stack(thread: &ThreadState) -> Option<u32> {
         if chosen == 0 {
             return None;
         }
-        if chosen == thread.address() {
+        if chosen == thread.address() || chosen == ANY_THREAD {
             if !SAMPLING.load(Relaxed) {
                 return None;
             }
@@ -209,7 +210,7 @@ fn show(me: usize, freed: bool) -> Option<Walk> {
         *detector = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
     }
     let loops = detector.as_deref_mut()?;
-    let slot = loops.slot(me)?;
+    let slot = loops.slot(me, &mut Here(None));
     if THREAD.load(Relaxed) != 0 {
         LAST.store(recording::sequence(), Relaxed);
         let freed = FREED.load(Relaxed);
@@ -381,6 +382,22 @@ fn write_locations(locations: &[(u8, bool, LoopLocation)]) {
     for depth in 1..=locations.iter().map(|p| p.0).max().unwrap_or(0) {
         let value = list(&|level, _| level == depth);
         recording::append_entry(&TableEntry::Meta { key: &format!("loop:{depth}"), value: &value });
+    }
+}
+
+/// Writes which loops were seen, if none of them is the steps: each as `code header last rounds why`.
+pub fn write_unused() {
+    if !is_searching() {
+        return;
+    }
+    let Some(detector) = DETECTOR.try_lock_for(PATIENCE) else { return };
+    let Some(loops) = detector.as_deref() else { return };
+    let all = loops.unused().into_iter();
+    let described =
+        all.map(|(at, rounds, why)| format!("{} {} {} {rounds} {}", at.code, at.header, at.last, why.name()));
+    let value = described.collect::<Vec<_>>().join(",");
+    if !value.is_empty() {
+        recording::append_entry(&TableEntry::Meta { key: "loops_unused", value: &value });
     }
 }
 

@@ -149,6 +149,7 @@ fn end_loop(analyzer: &mut Analyzer) {
         recording::append_entry(&TableEntry::Note { text: &text });
     }
     if loop_steps::is_searching() {
+        loop_steps::write_unused();
         loop_steps::stop();
     }
     if loop_steps::is_under_way() {

@@ -14,7 +14,8 @@ pub struct Callbacks {
     pub exiting: fn(),
 }
 
-static NONE: Callbacks = Callbacks { optimizer_stepped: |_| {}, optimizer_gone: |_| {}, may_search: || {}, exiting: || {} };
+static NONE: Callbacks =
+    Callbacks { optimizer_stepped: |_| {}, optimizer_gone: |_| {}, may_search: || {}, exiting: || {} };
 static CALLBACKS: AtomicPtr<Callbacks> = AtomicPtr::new((&raw const NONE).cast_mut());
 
 pub fn set(callbacks: &'static Callbacks) {

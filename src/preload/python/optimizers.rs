@@ -40,7 +40,8 @@ pub unsafe fn identify(api: &Api, optimizer: Object) -> usize {
     let address = optimizer as usize;
     // SAFETY: the caller's word.
     let is_there = |known: &Known| unsafe {
-        (api.functions.PyWeakref_GetObject)(known.reference.load(Relaxed)).addr() == known.address.load(Relaxed)
+        (api.functions.PyWeakref_GetObject)(known.reference.load(Relaxed)).addr()
+            == known.address.load(Relaxed)
     };
     let find = || KNOWN.iter().find(|known| known.address.load(Relaxed) == address);
     if LATEST.swap(address, Relaxed) == address

@@ -56,6 +56,9 @@ const LEAST_SHARE_INSIDE: f64 = 0.1;
 /// Micro-batches do at least this share of the training's work.
 const MICRO: f64 = 0.5;
 
+/// Rounds that are too few for steps.
+const FEW: u64 = 4;
+
 struct Chooser<'a> {
     tree: &'a Tree,
     /// Phases between optimizer steps are sought.
@@ -75,6 +78,51 @@ pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     let loops = chooser.below_root(root);
     let level = chooser.working(&loops, true);
     if level.is_empty() && !unasked { chooser.working(&loops, false) } else { level }
+}
+
+/// Why a loop is no step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unused {
+    /// It came round too few times.
+    Few,
+    /// It makes models.
+    Builds,
+    /// It is the framework's own: it goes over layers or parameters.
+    Framework,
+    /// Others did far more of the work.
+    Idle,
+}
+
+impl Unused {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unused::Few => "few",
+            Unused::Builds => "builds",
+            Unused::Framework => "framework",
+            Unused::Idle => "idle",
+        }
+    }
+}
+
+/// Loops told of that are no steps.
+const TOLD: usize = 5;
+
+/// The loops that did most of the work, of the user's code first, and why each is no step.
+pub(super) fn unused(tree: &Tree) -> Vec<(Id, Unused)> {
+    let chooser = Chooser::new(tree);
+    let get = |id: Id| tree.get(id);
+    let mut all: Vec<Id> =
+        tree.ids().filter(|&id| chooser.total(id) > 0.0 && get(id).is_some_and(|n| !n.is_root)).collect();
+    let order =
+        |&id: &Id| (get(id).is_some_and(|n| n.library), std::cmp::Reverse(chooser.totals[usize::from(id)]));
+    all.sort_by_key(order);
+    let why = |id: Id| match get(id) {
+        Some(n) if n.framework => Unused::Framework,
+        _ if chooser.builds(id) => Unused::Builds,
+        Some(n) if n.iterations() < FEW => Unused::Few,
+        _ => Unused::Idle,
+    };
+    all.into_iter().take(TOLD).map(|id| (id, why(id))).collect()
 }
 
 /// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps,
@@ -246,7 +294,8 @@ impl<'a> Chooser<'a> {
         let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };
         let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
         let main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
-        let belongs = |id: &Id| *id == main || ((self.gives_back(*id) || *id > main) && self.works_like(*id, main));
+        let belongs =
+            |id: &Id| *id == main || ((self.gives_back(*id) || *id > main) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()
     }
 

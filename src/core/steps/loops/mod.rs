@@ -27,6 +27,7 @@ mod shadow;
 mod tests;
 mod tree;
 
+pub use choice::Unused;
 pub use code::CodeText;
 pub use extents::Extents;
 
@@ -93,7 +94,10 @@ pub trait EventContext {
     fn read(&mut self, seen: &Seen) -> CodeText;
 }
 
+/// The threads that are distinguished at a time.
 const MOST_THREADS: usize = 64;
+/// Stands for every thread: those that have the chosen loop in common.
+pub const ANY_THREAD: usize = usize::MAX;
 /// The events before a level is sought for the first time; from then on again whenever they have grown by a
 /// quarter, and later by as many again.
 const FIRST_LOOK: u64 = 64;
@@ -152,8 +156,11 @@ pub struct Loops {
     candidate: Vec<Id>,
     since: u64,
     level: Vec<Id>,
-    /// The thread whose loops they are.
+    /// The thread whose loops they are, and the root of them.
     thread: usize,
+    root: Id,
+    /// The roots that threads which begin with the same code have in common.
+    roots: Vec<(u32, Id)>,
     /// The number of the outermost frames that are compared.
     depth: usize,
     /// The work of a batch of the training, measured while every event was shown.
@@ -177,14 +184,26 @@ impl Loops {
             since: 0,
             level: Vec::new(),
             thread: 0,
+            root: tree::NONE,
+            roots: Vec::with_capacity(MOST_THREADS),
             depth: usize::MAX,
             batch: None,
         }
     }
 
-    /// Returns the thread whose loop was chosen.
+    /// Returns the thread whose loop was chosen; [`ANY_THREAD`] if threads have it in common.
     pub fn thread(&self) -> Option<usize> {
-        (self.tree.chosen || self.tree.phased).then_some(self.thread)
+        let common = || !self.tree.phased && self.shadows.iter().filter(|s| s.root == self.root).count() > 1;
+        (self.tree.chosen || self.tree.phased).then(|| if common() { ANY_THREAD } else { self.thread })
+    }
+
+    /// Returns whether events of the thread in this slot are none of the chosen loop's.
+    #[inline(always)]
+    fn is_foreign(&self, slot: usize) -> bool {
+        let shadow = &self.shadows[slot];
+        (self.tree.chosen || self.tree.phased)
+            && shadow.thread != self.thread
+            && (self.tree.phased || shadow.root != self.root)
     }
 
     /// Returns whether optimizers end the steps.
@@ -192,28 +211,50 @@ impl Loops {
         self.tree.phased
     }
 
-    /// Returns the slot of what is known of `thread`; `None`: there is no room for it.
+    /// Returns the slot of what is known of `thread`.
     #[inline(always)]
-    pub fn slot(&mut self, thread: usize) -> Option<usize> {
+    pub fn slot(&mut self, thread: usize, around: &mut dyn EventContext) -> usize {
         match self.shadows.get(self.latest) {
-            Some(shadow) if shadow.thread == thread => Some(self.latest),
-            _ => self.find_slot(thread),
+            Some(shadow) if shadow.thread == thread => self.latest,
+            _ => self.find_slot(thread, around),
         }
     }
 
     #[inline(never)]
-    fn find_slot(&mut self, thread: usize) -> Option<usize> {
-        if let Some(at) = self.shadows.iter().position(|s| s.thread == thread) {
-            self.latest = at;
-            return Some(at);
-        }
-        if self.shadows.len() >= MOST_THREADS {
-            return None;
-        }
-        let root = self.tree.root();
-        self.shadows.push(Shadow::new(thread, root));
-        self.latest = self.shadows.len() - 1;
-        Some(self.latest)
+    fn find_slot(&mut self, thread: usize, around: &mut dyn EventContext) -> usize {
+        self.latest = match self.shadows.iter().position(|s| s.thread == thread) {
+            Some(at) => at,
+            None if self.shadows.len() < MOST_THREADS => {
+                self.shadows.push(Shadow::new(thread));
+                self.shadows.len() - 1
+            }
+            None => {
+                // The one that was quiet longest is over, most likely.
+                let quiet = (0..MOST_THREADS).min_by_key(|&at| self.shadows[at].used).unwrap_or(0);
+                let Loops { tree, shadows, codes, blind, .. } = self;
+                tree.ended.clear();
+                shadows[quiet].finish(&mut View { tree, codes, around, blind: *blind });
+                shadows[quiet].thread = thread;
+                shadows[quiet].root = tree::NONE;
+                quiet
+            }
+        };
+        self.shadows[self.latest].used = self.events;
+        self.latest
+    }
+
+    /// Gives a thread its root: that of those that begin with the same code.
+    #[cold]
+    #[inline(never)]
+    fn give_root(&mut self, slot: usize, frames: &[Seen], around: &mut dyn EventContext) {
+        let Some(outermost) = frames.first() else { return };
+        let code = self.codes.number(outermost, around);
+        let known = self.roots.iter().find(|(of, _)| *of == code).map(|&(_, root)| root);
+        self.shadows[slot].root = known.unwrap_or_else(|| {
+            let root = self.tree.root();
+            self.roots.push((code, root));
+            root
+        });
     }
 
     /// Takes the frames of the thread in this slot at its last event, to be brought up to the next one and
@@ -242,11 +283,14 @@ impl Loops {
         what: What,
         around: &mut dyn EventContext,
     ) -> Progress {
-        if self.thread().is_some_and(|of| self.shadows[slot].thread != of) {
+        self.codes.at(epoch);
+        if self.shadows[slot].root == tree::NONE {
+            self.give_root(slot, frames, around);
+        }
+        if self.is_foreign(slot) {
             return Progress::Nothing;
         }
         self.events += 1;
-        self.codes.at(epoch);
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         tree.ended.clear();
         shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, what);
@@ -282,7 +326,7 @@ impl Loops {
             if self.tree.chosen && thread != self.thread {
                 return None;
             }
-            self.thread = thread;
+            (self.thread, self.root) = (thread, shadow.root);
             self.depth = usize::MAX;
             self.tree.phase();
         }
@@ -398,7 +442,7 @@ impl Loops {
     pub fn choose(&mut self, least: u64) -> Option<Choice> {
         let drafted = self.draft(least)?;
         let level = choice::choose(&self.tree, self.unasked);
-        self.thread = self.thread_of(level[0]);
+        (self.thread, self.root) = self.thread_of(level[0]);
         self.join(&level);
         self.tree.log = Vec::new();
         self.tree.chosen = true;
@@ -410,12 +454,12 @@ impl Loops {
         self.locations_by(&self.marks(&self.level))
     }
 
-    fn thread_of(&self, id: Id) -> usize {
+    fn thread_of(&self, id: Id) -> (usize, Id) {
         let mut at = id;
         while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
             at = n.parent;
         }
-        self.shadows.iter().find(|s| s.root == at).map_or(0, |s| s.thread)
+        (self.shadows.iter().find(|s| s.root == at).map_or(0, |s| s.thread), at)
     }
 
     /// Adds to `level` what neither lies inside nor around a loop that is of it.
@@ -511,6 +555,17 @@ impl Loops {
         for shadow in shadows {
             shadow.finish(&mut View { tree, codes, around, blind: *blind });
         }
+    }
+
+    /// Returns the loops that did most of the work and yet are no steps: where each is, how often it came round
+    /// and why it does not count.
+    pub fn unused(&self) -> Vec<(LoopLocation, u64, Unused)> {
+        let unused = choice::unused(&self.tree).into_iter();
+        let describe = |(id, why)| {
+            let n = self.tree.get(id)?;
+            Some((self.location(n)?, n.iterations(), why))
+        };
+        unused.filter_map(describe).collect()
     }
 
     /// Returns the number of code objects whose bytecode could not be understood: their loops are not seen.

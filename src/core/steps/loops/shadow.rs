@@ -16,17 +16,19 @@
 
 use super::code::{Code, Codes};
 use super::extents::DEEPEST;
-use super::tree::{Id, Sign, Tree};
+use super::tree::{Id, NONE, Sign, Tree};
 use super::{EventContext, Seen};
 
 /// Frames compared, from the outermost in.
 const MOST_LEVELS: usize = 256;
 /// Generators that stand still.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 256;
 
 /// The number of what is no loop of a code, but a call from which C calls again and again. Behind those of
 /// all loops.
-pub(super) const CALL: u8 = 254;
+const CALL: u8 = 254;
+/// The number of what is no loop either, but a function that threads or tasks begin with, each time anew.
+const BEGINS: u8 = 253;
 
 /// What stands for a code and the offset of such a call in a tree.
 fn call_at(code: u32, offset: u32) -> u32 {
@@ -50,7 +52,8 @@ pub struct What {
 #[derive(Clone, Copy, Debug)]
 struct Inside {
     number: u8,
-    /// An iteration is under way; not while the first or next item is being fetched.
+    /// An iteration is under way; not while the first or next item is being fetched, nor of what threads or
+    /// tasks begin with, which have the iterations in common.
     open: bool,
     node: Id,
 }
@@ -76,6 +79,8 @@ struct Level {
     called: Called,
     /// A model is being made in it.
     builds: bool,
+    /// A task begins with it, as a coroutine.
+    task: bool,
 }
 
 /// A generator that stands still.
@@ -92,7 +97,10 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Shadow {
     pub thread: usize,
+    /// [`NONE`] before its first event: threads that begin alike have it in common.
     pub root: Id,
+    /// When it was used last.
+    pub used: u64,
     /// Those of the last event, however deep, outermost first.
     pub frames: Vec<Seen>,
     levels: Vec<Level>,
@@ -113,10 +121,11 @@ pub(super) struct View<'a> {
 }
 
 impl Shadow {
-    pub fn new(thread: usize, root: Id) -> Shadow {
+    pub fn new(thread: usize) -> Shadow {
         Shadow {
             thread,
-            root,
+            root: NONE,
+            used: 0,
             frames: Vec::new(),
             levels: Vec::with_capacity(MOST_LEVELS),
             insides: Vec::with_capacity(MOST_LEVELS),
@@ -253,6 +262,15 @@ impl Shadow {
                 by_c = by_c.or((crossed > 0).then_some(above - 1));
             }
         }
+        if let Some((above, inside)) = found.filter(|&(_, i)| self.insides[i].number == BEGINS) {
+            // It began anew, unless something in it calls again.
+            if by_c.is_none_or(|by_c| by_c == above) {
+                self.pop(view, above + 1);
+                self.iteration_ends(view, inside, code, 0, Sign::Proof, at + 1);
+                return above + 1;
+            }
+            found = None;
+        }
         // Where every call looks like one through C, the first of them is believed.
         let crossings = crossings - usize::from(view.blind && crossings > 0 && found.is_some());
         let by_c = by_c.filter(|_| crossings > 0);
@@ -326,7 +344,7 @@ impl Shadow {
     ) {
         let Some(i) = self.insides.get_mut(inside) else { return };
         // Still fetching: no iteration yet that could be over.
-        if !i.open {
+        if !i.open && i.number != BEGINS {
             return;
         }
         let fetching = is_fetching(view.codes.get(code), i.number, offset);
@@ -446,7 +464,7 @@ impl Shadow {
 
     fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
         let insides = &self.insides[level.first..];
-        if insides.is_empty() || insides.len() > DEEPEST {
+        if (insides.is_empty() && !level.task) || insides.len() > DEEPEST {
             return;
         }
         let mut waiting = Waiting {
@@ -470,6 +488,14 @@ impl Shadow {
     fn push(&mut self, view: &mut View<'_>, seen: &Seen) {
         let code = view.codes.number(seen, view.around);
         let facts = view.codes.get(code);
+        let above = self.levels.last().map(|l| view.codes.get(l.code));
+        let task = facts.coroutine && above.is_some_and(|above| !above.generator) && seen.entry;
+        if above.is_some_and(|above| above.bootstrap) && !facts.bootstrap {
+            self.begins(view, code, false);
+        } else if task && !self.goes_on(view, seen, code) {
+            self.begins(view, code, true);
+        }
+        let facts = view.codes.get(code);
         let (generator, loops) = (facts.generator, !facts.extents.all().is_empty());
         let builds = facts.builds || self.levels.last().is_some_and(|l| l.builds);
         let (mut around, at) = (self.root, self.levels.len());
@@ -483,7 +509,15 @@ impl Shadow {
             };
         }
         let first = self.insides.len();
-        self.levels.push(Level { seen: *seen, code, first, node: around, called: Called::Nothing, builds });
+        self.levels.push(Level {
+            seen: *seen,
+            code,
+            first,
+            node: around,
+            called: Called::Nothing,
+            builds,
+            task,
+        });
         if generator {
             let known = self.waiting.iter().position(|w| w.frame == seen.frame && w.code == code);
             if let Some(waiting) = known.map(|w| self.waiting.swap_remove(w)) {
@@ -493,6 +527,59 @@ impl Shadow {
         if loops {
             self.moved(view, at, seen.offset);
         }
+    }
+
+    /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
+    /// that begin with it. `again`: also if the one before began in the same place.
+    #[cold]
+    #[inline(never)]
+    fn begins(&mut self, view: &mut View<'_>, code: u32, again: bool) {
+        let Some(at) = self.levels.len().checked_sub(1) else { return };
+        let (first, around) = (self.levels[at].first, self.levels[at].node);
+        let (call, depth) = (call_at(code, 0), at + 2);
+        let own = self.insides[first..].iter().position(|i| i.number == BEGINS).map(|i| first + i);
+        if let Some(inside) = own {
+            let node = self.insides[inside].node;
+            if view.tree.get(node).is_some_and(|n| n.code == call) {
+                if again {
+                    self.iteration_ends(view, inside, code, 0, Sign::Proof, depth);
+                }
+                return;
+            }
+            self.leave(view.tree, view.around, inside);
+        }
+        let around = if own.is_some() { self.node_around(at) } else { around };
+        let library = view.codes.get(code).library;
+        let node = view.tree.enter(around, call, BEGINS, |n| (n.library, n.is_call) = (library, true));
+        if node == around {
+            return;
+        }
+        // Another thread's may be under way: it ends where this one begins.
+        if view.tree.get(node).is_some_and(|n| n.open > 0) {
+            view.tree.close(node, Sign::Proof, depth, view.around);
+        } else {
+            view.tree.entered(node, true);
+        }
+        self.insides.push(Inside { number: BEGINS, open: false, node });
+        self.levels[at].node = node;
+    }
+
+    /// The innermost loop around the frame at this depth, or in it.
+    fn node_around(&self, at: usize) -> Id {
+        let own = self.insides[self.levels[at].first..self.insides_end(at)].last().map(|i| i.node);
+        own.unwrap_or_else(|| at.checked_sub(1).map_or(self.root, |above| self.levels[above].node))
+    }
+
+    /// Whether a coroutine that stood still goes on, and none begins in its memory.
+    fn goes_on(&self, view: &View<'_>, seen: &Seen, code: u32) -> bool {
+        let extents = &view.codes.get(code).extents;
+        let known = self.waiting.iter().find(|w| w.frame == seen.frame && w.code == code);
+        known.is_some_and(|w| {
+            let own = &w.insides[..w.count];
+            seen.offset > w.offset
+                || (seen.offset == w.offset && extents.waits_at(seen.offset))
+                || own.iter().any(|i| extents.holds(i.number, seen.offset))
+        })
     }
 
     /// A generator that stood still runs again. Standing at the very instruction where it was, it either
@@ -518,6 +605,9 @@ impl Shadow {
     pub fn finish(&mut self, view: &mut View<'_>) {
         for waiting in std::mem::take(&mut self.waiting) {
             self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
+        }
+        for i in self.insides.iter_mut().filter(|i| i.number == BEGINS) {
+            i.open = view.tree.get(i.node).is_some_and(|n| n.open > 0);
         }
         self.leave(view.tree, view.around, 0);
         self.levels.clear();

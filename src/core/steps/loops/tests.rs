@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::extents::Extents;
-use super::{CodeText, EventContext, Loops, Moment, Progress, Seen};
+use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, What};
 
 /// Every CPython that is known here and on this machine.
 fn pythons() -> Vec<(u32, PathBuf)> {
@@ -133,7 +133,8 @@ impl EventContext for Program {
 /// where steps ended.
 fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
-    let slot = loops.slot(1).unwrap();
+    let slot = loops.slot(1, &mut program);
+    let what = What { freed: false, objects: 0 };
     for stack in events {
         program.0 += 1;
         let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
@@ -144,7 +145,7 @@ fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
             key: 0,
         };
         let frames: Vec<Seen> = stack.iter().map(seen).collect();
-        assert_eq!(loops.event(slot, &frames, 0, 1, false, &mut program), Progress::Nothing);
+        assert_eq!(loops.event(slot, &frames, 0, 1, what, &mut program), Progress::Nothing);
     }
     let mut past: Vec<u64> = loops
         .choose(1)

@@ -295,11 +295,14 @@ impl Tree {
     fn begins_phase(&self, id: Id) -> bool {
         let now: Vec<(Id, &Node)> = std::iter::successors(Some(id), |&at| self.get(at).map(|n| n.parent))
             .map_while(|at| Some((at, self.get(at)?)))
+            .filter(|(_, n)| !n.framework)
             .collect();
         let still = |at: Id, entered: u32| now.iter().any(|&(n, node)| n == at && node.instances == entered);
         let left = self.around_last.iter().take_while(|&&(at, entered)| !still(at, entered));
         // One that is entered anew for each step, as the optimizer's own are, is no training loop.
-        let trained = |&(at, entered): &(Id, u32)| self.get(at).is_some_and(|n| n.steps > entered);
+        let trained = |&(at, entered): &(Id, u32)| {
+            self.get(at).is_some_and(|n| n.steps > entered && !n.framework && !n.is_root)
+        };
         if !left.into_iter().any(trained) {
             return false;
         }
