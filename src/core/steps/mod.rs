@@ -306,6 +306,19 @@ mod tests {
     }
 
     #[test]
+    fn another_training_or_another_optimizer_in_place_of_one_that_is_gone_begins_another_cycle() {
+        let mut steps = Steps::new(StepSetting::Auto);
+        let mut boundary = |id: usize, new_phase: bool, gone: Option<usize>| {
+            gone.into_iter().for_each(|id| steps.optimizer_gone(id));
+            steps.backward();
+            steps.optimizer(Some(id), new_phase).is_some_and(|b| !b.supersedes)
+        };
+        assert!(boundary(1, false, None) && !boundary(2, false, None));
+        assert!(boundary(2, true, None) && boundary(2, false, None) && !boundary(1, false, None));
+        assert!(boundary(3, false, Some(2)) && boundary(3, false, None));
+    }
+
+    #[test]
     fn a_call_silences_the_optimizers() {
         let mut steps = Steps::new(StepSetting::Auto);
         assert!(steps.call().is_some());

@@ -21,10 +21,12 @@
 mod choice;
 mod code;
 mod extents;
+mod level;
 mod opcodes;
 mod shadow;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tree;
 
 pub use choice::Unused;
@@ -36,7 +38,7 @@ use code::Codes;
 pub use shadow::What;
 use shadow::{Shadow, View};
 pub use tree::STEPS_BETWEEN;
-use tree::{Id, Mark, Node, Tree};
+use tree::{Id, Node, Tree};
 
 /// A frame, as it is at an event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,83 +193,9 @@ impl Loops {
         }
     }
 
-    /// Returns the thread whose loop was chosen; [`ANY_THREAD`] if threads have it in common.
-    pub fn thread(&self) -> Option<usize> {
-        let common = || !self.tree.phased && self.shadows.iter().filter(|s| s.root == self.root).count() > 1;
-        (self.tree.chosen || self.tree.phased).then(|| if common() { ANY_THREAD } else { self.thread })
-    }
-
-    /// Returns whether events of the thread in this slot are none of the chosen loop's.
-    #[inline(always)]
-    fn is_foreign(&self, slot: usize) -> bool {
-        let shadow = &self.shadows[slot];
-        (self.tree.chosen || self.tree.phased)
-            && shadow.thread != self.thread
-            && (self.tree.phased || shadow.root != self.root)
-    }
-
     /// Returns whether optimizers end the steps.
     pub fn is_phased(&self) -> bool {
         self.tree.phased
-    }
-
-    /// Returns the slot of what is known of `thread`.
-    #[inline(always)]
-    pub fn slot(&mut self, thread: usize, around: &mut dyn EventContext) -> usize {
-        match self.shadows.get(self.latest) {
-            Some(shadow) if shadow.thread == thread => self.latest,
-            _ => self.find_slot(thread, around),
-        }
-    }
-
-    #[inline(never)]
-    fn find_slot(&mut self, thread: usize, around: &mut dyn EventContext) -> usize {
-        self.latest = match self.shadows.iter().position(|s| s.thread == thread) {
-            Some(at) => at,
-            None if self.shadows.len() < MOST_THREADS => {
-                self.shadows.push(Shadow::new(thread));
-                self.shadows.len() - 1
-            }
-            None => {
-                // The one that was quiet longest is over, most likely.
-                let quiet = (0..MOST_THREADS).min_by_key(|&at| self.shadows[at].used).unwrap_or(0);
-                let Loops { tree, shadows, codes, blind, .. } = self;
-                tree.ended.clear();
-                shadows[quiet].finish(&mut View { tree, codes, around, blind: *blind });
-                shadows[quiet].thread = thread;
-                shadows[quiet].root = tree::NONE;
-                quiet
-            }
-        };
-        self.shadows[self.latest].used = self.events;
-        self.latest
-    }
-
-    /// Gives a thread its root: that of those that begin with the same code.
-    #[cold]
-    #[inline(never)]
-    fn give_root(&mut self, slot: usize, frames: &[Seen], around: &mut dyn EventContext) {
-        let Some(outermost) = frames.first() else { return };
-        let code = self.codes.number(outermost, around);
-        let known = self.roots.iter().find(|(of, _)| *of == code).map(|&(_, root)| root);
-        self.shadows[slot].root = known.unwrap_or_else(|| {
-            let root = self.tree.root();
-            self.roots.push((code, root));
-            root
-        });
-    }
-
-    /// Takes the frames of the thread in this slot at its last event, to be brought up to the next one and
-    /// [kept](Loops::keep).
-    #[inline(always)]
-    pub fn frames(&mut self, slot: usize) -> Vec<Seen> {
-        std::mem::take(&mut self.shadows[slot].frames)
-    }
-
-    /// Puts the frames back that [`Loops::frames`] took, up to date.
-    #[inline(always)]
-    pub fn keep(&mut self, slot: usize, frames: Vec<Seen>) {
-        self.shadows[slot].frames = frames;
     }
 
     /// Takes in a memory event of the thread in this slot. `frames`: its stack, outermost
@@ -452,99 +380,6 @@ impl Loops {
     /// Returns where the loops of the level are, and those around them.
     pub fn locations(&self) -> Vec<(u8, bool, LoopLocation)> {
         self.locations_by(&self.marks(&self.level))
-    }
-
-    fn thread_of(&self, id: Id) -> (usize, Id) {
-        let mut at = id;
-        while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
-            at = n.parent;
-        }
-        (self.shadows.iter().find(|s| s.root == at).map_or(0, |s| s.thread), at)
-    }
-
-    /// Adds to `level` what neither lies inside nor around a loop that is of it.
-    fn widen(&self, level: &mut Vec<Id>, by: &[Id]) {
-        for &id in by {
-            let related = |a: Id, b: Id| self.is_inside(a, b) || self.is_inside(b, a);
-            if !level.iter().any(|&known| related(known, id)) {
-                level.push(id);
-            }
-        }
-    }
-
-    /// Adds loops to the level, where they can be of it. Returns whether any was not before.
-    fn join(&mut self, level: &[Id]) -> bool {
-        let mut all = std::mem::take(&mut self.level);
-        let before = all.len();
-        self.widen(&mut all, level);
-        for (id, mark) in self.tree.ids().zip(self.marks(&all)) {
-            if let Some(n) = self.tree.get_mut(id) {
-                n.mark = mark;
-            }
-        }
-        let deepest = all.iter().filter_map(|&id| self.tree.get(id)).map(|n| n.depth);
-        if !self.tree.phased {
-            self.depth = usize::from(deepest.max().unwrap_or(u16::MAX)) + DEEPER;
-        }
-        self.level = all;
-        self.level.len() > before
-    }
-
-    /// Returns what each loop is to the level. Around a loop of the user's own code those of libraries are
-    /// not counted.
-    fn marks(&self, level: &[Id]) -> Vec<Mark> {
-        let mut marks = vec![Mark::default(); self.tree.ids().len()];
-        // Beside phases the training's own loop is recorded as a level, for a reader who wants to count by
-        // these.
-        let phased = self.tree.phased && !level.is_empty();
-        let training = phased.then(|| choice::training(&self.tree)).flatten();
-        for (id, of_level) in
-            training.map(|id| (id, false)).into_iter().chain(level.iter().map(|&id| (id, true)))
-        {
-            let Some(inner) = self.tree.get(id) else { continue };
-            let mut path = vec![id];
-            let mut at = inner.parent;
-            while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
-                if !n.is_expression() && !n.framework && (inner.library || !n.library) {
-                    path.push(at);
-                }
-                at = n.parent;
-            }
-            for (level, &at) in (1..=MOST_LEVELS).zip(path.iter().rev()) {
-                let Some(n) = self.tree.get(at) else { continue };
-                marks[usize::from(at)] = Mark { signs: n.mask(), level, main: of_level && at == id };
-            }
-        }
-        marks
-    }
-
-    fn is_inside(&self, id: Id, outer: Id) -> bool {
-        let mut at = id;
-        while let Some(n) = self.tree.get(at) {
-            if at == outer {
-                return true;
-            }
-            at = n.parent;
-        }
-        false
-    }
-
-    fn locations_by(&self, marks: &[Mark]) -> Vec<(u8, bool, LoopLocation)> {
-        let place = |(id, mark): (Id, &Mark)| {
-            let n = self.tree.get(id).filter(|_| mark.signs != 0)?;
-            Some((mark.level, mark.main, self.location(n)?))
-        };
-        self.tree.ids().zip(marks).filter_map(place).collect()
-    }
-
-    fn location(&self, n: &Node) -> Option<LoopLocation> {
-        if n.is_call {
-            let (code, offset) = shadow::called_at(n.code);
-            return Some(LoopLocation { code: self.codes.get(code).id, header: offset, last: offset });
-        }
-        let code = self.codes.get(n.code);
-        let l = code.extents.all().get(usize::from(n.number))?;
-        Some(LoopLocation { code: code.id, header: l.header, last: l.last })
     }
 
     /// Ends what is under way, since the program is ending. See [`Loops::ended`] for what that ends, if the

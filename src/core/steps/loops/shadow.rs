@@ -14,6 +14,9 @@
 //! between it is only a sign, since C may call back many times by itself (`map`, the autograd engine).
 //! Generators come and go without being called anew, so they are kept when they stand still.
 
+mod calls;
+mod waiting;
+
 use super::code::{Code, Codes};
 use super::extents::DEEPEST;
 use super::tree::{Id, NONE, Sign, Tree};
@@ -163,24 +166,6 @@ impl Shadow {
         }
     }
 
-    /// Every frame stands where it stood, but Python went on in between: an iteration of the nearest loop
-    /// ended in which nothing else is seen.
-    #[inline(never)]
-    fn again(&mut self, view: &mut View<'_>) {
-        let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
-        if let Some(at) = found {
-            let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
-            let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
-            self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
-        } else {
-            // Whatever it is, C calls it.
-            let from_c = |at: &usize| self.levels[*at].seen.entry || view.blind;
-            if let Some(at) = (1..self.levels.len()).rev().find(from_c) {
-                self.called_again(view, at - 1, Sign::Again, at + 1);
-            }
-        }
-    }
-
     /// The innermost loop at the last event.
     pub fn node(&self) -> Id {
         self.levels.last().map_or(self.root, |l| l.node)
@@ -239,93 +224,6 @@ impl Shadow {
         let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
         self.pop(view, at);
         if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
-    }
-
-    /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
-    /// the nearest loop around it ended. Returns from where on the stack is to be built anew.
-    fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
-        let code = view.codes.number(seen, view.around);
-        let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
-        // The innermost frame from which C called it.
-        let mut by_c = (crossings > 0).then(|| at.saturating_sub(1));
-        let mut found = None;
-        for above in (0..at).rev() {
-            let (first, end) = (self.levels[above].first, self.insides_end(above));
-            found = (first..end).rev().find(|&i| self.insides[i].number != CALL).map(|i| (above, i));
-            if found.is_some() {
-                break;
-            }
-            if above > 0 {
-                let (entry, code) = (self.levels[above].seen.entry, self.levels[above].code);
-                let crossed = self.crosses(view, above - 1, entry, code);
-                crossings += crossed;
-                by_c = by_c.or((crossed > 0).then_some(above - 1));
-            }
-        }
-        if let Some((above, inside)) = found.filter(|&(_, i)| self.insides[i].number == BEGINS) {
-            // It began anew, unless something in it calls again.
-            if by_c.is_none_or(|by_c| by_c == above) {
-                self.pop(view, above + 1);
-                self.iteration_ends(view, inside, code, 0, Sign::Proof, at + 1);
-                return above + 1;
-            }
-            found = None;
-        }
-        // Where every call looks like one through C, the first of them is believed.
-        let crossings = crossings - usize::from(view.blind && crossings > 0 && found.is_some());
-        let by_c = by_c.filter(|_| crossings > 0);
-        let mut kept = at;
-        if let Some(above) = by_c {
-            kept = above + 1;
-            self.called_again(view, above, Sign::Through1, at + 1);
-        }
-        if let Some((above, inside)) = found {
-            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
-            if by_c.is_none() {
-                kept = above + 1;
-                self.pop(view, kept);
-            }
-            self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
-        }
-        kept
-    }
-
-    /// C calls again from where the frame at this depth stands: an iteration of the loop that this is, as
-    /// long as it stands there.
-    #[cold]
-    #[inline(never)]
-    fn called_again(&mut self, view: &mut View<'_>, above: usize, sign: Sign, depth: usize) {
-        self.pop(view, above + 1);
-        let level = &self.levels[above];
-        let (code, offset, first, around) = (level.code, level.seen.offset, level.first, level.node);
-        let known = self.insides[first..].last().is_some_and(|i| i.number == CALL);
-        if !known {
-            let facts = view.codes.get(code);
-            let (library, framework) = (facts.library, facts.framework);
-            let across = self.insides.len() == first && self.library_above(&*view.codes, above);
-            let node = view.tree.enter(around, call_at(code, offset), CALL, |n| {
-                (n.library, n.framework, n.is_call, n.across) = (library, framework, true, across);
-            });
-            if node == around {
-                return;
-            }
-            view.tree.entered(node, true);
-            self.insides.push(Inside { number: CALL, open: true, node });
-            self.levels[above].node = node;
-        }
-        let inside = self.insides.len() - 1;
-        self.iteration_ends(view, inside, code, offset, sign, depth);
-    }
-
-    /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
-    /// is one that an object's slot holds, or a wrapper hands its own arguments on to it.
-    fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
-        let slot = view.codes.get(code).slot;
-        let wrapped = self.levels.get(above).is_some_and(|l| {
-            let caller = view.codes.get(l.code);
-            caller.wrapper && caller.extents.spreads_at(l.seen.offset)
-        });
-        usize::from(entry && !slot && !wrapped)
     }
 
     fn insides_end(&self, at: usize) -> usize {
@@ -462,29 +360,6 @@ impl Shadow {
         }
     }
 
-    fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
-        let insides = &self.insides[level.first..];
-        if (insides.is_empty() && !level.task) || insides.len() > DEEPEST {
-            return;
-        }
-        let mut waiting = Waiting {
-            frame: level.seen.frame,
-            code: level.code,
-            offset: level.seen.offset,
-            insides: [Inside { number: 0, open: false, node: 0 }; DEEPEST],
-            count: insides.len(),
-            used: self.clock,
-        };
-        waiting.insides[..insides.len()].copy_from_slice(insides);
-        self.insides.truncate(level.first);
-        if self.waiting.len() < MOST_WAITING {
-            self.waiting.push(waiting);
-        } else if let Some(oldest) = self.waiting.iter_mut().min_by_key(|w| w.used) {
-            let gone = std::mem::replace(oldest, waiting);
-            gone.insides[..gone.count].iter().filter(|i| i.open).for_each(|i| view.tree.lose(i.node));
-        }
-    }
-
     fn push(&mut self, view: &mut View<'_>, seen: &Seen) {
         let code = view.codes.number(seen, view.around);
         let facts = view.codes.get(code);
@@ -526,78 +401,6 @@ impl Shadow {
         }
         if loops {
             self.moved(view, at, seen.offset);
-        }
-    }
-
-    /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
-    /// that begin with it. `again`: also if the one before began in the same place.
-    #[cold]
-    #[inline(never)]
-    fn begins(&mut self, view: &mut View<'_>, code: u32, again: bool) {
-        let Some(at) = self.levels.len().checked_sub(1) else { return };
-        let (first, around) = (self.levels[at].first, self.levels[at].node);
-        let (call, depth) = (call_at(code, 0), at + 2);
-        let own = self.insides[first..].iter().position(|i| i.number == BEGINS).map(|i| first + i);
-        if let Some(inside) = own {
-            let node = self.insides[inside].node;
-            if view.tree.get(node).is_some_and(|n| n.code == call) {
-                if again {
-                    self.iteration_ends(view, inside, code, 0, Sign::Proof, depth);
-                }
-                return;
-            }
-            self.leave(view.tree, view.around, inside);
-        }
-        let around = if own.is_some() { self.node_around(at) } else { around };
-        let library = view.codes.get(code).library;
-        let node = view.tree.enter(around, call, BEGINS, |n| (n.library, n.is_call) = (library, true));
-        if node == around {
-            return;
-        }
-        // Another thread's may be under way: it ends where this one begins.
-        if view.tree.get(node).is_some_and(|n| n.open > 0) {
-            view.tree.close(node, Sign::Proof, depth, view.around);
-        } else {
-            view.tree.entered(node, true);
-        }
-        self.insides.push(Inside { number: BEGINS, open: false, node });
-        self.levels[at].node = node;
-    }
-
-    /// The innermost loop around the frame at this depth, or in it.
-    fn node_around(&self, at: usize) -> Id {
-        let own = self.insides[self.levels[at].first..self.insides_end(at)].last().map(|i| i.node);
-        own.unwrap_or_else(|| at.checked_sub(1).map_or(self.root, |above| self.levels[above].node))
-    }
-
-    /// Whether a coroutine that stood still goes on, and none begins in its memory.
-    fn goes_on(&self, view: &View<'_>, seen: &Seen, code: u32) -> bool {
-        let extents = &view.codes.get(code).extents;
-        let known = self.waiting.iter().find(|w| w.frame == seen.frame && w.code == code);
-        known.is_some_and(|w| {
-            let own = &w.insides[..w.count];
-            seen.offset > w.offset
-                || (seen.offset == w.offset && extents.waits_at(seen.offset))
-                || own.iter().any(|i| extents.holds(i.number, seen.offset))
-        })
-    }
-
-    /// A generator that stood still runs again. Standing at the very instruction where it was, it either
-    /// never left it, or came back to it.
-    fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) {
-        self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
-        let (first, offset) = (self.levels[at].first, self.levels[at].seen.offset);
-        let extents = &view.codes.get(waiting.code).extents;
-        let back = offset < waiting.offset || (offset == waiting.offset && !extents.waits_at(offset));
-        if !back {
-            return;
-        }
-        match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
-            Some(inside) => {
-                self.leave(view.tree, view.around, first + inside + 1);
-                self.iteration_ends(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
-            }
-            None => self.leave(view.tree, view.around, first),
         }
     }
 

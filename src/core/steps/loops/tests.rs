@@ -179,6 +179,14 @@ fn a_call_made_again_is_the_next_round() {
 }
 
 #[test]
+fn what_c_calls_again_is_a_loop_where_none_is() {
+    // No loop is at offset 12.
+    let at = |offset| [(10, 1, 12, false), (20, 2, offset, true)];
+    let (a, b) = (at(10), at(20));
+    assert_eq!(ends(&[&a, &b, &a, &b, &a, &b]), [3, 5, u64::MAX]);
+}
+
+#[test]
 fn what_c_calls_again_is_no_round_where_others_are_proven() {
     let at = |mine, offset| [(10, 1, mine, false), (20, 2, offset, true)];
     let (a, b, later) = (at(4, 10), at(4, 20), at(8, 10));
