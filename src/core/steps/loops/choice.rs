@@ -332,10 +332,22 @@ impl<'a> Chooser<'a> {
         found
     }
 
+    /// The nearest loops below one that come round: through those that were entered and left.
+    fn coming_round(&self, id: Id, users: bool) -> Vec<(Id, bool)> {
+        let below = self.nearest(id, users).into_iter();
+        let coming_round = |(child, across): (Id, bool)| {
+            if self.iterations(child) >= 2.0 {
+                return vec![(child, across)];
+            }
+            let further = self.coming_round(child, users).into_iter();
+            further.map(|(id, further)| (id, across || further)).collect()
+        };
+        below.flat_map(coming_round).collect()
+    }
+
     fn down_from(&self, outer: Id) -> Vec<Id> {
         let users = self.tree.get(outer).is_some_and(|n| !n.library);
-        let inner: Vec<(Id, bool)> =
-            self.nearest(outer, users).into_iter().filter(|&(id, _)| self.iterations(id) >= 2.0).collect();
+        let inner = self.coming_round(outer, users);
         let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
         let Some(main) = self.largest(direct()) else { return vec![outer] };
         let all = self.total(outer).max(1.0);
