@@ -62,6 +62,46 @@ macro_rules! loops {
 
 loops! { epochs accumulating waiting generating evaluating decoding failing recursing serving long }
 
+/// `loops_written.py STYLE`: as many steps as a person would count, however they are written.
+#[track_caller]
+fn written(style: &str, setting: &str) -> Report {
+    let run = torch("loops_written.py").arg(style).env("LEAKTRACE_QUIET", "1");
+    let ran = run.env("LEAKTRACE_STEP", setting).traced().run().success();
+    let report = Report::of(&ran.recording());
+    let steps = &report.0["steps"];
+    assert_eq!(report.steps().to_string(), ran.text().trim(), "{style}: {}", steps["loop_locations"]);
+    let series = steps["series"].as_array().unwrap();
+    let at = |step: &Value| step["at_s"].as_f64().unwrap();
+    assert!(series.windows(2).all(|pair| at(&pair[0]) < at(&pair[1])), "{style}: steps out of order");
+    report.assert_whole();
+    report
+}
+
+macro_rules! ways {
+    ($($style:ident)+) => { mod ways { $(#[test] fn $style() { super::written(stringify!($style), "auto"); })+ } };
+}
+
+ways! {
+    bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
+    bare_mapped epochs_mapped epochs_comprehended one_epoch fed tasks tasks_at_once threads threads_at_once pool
+    fed_training unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
+}
+
+#[test]
+fn no_loop_of_the_framework_is_the_steps() {
+    for style in ["straight", "mapped", "pool"] {
+        written(style, "loop");
+    }
+}
+
+#[test]
+fn where_there_is_no_step_the_loops_are_named() {
+    let report = written("made", "auto");
+    let unused = &report.0["steps"]["unused_loops"][0];
+    assert!(unused["location"].as_str().unwrap().contains("loops_written.py:"), "{unused}");
+    assert_eq!((&unused["iterations"], &unused["reason"]), (&60.into(), &"builds".into()), "{unused}");
+}
+
 #[test]
 fn a_program_without_optimizers_has_the_steps_of_its_loop() {
     found("decoding", "auto");

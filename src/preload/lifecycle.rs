@@ -40,6 +40,7 @@ static CALLBACKS: python::Callbacks = python::Callbacks {
         torch::leave_ranges();
         step_boundaries::optimizer(optimizer);
     },
+    optimizer_gone: step_boundaries::optimizer_gone,
     may_search: step_boundaries::search_when_asked,
     exiting: || shield(step_boundaries::exit),
 };

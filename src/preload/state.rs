@@ -141,7 +141,7 @@ pub fn disable(why: &str) {
 
 /// Notes that the recording begins now, at this path.
 pub fn begin(path: PathBuf) {
-    BEGAN.store(clock(libc::CLOCK_MONOTONIC), Release);
+    BEGAN.store(now(), Release);
     if let Some(mut slot) = PATH.lock() {
         *slot = Some(path);
     }
@@ -152,22 +152,16 @@ pub fn path() -> Option<PathBuf> {
     PATH.lock()?.clone()
 }
 
-/// Returns the nanoseconds since the recording began.
-pub fn elapsed() -> u64 {
-    clock(libc::CLOCK_MONOTONIC).saturating_sub(BEGAN.load(Relaxed))
-}
-
-/// Returns the nanoseconds since the recording began as of the last tick of the kernel: some milliseconds
-/// behind, and cheaper.
-pub fn elapsed_coarse() -> u64 {
-    clock(libc::CLOCK_MONOTONIC_COARSE).saturating_sub(BEGAN.load(Relaxed))
-}
-
-fn clock(clock: libc::clockid_t) -> u64 {
+fn now() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` has room for one timespec.
-    unsafe { libc::clock_gettime(clock, &mut now) };
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Returns the nanoseconds since the recording began.
+pub fn elapsed() -> u64 {
+    now().saturating_sub(BEGAN.load(Relaxed))
 }
 
 /// Leaves the parent's recording to the parent, in a forked child. What was looked up holds in the child too.

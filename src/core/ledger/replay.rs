@@ -157,11 +157,13 @@ impl Ledger {
         self.releases.settle(&mut self.books, trimmed);
         self.carry_over.settle(&mut self.books, supersedes);
         self.fragmentation.look(&self.books, &self.blocks, &self.driver);
-        self.books.last_ns = e.address;
+        // Who reads the clock first may be recorded last.
+        let at_ns = e.address.max(self.books.last_ns.saturating_add(1));
+        self.books.last_ns = at_ns;
         self.step_sources.count_step_end(e);
         let record = StepRecord {
             step: self.books.completed,
-            at_ns: e.address,
+            at_ns,
             source: e.class,
             label: std::mem::take(&mut self.step_label),
             devices: self.books.devices.iter_mut().map(Device::end_step).collect(),

@@ -154,6 +154,8 @@ pub struct Steps {
     pub loop_locations: Vec<String>,
     /// All recorded step sources, the one in use among them: what `--steps-by` takes.
     pub step_sources: Vec<StepSource>,
+    /// Loops that were seen where there is no step, those that did most first.
+    pub unused_loops: Vec<UnusedLoop>,
     /// Loop iterations before the first step that could not be told apart any more.
     pub unresolved_iterations: u32,
     /// The latest annotations, oldest first.
@@ -162,6 +164,19 @@ pub struct Steps {
     pub annotation_counts: Vec<AnnotationCount>,
     /// The totals at the end of each step, the latest 10,000 at most, oldest first.
     pub series: Vec<Step>,
+}
+
+/// A loop whose iterations are no steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct UnusedLoop {
+    /// As `file:line`.
+    pub location: String,
+    pub iterations: u64,
+    /// Why they are no steps: `few`: there are too few of them; `builds`: they make a model; `framework`: the loop is
+    /// PyTorch's own, over layers or parameters; `idle`: others do the work.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["few", "builds", "framework", "idle"])))]
+    pub reason: String,
 }
 
 /// A named moment of the run.

@@ -4,7 +4,8 @@
 //! later, so every optimizer step ends a step at once, and a further one *supersedes* that boundary:
 //!
 //! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
-//! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the iteration).
+//! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the
+//!   iteration). Another cycle begins where that one is gone, or another training loop runs.
 
 pub mod loops;
 
@@ -114,13 +115,17 @@ impl Steps {
         }
     }
 
-    /// Takes in that an optimizer stepped; `id` tells it from others, where it is known.
-    pub fn optimizer(&mut self, id: Option<usize>) -> Option<Boundary> {
+    /// Takes in that an optimizer stepped; `id` tells it from others, where it is known. `new_phase`: in
+    /// another training than the one before, by the loops around the two.
+    pub fn optimizer(&mut self, id: Option<usize>, new_phase: bool) -> Option<Boundary> {
         let ends_step = match self.setting {
             StepSetting::Auto => !self.called,
             StepSetting::Optimizer => true,
             _ => false,
         };
+        if new_phase && self.backward_since && id != self.first {
+            self.begin_cycles(id);
+        }
         // The first of all always ends a step: what came before it had no boundary to replace.
         let again = self.optimizer_seen && (!self.backward_since || self.follows(id));
         self.optimizer_seen = true;
@@ -129,6 +134,17 @@ impl Steps {
             self.first = id;
         }
         Some(Boundary { source: StepSource::Optimizer, supersedes: again, ends_step, level: 0 })
+    }
+
+    /// Takes in that there is an optimizer no more: what steps from now on follows another one.
+    pub fn optimizer_gone(&mut self, id: usize) {
+        if self.first == Some(id) {
+            self.begin_cycles(None);
+        }
+    }
+
+    fn begin_cycles(&mut self, first: Option<usize>) {
+        (self.first, self.without_first, self.cycles, self.most_between) = (first, 0, 0, 0);
     }
 
     /// Returns whether this is an optimizer other than the one that opened the cycle.
@@ -143,7 +159,7 @@ impl Steps {
         let known = self.cycles >= KNOWN_CYCLES;
         let usual = if known { MORE_THAN_EVER * self.most_between + BEYOND } else { WITHOUT_FIRST };
         if self.without_first > usual.min(WITHOUT_FIRST) {
-            (self.first, self.without_first, self.cycles, self.most_between) = (id, 0, 0, 0);
+            self.begin_cycles(id);
             return false;
         }
         true
@@ -232,7 +248,7 @@ mod tests {
     use super::*;
 
     fn supersedes(steps: &mut Steps, id: usize) -> bool {
-        steps.optimizer(Some(id)).is_some_and(|b| b.supersedes)
+        steps.optimizer(Some(id), false).is_some_and(|b| b.supersedes)
     }
 
     #[test]
@@ -262,7 +278,7 @@ mod tests {
     fn a_lost_first_optimizer_is_replaced() {
         let mut steps = Steps::new(StepSetting::Auto);
         steps.backward();
-        steps.optimizer(Some(1));
+        steps.optimizer(Some(1), false);
         let kept = (0..200)
             .filter(|_| {
                 steps.backward();
@@ -290,10 +306,23 @@ mod tests {
     }
 
     #[test]
+    fn another_training_or_another_optimizer_in_place_of_one_that_is_gone_begins_another_cycle() {
+        let mut steps = Steps::new(StepSetting::Auto);
+        let mut boundary = |id: usize, new_phase: bool, gone: Option<usize>| {
+            gone.into_iter().for_each(|id| steps.optimizer_gone(id));
+            steps.backward();
+            steps.optimizer(Some(id), new_phase).is_some_and(|b| !b.supersedes)
+        };
+        assert!(boundary(1, false, None) && !boundary(2, false, None));
+        assert!(boundary(2, true, None) && boundary(2, false, None) && !boundary(1, false, None));
+        assert!(boundary(3, false, Some(2)) && boundary(3, false, None));
+    }
+
+    #[test]
     fn a_call_silences_the_optimizers() {
         let mut steps = Steps::new(StepSetting::Auto);
         assert!(steps.call().is_some());
         steps.backward();
-        assert!(steps.optimizer(None).is_some_and(|b| !b.ends_step));
+        assert!(steps.optimizer(None, false).is_some_and(|b| !b.ends_step));
     }
 }

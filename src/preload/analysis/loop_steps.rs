@@ -27,11 +27,14 @@ use leaktrace_core::format::backfilled::{self, BackfilledBoundary};
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen,
+    ANY_THREAD, Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen,
+    What,
 };
 
 /// The iterations that a loop must have had before they are taken for steps.
 const MIN_ITERATIONS: u64 = 8;
+/// The iterations that suffice at the program's end: there will not be more.
+const MIN_ITERATIONS_OVER: u64 = 4;
 /// The iterations that suffice at the program's end where the user has said that its steps are a loop's.
 const MIN_ITERATIONS_ASKED: u64 = 2;
 /// The bytes that the detector may take.
@@ -45,7 +48,7 @@ type Guard = MutexGuard<'static, Option<Box<Loops>>>;
 /// Whether the program's loop is searched for, or ends its steps.
 #[unsafe(link_section = ".data.leaktrace")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
-/// The thread whose loop was chosen; 0 before.
+/// The thread whose loop was chosen; 0 before, [`ANY_THREAD`] where several have it in common.
 #[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Whether optimizers end the steps, on that thread, and its loops do so only in the phases between them.
@@ -123,7 +126,7 @@ pub fn event(freed: bool) -> Option<Walk> {
     let me = thread_state::current().address();
     let chosen = THREAD.load(Relaxed);
     // Which loop it is was found with all that could be seen; to see it come round, allocations will do.
-    if chosen != 0 && (chosen != me || freed) {
+    if chosen != 0 && ((chosen != me && chosen != ANY_THREAD) || freed) {
         if freed {
             self::freed();
         }
@@ -159,7 +162,7 @@ pub fn known_stack(thread: &ThreadState) -> Option<u32> {
         if chosen == 0 {
             return None;
         }
-        if chosen == thread.address() {
+        if chosen == thread.address() || chosen == ANY_THREAD {
             if !SAMPLING.load(Relaxed) {
                 return None;
             }
@@ -207,7 +210,7 @@ fn show(me: usize, freed: bool) -> Option<Walk> {
         *detector = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
     }
     let loops = detector.as_deref_mut()?;
-    let slot = loops.slot(me)?;
+    let slot = loops.slot(me, &mut Here(None));
     if THREAD.load(Relaxed) != 0 {
         LAST.store(recording::sequence(), Relaxed);
         let freed = FREED.load(Relaxed);
@@ -218,7 +221,8 @@ fn show(me: usize, freed: bool) -> Option<Walk> {
     }
     let mut list = loops.frames(slot);
     let progress = frames::frames(thread_state::current(), &mut list, !freed, |now| {
-        loops.event(slot, now.list, now.same, now.epoch, freed, &mut Here(Some(now.code)))
+        let what = What { freed, objects: now.objects };
+        loops.event(slot, now.list, now.same, now.epoch, what, &mut Here(Some(now.code)))
     });
     loops.keep(slot, list);
     let (progress, walk) = progress?;
@@ -262,23 +266,25 @@ fn act_on(progress: Progress, mut detector: Guard) {
 }
 
 /// Tells the detector that an optimizer stepped on this thread: it is one more thing to know a loop by, or
-/// ends the steps from now on.
-pub fn optimizer() {
+/// ends the steps from now on. Returns whether another training began with it.
+pub fn optimizer() -> bool {
     if !is_enabled() {
-        return;
+        return false;
     }
     event(false);
     let me = thread_state::current().address();
-    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return };
-    let Some(loops) = detector.as_deref_mut() else { return };
-    if !loops.optimizer(me) {
+    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return false };
+    let Some(loops) = detector.as_deref_mut() else { return false };
+    let Some(new_phase) = loops.optimizer(me) else {
         drop(detector);
-        return stop();
-    }
+        stop();
+        return false;
+    };
     STEP.fetch_add(1, Relaxed);
     if loops.is_phased() && !PHASED.load(Acquire) {
         begin_phases(me);
     }
+    new_phase
 }
 
 /// Leaves the ends of steps to optimizers from now on. With the detector's lock held.
@@ -301,7 +307,7 @@ struct Here(Option<Reader>);
 
 impl EventContext for Here {
     fn moment(&mut self) -> Moment {
-        Moment { seq: recording::sequence(), ns: state::elapsed_coarse() }
+        Moment { seq: recording::sequence(), ns: state::elapsed() }
     }
     fn id(&mut self, seen: &Seen) -> u32 {
         self.0.as_ref().map_or(0, |reader| reader.id(seen))
@@ -325,7 +331,11 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
     let phased = loops.is_phased();
     let mut choice = match phased {
         true => Some(loops.phases()).filter(|s| !s.locations.is_empty())?,
-        false => loops.choose(if asked && over { MIN_ITERATIONS_ASKED } else { MIN_ITERATIONS })?,
+        false => loops.choose(match (over, asked) {
+            (false, _) => MIN_ITERATIONS,
+            (true, false) => MIN_ITERATIONS_OVER,
+            (true, true) => MIN_ITERATIONS_ASKED,
+        })?,
     };
     THREAD.store(loops.thread().unwrap_or(0), Release);
     let missed = choice.past.iter().filter(|p| p.ends_step && p.seq < first).count();
@@ -384,6 +394,22 @@ fn write_locations(locations: &[(u8, bool, LoopLocation)]) {
     for depth in 1..=locations.iter().map(|p| p.0).max().unwrap_or(0) {
         let value = list(&|level, _| level == depth);
         recording::append_entry(&TableEntry::Meta { key: &format!("loop:{depth}"), value: &value });
+    }
+}
+
+/// Writes which loops were seen, if none of them is the steps: each as `code header last rounds why`.
+pub fn write_unused() {
+    if !is_searching() {
+        return;
+    }
+    let Some(detector) = DETECTOR.try_lock_for(PATIENCE) else { return };
+    let Some(loops) = detector.as_deref() else { return };
+    let all = loops.unused().into_iter();
+    let described =
+        all.map(|(at, rounds, why)| format!("{} {} {} {rounds} {}", at.code, at.header, at.last, why.name()));
+    let value = described.collect::<Vec<_>>().join(",");
+    if !value.is_empty() {
+        recording::append_entry(&TableEntry::Meta { key: "loops_unused", value: &value });
     }
 }
 

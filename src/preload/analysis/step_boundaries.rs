@@ -85,10 +85,18 @@ pub fn begin() {
 
 /// Takes in that an optimizer stepped.
 pub fn optimizer(id: Option<usize>) {
+    let mut new_phase = false;
     if state::is_recording() && loop_steps::is_enabled() {
-        shield(loop_steps::optimizer);
+        shield(|| new_phase = loop_steps::optimizer());
     }
-    emit(|steps| steps.optimizer(id), None);
+    emit(|steps| steps.optimizer(id, new_phase), None);
+}
+
+/// Takes in that there is an optimizer no more that stepped before.
+pub fn optimizer_gone(id: usize) {
+    if let Some(mut steps) = STEPS.lock() {
+        steps.optimizer_gone(id);
+    }
 }
 
 /// Takes in that a backward pass begins.
@@ -143,6 +151,7 @@ fn end_loop(analyzer: &mut Analyzer) {
         recording::append_entry(&TableEntry::Note { text: &text });
     }
     if loop_steps::is_searching() {
+        loop_steps::write_unused();
         loop_steps::stop();
     }
     if loop_steps::is_under_way() {

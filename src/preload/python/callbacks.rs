@@ -4,15 +4,18 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Functions that are called with the GIL held, outside hooks.
 pub struct Callbacks {
-    /// An optimizer has stepped; its address, if it is known, tells it from others.
+    /// An optimizer has stepped; a number, if it is known, tells it from others.
     pub optimizer_stepped: fn(Option<usize>),
+    /// An optimizer that has stepped is no more; its number.
+    pub optimizer_gone: fn(usize),
     /// The moment that [`search::ask`](crate::python::search::ask) asked for.
     pub may_search: fn(),
     /// The interpreter is about to end, and is whole still.
     pub exiting: fn(),
 }
 
-static NONE: Callbacks = Callbacks { optimizer_stepped: |_| {}, may_search: || {}, exiting: || {} };
+static NONE: Callbacks =
+    Callbacks { optimizer_stepped: |_| {}, optimizer_gone: |_| {}, may_search: || {}, exiting: || {} };
 static CALLBACKS: AtomicPtr<Callbacks> = AtomicPtr::new((&raw const NONE).cast_mut());
 
 pub fn set(callbacks: &'static Callbacks) {

@@ -8,7 +8,7 @@ use crate::python::interpreter::{self, Cpython};
 use crate::python::memory::read;
 use crate::python::offsets::VAR_SIZE;
 use crate::python::walk::{self, Found, Walk};
-use crate::python::{current, packages, strings};
+use crate::python::{current, gc, packages, strings};
 use crate::thread_state::{self, ThreadState};
 use leaktrace_core::steps::loops::{CodeText, Seen};
 
@@ -23,6 +23,8 @@ pub struct Frames<'a> {
     pub same: usize,
     /// Changes when an address may mean another code object.
     pub epoch: u64,
+    /// A count that changes whenever Python makes an object that its collector watches.
+    pub objects: u32,
     pub code: Reader,
 }
 
@@ -48,7 +50,8 @@ pub fn frames<R>(
         }
         let epoch = thread_state::epoch();
         let (same, walk) = walk::follow(top, list, wanted);
-        Some((look(Frames { list, same, epoch, code: Reader { cpython: top.cpython } }), walk))
+        let (objects, code) = (gc::objects(top.cpython), Reader { cpython: top.cpython });
+        Some((look(Frames { list, same, epoch, objects, code }), walk))
     })?
 }
 

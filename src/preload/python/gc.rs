@@ -17,13 +17,15 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::python::interpreter::{self, Interpreter};
+use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::memory::copy_pages;
 use crate::thread_state::ThreadState;
 
 /// `struct gc_generation`, in bytes, and how many there are.
 pub const GENERATION: usize = 24;
 pub const GENERATIONS: usize = 3;
+/// From a generation to its count.
+const COUNT: usize = 20;
 /// From the generations to `collecting`.
 pub const COLLECTING: usize = 22 * 8;
 /// Far more than the part of the interpreter's state that comes before the collector's.
@@ -44,6 +46,15 @@ pub fn collecting(thread: &ThreadState) -> bool {
         })
         .flatten()
         .unwrap_or(false)
+}
+
+/// Returns a count that changes whenever an object is made that the collector watches. Of all threads.
+#[inline(always)]
+pub fn objects(cpython: &Cpython) -> u32 {
+    let generations = cpython.generations.load(Ordering::Relaxed);
+    let count: *const AtomicI32 = ptr::with_exposed_provenance(generations + COUNT);
+    // SAFETY: as in `collecting`: within a read section.
+    if generations == 0 { 0 } else { unsafe { (*count).load(Ordering::Relaxed) as u32 } }
 }
 
 /// Looks for the collector's state, once. With the GIL held, so that no collection is under way.

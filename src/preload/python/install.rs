@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::*};
 
 use crate::python::api::{Method, Object};
 use crate::python::interpreter::{self, Interpreter};
-use crate::python::{callbacks, gc, lifetime};
+use crate::python::{callbacks, gc, lifetime, optimizers};
 use crate::thread_state;
 use crate::writer::signals::with_signals_blocked;
 
@@ -129,13 +129,15 @@ unsafe fn is_importing(python: &Interpreter, module: Object) -> bool {
     }
 }
 
-/// `hook(optimizer, args, kwargs)`. The optimizer's address tells it from others; nothing of it is kept.
+/// `hook(optimizer, args, kwargs)`.
 unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
     let Some(python) = interpreter::get() else { return ptr::null_mut() };
     // SAFETY: called by the interpreter, GIL held, with an argument tuple; the reference is borrowed.
     let optimizer = unsafe { (python.api.functions.PyTuple_GetItem)(arguments, 0) };
     thread_state::current().optimizer_hooked.set(true);
-    (callbacks::get().optimizer_stepped)((!optimizer.is_null()).then_some(optimizer as usize));
+    // SAFETY: the GIL is held.
+    let id = (!optimizer.is_null()).then(|| unsafe { optimizers::identify(&python.api, optimizer) });
+    (callbacks::get().optimizer_stepped)(id);
     // SAFETY: the GIL is held.
     unsafe { python.api.none() }
 }

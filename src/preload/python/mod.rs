@@ -25,6 +25,7 @@ mod layout;
 mod lifetime;
 mod memory;
 mod offsets;
+mod optimizers;
 pub mod packages;
 pub mod search;
 mod strings;

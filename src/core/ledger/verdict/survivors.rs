@@ -205,13 +205,36 @@ fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
     overlap(&births(a), &births(b)) >= SAME_STEPS
 }
 
+/// Returns the cohorts of several sites born up to `latest`. What comes every few steps may come around the end of a
+/// step, some of it before and some behind: then all of it counts in the step of the site that has the most.
+fn aligned(sites: &[&[Cohort]], latest: u32) -> Vec<Cohort> {
+    let mut all: Vec<Cohort> =
+        sites.iter().copied().flatten().filter(|c| c.birth <= latest).copied().collect();
+    let Some(most) = sites.iter().max_by_key(|of| of.len()) else { return all };
+    let steps: Vec<u32> = most.iter().map(|c| c.birth).collect();
+    if median(gaps(&steps).into_iter()) < 3.0 {
+        return all;
+    }
+    let near = |birth: u32| {
+        [birth, birth.saturating_sub(1), birth.saturating_add(1)]
+            .into_iter()
+            .find(|b| steps.binary_search(b).is_ok())
+    };
+    let beside = all.iter().filter(|c| near(c.birth).is_some()).count();
+    if beside as f64 >= SAME_STEPS * all.len() as f64 {
+        all.iter_mut().for_each(|c| c.birth = near(c.birth).unwrap_or(c.birth));
+    }
+    all
+}
+
 fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let leader = group.first()?;
     let site = leader.site.site;
     let age = group.iter().map(|s| s.age).max()?;
     // Figures come from the births at which every site of the group could have survivors.
     let latest = view.steps.saturating_sub(age.saturating_add(1));
-    let proof = by_birth(group.iter().flat_map(|s| &s.proof).filter(|c| c.birth <= latest));
+    let proof: Vec<&[Cohort]> = group.iter().map(|s| &s.proof[..]).collect();
+    let proof = by_birth(aligned(&proof, latest).iter());
     let held = by_birth(group.iter().flat_map(|s| &s.held));
     let first = proof.first()?.birth;
     let span = latest.saturating_sub(first).saturating_add(1);

@@ -101,6 +101,7 @@ impl Report {
                 phase_steps: ledger.phase_steps(),
                 loop_locations: b.loop_locations("loop"),
                 step_sources: b.step_sources(),
+                unused_loops: b.unused_loops(),
                 unresolved_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
                 annotations: annotations::latest(ledger, tables),
                 annotation_counts: annotations::counts(ledger, tables),
@@ -184,17 +185,30 @@ impl Builder<'_> {
 
     /// Locates the loops of a step source, as `file:line`.
     fn loop_locations(&self, source: &str) -> Vec<String> {
-        let location = |text: &str| {
-            let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
-            let &[code, header, last] = numbers?.as_slice() else { return None };
-            // A `while` begins with its body, and has its condition at the end.
-            let frame = |offset| entry::Frame::Python { code, offset, entry: false };
-            let ends = Stack { python: vec![frame(header), frame(last)], native: Vec::new() };
-            let first =
-                self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
-            Some(format!("{}:{}", first.file, first.line?))
+        let all = self.meta(source);
+        all.iter().flat_map(|all| all.split(',')).filter_map(|text| self.loop_location(text)).collect()
+    }
+
+    /// Locates a loop by the numbers of its code, of its first and of its last instruction.
+    fn loop_location(&self, text: &str) -> Option<String> {
+        let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
+        let &[code, header, last] = numbers?.as_slice() else { return None };
+        // A `while` begins with its body, and has its condition at the end.
+        let frame = |offset| entry::Frame::Python { code, offset, entry: false };
+        let ends = Stack { python: vec![frame(header), frame(last)], native: Vec::new() };
+        let first =
+            self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
+        Some(format!("{}:{}", first.file, first.line?))
+    }
+
+    fn unused_loops(&self) -> Vec<UnusedLoop> {
+        let unused = |text: &str| {
+            let mut words = text.rsplitn(3, ' ');
+            let (reason, iterations) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+            Some(UnusedLoop { location: self.loop_location(words.next()?)?, iterations, reason })
         };
-        self.meta(source).iter().flat_map(|all| all.split(',')).filter_map(location).collect()
+        let all = self.meta("loops_unused").filter(|_| self.ledger.step_count() == 0);
+        all.iter().flat_map(|all| all.split(',')).filter_map(unused).collect()
     }
 
     fn step_sources(&self) -> Vec<StepSource> {

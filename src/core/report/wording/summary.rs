@@ -3,7 +3,7 @@
 use super::{count, found, grouped, sanitize, size};
 use crate::ledger::verdict::MIN_STEPS;
 use crate::report::suppress::Suppressed;
-use crate::report::{Coverage, End, Report, StepSource};
+use crate::report::{Coverage, End, Report, StepSource, UnusedLoop};
 
 /// Annotations named, the most frequent first.
 const ANNOTATIONS: usize = 4;
@@ -36,8 +36,10 @@ pub const fn ending(end: End) -> &'static str {
 /// Returns `80 steps (from loop at train.py:12)`; without any step, what to do.
 pub fn steps(report: &Report) -> String {
     let Some(source) = report.steps.source else {
-        return "no step was seen; say what one is: LEAKTRACE_STEP=loop, range:NAME, api or every:SECONDS"
-            .into();
+        return format!(
+            "no step was seen{}; say what one is: LEAKTRACE_STEP=loop, range:NAME, api or every:SECONDS",
+            unused_loops(report)
+        );
     };
     let steps = count(f64::from(report.steps.count), "step");
     let loops: Vec<String> = report.steps.loop_locations.iter().map(|at| sanitize(at)).collect();
@@ -46,6 +48,19 @@ pub fn steps(report: &Report) -> String {
         0 => format!("{steps} (from {source}{loops})"),
         n => format!("{steps} (from {source}, and {} of them from the loop{loops})", grouped(u64::from(n))),
     }
+}
+
+/// Returns which loops were seen where there is no step, and why none of them counts.
+fn unused_loops(report: &Report) -> String {
+    let reason = |l: &UnusedLoop| match l.reason.as_str() {
+        "few" => format!("{} only", count(l.iterations as f64, "iteration")),
+        "builds" => "makes a model".to_owned(),
+        "framework" => "PyTorch's own, over layers or parameters".to_owned(),
+        _ => "does little of the work".to_owned(),
+    };
+    let all = report.steps.unused_loops.iter();
+    let all: Vec<String> = all.map(|l| format!("{} ({})", sanitize(&l.location), reason(l))).collect();
+    if all.is_empty() { String::new() } else { format!(", and no loop that counts: {}", all.join(", ")) }
 }
 
 /// Returns what else there is to say of the steps, a line each.

@@ -1,12 +1,18 @@
 //! Which loops of the tree are the steps of the program. The rules and their figures were found on programs
 //! with a known truth; they see events and iterations only, no names.
 //!
-//! 1. Of the thread with most events, the outermost loops of the user's own code; if these see less than half of all events,
-//!    the outermost loops of any. A user's loop that a library's loop calls now and then is a callback's: the library's it is.
-//! 2. Those that come round at least twice, and do a noticeable amount of work each time: an initialisation is no step, and
-//!    neither is the printing of a table.
-//! 3. Down to the loop inside, where that does nearly all of the work and has far more iterations: an epoch is no step,
-//!    its batches are; not where an optimizer steps outside of it, which makes its rounds micro-batches. Loops beside it that do comparable work (an evaluation) are phases of the same level.
+//! 1. Of the thread with most events, the outermost loops of the user's own code; if these see less than half
+//!    of all events, the outermost loops of any, but for the framework's: those go over layers and parameters.
+//!    A user's loop that a library's loop calls now and then is a callback's: the library's it is.
+//! 2. Down to the loop inside, where that does nearly all of the work and has far more iterations: an epoch is
+//!    no step, its batches are; not where an optimizer steps outside of it, which makes its rounds
+//!    micro-batches. Loops beside it that do comparable work (an evaluation) are phases of the same level.
+//! 3. Those that come round at least twice, do a noticeable amount of work each time compared with the main
+//!    one (the printing of a table is no step), and give something back. What gives nothing back comes in where
+//!    nothing else does, or after it: before, it prepares something. Where models are made is no step.
+//!
+//! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
+//! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
 
 use super::tree::{Id, STEPS_BETWEEN, Tree};
 
@@ -29,8 +35,16 @@ const OFTEN: f64 = 32.0;
 const EPOCH: f64 = 10.0;
 const LEAST_ROUNDS: f64 = 1.5;
 
-/// A loop of which less than this share of the events gives something back is building something.
+/// A loop of which less than this share of the events gives something back is building something, or leaks all.
 const GIVEN_BACK: f64 = 0.125;
+/// One of which more than this share of the events makes models is building something.
+const BUILT: f64 = 0.5;
+/// What gives back is the main loop if it does this share of the work of the one that does most.
+const NOTICEABLE: f64 = 0.1;
+/// Least work as a share of the main loop's, where that does little itself.
+const SHARE_OF_LITTLE: f64 = 0.25;
+/// Least rounds of an expression inside one round of the loop around it, for it to be more than a part of that.
+const LEAST_ROUNDS_OF_EXPRESSION: f64 = 4.0;
 
 /// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones
 /// the optimizer's steps are enough.
@@ -42,30 +56,80 @@ const LEAST_SHARE_INSIDE: f64 = 0.1;
 /// Micro-batches do at least this share of the training's work.
 const MICRO: f64 = 0.5;
 
+/// Rounds that are too few for steps.
+const FEW: u64 = 4;
+
 struct Chooser<'a> {
     tree: &'a Tree,
+    /// Phases between optimizer steps are sought.
+    phases: bool,
     totals: Vec<u64>,
     frees: Vec<u64>,
+    built: Vec<u64>,
     optimizers: Vec<u64>,
 }
 
 /// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any,
-/// so that a loop that only builds something (a model, layer by layer) is none, nor one that does next to
-/// nothing each time.
+/// so that a loop that only makes a model, layer by layer, is none.
 pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     let chooser = Chooser::new(tree);
     let roots = tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
     let Some(root) = roots.max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
-    let mut level = chooser.below_root(root);
-    level.retain(|&id| !unasked || (chooser.gives_back(id) && chooser.per_iteration(id) >= LEAST_EVENTS));
-    level
+    let loops = chooser.below_root(root);
+    let level = chooser.working(&loops, true);
+    if level.is_empty() && !unasked { chooser.working(&loops, false) } else { level }
+}
+
+/// Why a loop is no step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unused {
+    /// It came round too few times.
+    Few,
+    /// It makes models.
+    Builds,
+    /// It is the framework's own: it goes over layers or parameters.
+    Framework,
+    /// Others did far more of the work.
+    Idle,
+}
+
+impl Unused {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unused::Few => "few",
+            Unused::Builds => "builds",
+            Unused::Framework => "framework",
+            Unused::Idle => "idle",
+        }
+    }
+}
+
+/// Loops told of that are no steps.
+const TOLD: usize = 5;
+
+/// The loops that did most of the work, of the user's code first, and why each is no step.
+pub(super) fn unused(tree: &Tree) -> Vec<(Id, Unused)> {
+    let chooser = Chooser::new(tree);
+    let get = |id: Id| tree.get(id);
+    let mut all: Vec<Id> =
+        tree.ids().filter(|&id| chooser.total(id) > 0.0 && get(id).is_some_and(|n| !n.is_root)).collect();
+    let order =
+        |&id: &Id| (get(id).is_some_and(|n| n.library), std::cmp::Reverse(chooser.totals[usize::from(id)]));
+    all.sort_by_key(order);
+    let why = |id: Id| match get(id) {
+        Some(n) if n.framework => Unused::Framework,
+        _ if chooser.builds(id) => Unused::Builds,
+        Some(n) if n.iterations() < FEW => Unused::Few,
+        _ => Unused::Idle,
+    };
+    all.into_iter().take(TOLD).map(|id| (id, why(id))).collect()
 }
 
 /// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps,
 /// that work like a training step and do so now and then, as evaluations do. What recurs within every step or
 /// two is a part of it. `batch`: the work of one, where not every event of the training was shown.
 pub(super) fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
-    let chooser = Chooser::new(tree);
+    let chooser = Chooser { phases: true, ..Chooser::new(tree) };
     let Some(main) = chooser.training() else { return Vec::new() };
     let users = tree.get(main).is_some_and(|n| !n.library);
     let batch = batch.unwrap_or_else(|| chooser.work_of_a_batch(main));
@@ -107,14 +171,20 @@ impl<'a> Chooser<'a> {
     fn new(tree: &'a Tree) -> Chooser<'a> {
         Chooser {
             tree,
+            phases: false,
             totals: tree.totals(|n| n.events),
             frees: tree.totals(|n| n.frees),
+            built: tree.totals(|n| n.built),
             optimizers: tree.totals(|n| n.optimizers),
         }
     }
 
     fn gives_back(&self, id: Id) -> bool {
         self.frees[usize::from(id)] as f64 >= GIVEN_BACK * self.total(id)
+    }
+
+    fn builds(&self, id: Id) -> bool {
+        self.built[usize::from(id)] as f64 > BUILT * self.total(id)
     }
 
     /// The outermost loops below one in which no optimizer steps.
@@ -181,28 +251,52 @@ impl<'a> Chooser<'a> {
     }
 
     /// The nearest loops below one, and whether library code lies between; for the user's, through the
-    /// library's. What is nearest lies through comprehensions: they are never steps themselves.
-    fn below(&self, id: Id, users: bool, across: bool, out: &mut Vec<(Id, bool)>) {
+    /// library's. What is nearest lies through the framework's, and through expressions that are a part of the
+    /// loop around them, which has come round `around` times.
+    fn below(&self, id: Id, users: bool, across: bool, around: f64, out: &mut Vec<(Id, bool)>) {
         for child in self.tree.children(id) {
             let Some(n) = self.tree.get(child) else { continue };
-            if n.comprehension {
-                self.below(child, users, across || n.across, out);
-            } else if users && n.library {
-                self.below(child, users, true, out);
+            let across = across || n.across;
+            if n.is_expression() && self.is_part(child, around) {
+                self.below(child, users, across, around, out);
+            } else if n.framework || (users && n.library) {
+                self.below(child, users, true, around, out);
             } else {
-                out.push((child, across || n.across));
+                out.push((child, across));
             }
         }
     }
 
+    /// Whether an expression is a part of the loop around it.
+    fn is_part(&self, id: Id, around: f64) -> bool {
+        let rounds = self.iterations(id) / around.max(1.0);
+        let seldom = rounds < EPOCH && (rounds <= around || rounds < LEAST_ROUNDS_OF_EXPRESSION);
+        self.phases || (around > 0.0 && seldom)
+    }
+
     fn nearest(&self, id: Id, users: bool) -> Vec<(Id, bool)> {
         let mut out = Vec::new();
-        self.below(id, users, false, &mut out);
+        let around = if self.tree.get(id).is_some_and(|n| n.is_root) { 0.0 } else { self.iterations(id) };
+        self.below(id, users, false, around, &mut out);
         out
     }
 
     fn works_like(&self, id: Id, main: Id) -> bool {
-        self.per_iteration(id) >= LEAST_EVENTS.max(LEAST_SHARE * self.per_iteration(main))
+        let main = self.per_iteration(main);
+        self.per_iteration(id) >= LEAST_EVENTS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
+    }
+
+    /// Those of the loops that do the work. `unbuilt`: loops that make models are none.
+    fn working(&self, loops: &[Id], unbuilt: bool) -> Vec<Id> {
+        let comes_round = |id: &Id| self.iterations(*id) >= 2.0 && !(unbuilt && self.builds(*id));
+        let loops: Vec<Id> = loops.iter().copied().filter(comes_round).collect();
+        let giving = || loops.iter().copied().filter(|&id| self.gives_back(id));
+        let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };
+        let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
+        let main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
+        let belongs =
+            |id: &Id| *id == main || ((self.gives_back(*id) || *id > main) && self.works_like(*id, main));
+        loops.iter().copied().filter(belongs).collect()
     }
 
     fn below_root(&self, root: Id) -> Vec<Id> {
@@ -223,21 +317,14 @@ impl<'a> Chooser<'a> {
                 level.push(id);
             }
         }
-        let Some(main) = self.largest(level.iter().copied()) else { return Vec::new() };
-        let good: Vec<Id> = level
-            .iter()
-            .copied()
-            .filter(|&id| self.iterations(id) >= 2.0 && self.works_like(id, main))
-            .collect();
-        let tops = if good.is_empty() { vec![main] } else { good };
-        tops.into_iter().flat_map(|top| self.down_from(top)).collect()
+        level.into_iter().flat_map(|top| self.down_from(top)).collect()
     }
 
-    /// The outermost loop around one, comprehensions aside.
+    /// The outermost loop around one, expressions and the framework's aside.
     fn outermost_around(&self, id: Id) -> Option<Id> {
         let (mut at, mut found) = (self.tree.get(id)?.parent, None);
         while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
-            if !n.comprehension {
+            if !n.is_expression() && !n.framework {
                 found = Some(at);
             }
             at = n.parent;
@@ -245,10 +332,22 @@ impl<'a> Chooser<'a> {
         found
     }
 
+    /// The nearest loops below one that come round: through those that were entered and left.
+    fn coming_round(&self, id: Id, users: bool) -> Vec<(Id, bool)> {
+        let below = self.nearest(id, users).into_iter();
+        let coming_round = |(child, across): (Id, bool)| {
+            if self.iterations(child) >= 2.0 {
+                return vec![(child, across)];
+            }
+            let further = self.coming_round(child, users).into_iter();
+            further.map(|(id, further)| (id, across || further)).collect()
+        };
+        below.flat_map(coming_round).collect()
+    }
+
     fn down_from(&self, outer: Id) -> Vec<Id> {
         let users = self.tree.get(outer).is_some_and(|n| !n.library);
-        let inner: Vec<(Id, bool)> =
-            self.nearest(outer, users).into_iter().filter(|&(id, _)| self.iterations(id) >= 2.0).collect();
+        let inner = self.coming_round(outer, users);
         let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
         let Some(main) = self.largest(direct()) else { return vec![outer] };
         let all = self.total(outer).max(1.0);

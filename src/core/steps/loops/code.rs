@@ -25,18 +25,37 @@ pub struct CodeText {
 
 const VARIABLE_ARGUMENTS: u32 = 0x04 | 0x08;
 const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
+/// A generator that is iterated over, and not a coroutine.
+const ITERATED: u32 = 0x20 | 0x200;
+const COROUTINE: u32 = 0x80;
 /// What a call of an object calls, through C: once for each instruction that asks for it.
 const SLOTS: [&str; 2] = ["__call__", "_wrapped_call_impl"];
+/// The library's functions by which a model is made, or moved to its device.
+const BUILDERS: [&str; 2] = ["__init__", "_apply"];
+/// The functions of the library by which a thread begins, and the file they are in.
+const BOOTSTRAP: [&str; 3] = ["_bootstrap", "_bootstrap_inner", "run"];
+const THREADS: &str = "/threading.py";
+/// Where the framework lies whose loops go over the layers of a model and the parameters of an optimizer.
+const FRAMEWORK: &str = "/torch/";
 
 #[derive(Debug)]
 pub(super) struct Code {
     pub id: u32,
     pub extents: Extents,
     pub generator: bool,
+    /// It yields what a loop elsewhere goes over.
+    pub iterated: bool,
+    pub coroutine: bool,
+    /// A thread begins with it.
+    pub bootstrap: bool,
     pub slot: bool,
     /// Takes whatever arguments it is given, to hand them on.
     pub wrapper: bool,
     pub library: bool,
+    /// The framework's: none of its loops is the program's.
+    pub framework: bool,
+    /// What it allocates is a model's own.
+    pub builds: bool,
     /// Its bytecode could not be read.
     pub opaque: bool,
 }
@@ -48,9 +67,14 @@ impl Code {
         Code {
             id: text.id,
             generator: text.flags & GENERATOR != 0,
+            iterated: text.flags & ITERATED != 0,
+            coroutine: text.flags & COROUTINE != 0,
+            bootstrap: text.library && BOOTSTRAP.contains(&plain) && text.file.ends_with(THREADS),
             slot: SLOTS.contains(&plain),
             wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
             library: text.library,
+            framework: text.library && text.file.contains(FRAMEWORK),
+            builds: text.library && BUILDERS.contains(&plain),
             opaque: extents.is_none(),
             extents: extents.unwrap_or_default(),
         }

@@ -83,6 +83,8 @@ impl Extents {
         if code.back.is_empty() {
             return Some(extents);
         }
+        // From 3.11 on the name is qualified.
+        let name = name.rsplit('.').next().unwrap_or(name);
         let generated = ["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"].contains(&name);
         extents.find(&code, exceptions, generated, whole);
         Some(extents)

@@ -21,20 +21,24 @@
 mod choice;
 mod code;
 mod extents;
+mod level;
 mod opcodes;
 mod shadow;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tree;
 
+pub use choice::Unused;
 pub use code::CodeText;
 pub use extents::Extents;
 
 use crate::format::backfilled::BackfilledBoundary;
 use code::Codes;
+pub use shadow::What;
 use shadow::{Shadow, View};
 pub use tree::STEPS_BETWEEN;
-use tree::{Id, Mark, Tree};
+use tree::{Id, Node, Tree};
 
 /// A frame, as it is at an event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +96,10 @@ pub trait EventContext {
     fn read(&mut self, seen: &Seen) -> CodeText;
 }
 
+/// The threads that are distinguished at a time.
 const MOST_THREADS: usize = 64;
+/// Stands for every thread: those that have the chosen loop in common.
+pub const ANY_THREAD: usize = usize::MAX;
 /// The events before a level is sought for the first time; from then on again whenever they have grown by a
 /// quarter, and later by as many again.
 const FIRST_LOOK: u64 = 64;
@@ -151,8 +158,11 @@ pub struct Loops {
     candidate: Vec<Id>,
     since: u64,
     level: Vec<Id>,
-    /// The thread whose loops they are.
+    /// The thread whose loops they are, and the root of them.
     thread: usize,
+    root: Id,
+    /// The roots that threads which begin with the same code have in common.
+    roots: Vec<(u32, Id)>,
     /// The number of the outermost frames that are compared.
     depth: usize,
     /// The work of a batch of the training, measured while every event was shown.
@@ -176,14 +186,11 @@ impl Loops {
             since: 0,
             level: Vec::new(),
             thread: 0,
+            root: tree::NONE,
+            roots: Vec::with_capacity(MOST_THREADS),
             depth: usize::MAX,
             batch: None,
         }
-    }
-
-    /// Returns the thread whose loop was chosen.
-    pub fn thread(&self) -> Option<usize> {
-        (self.tree.chosen || self.tree.phased).then_some(self.thread)
     }
 
     /// Returns whether optimizers end the steps.
@@ -191,44 +198,7 @@ impl Loops {
         self.tree.phased
     }
 
-    /// Returns the slot of what is known of `thread`; `None`: there is no room for it.
-    #[inline(always)]
-    pub fn slot(&mut self, thread: usize) -> Option<usize> {
-        match self.shadows.get(self.latest) {
-            Some(shadow) if shadow.thread == thread => Some(self.latest),
-            _ => self.find_slot(thread),
-        }
-    }
-
-    #[inline(never)]
-    fn find_slot(&mut self, thread: usize) -> Option<usize> {
-        if let Some(at) = self.shadows.iter().position(|s| s.thread == thread) {
-            self.latest = at;
-            return Some(at);
-        }
-        if self.shadows.len() >= MOST_THREADS {
-            return None;
-        }
-        let root = self.tree.root();
-        self.shadows.push(Shadow::new(thread, root));
-        self.latest = self.shadows.len() - 1;
-        Some(self.latest)
-    }
-
-    /// Takes the frames of the thread in this slot at its last event, to be brought up to the next one and
-    /// [kept](Loops::keep).
-    #[inline(always)]
-    pub fn frames(&mut self, slot: usize) -> Vec<Seen> {
-        std::mem::take(&mut self.shadows[slot].frames)
-    }
-
-    /// Puts the frames back that [`Loops::frames`] took, up to date.
-    #[inline(always)]
-    pub fn keep(&mut self, slot: usize, frames: Vec<Seen>) {
-        self.shadows[slot].frames = frames;
-    }
-
-    /// Takes in a memory event of the thread in this slot, a free if `freed`. `frames`: its stack, outermost
+    /// Takes in a memory event of the thread in this slot. `frames`: its stack, outermost
     /// first, of which at least `same` are as they were. `epoch` moves on when an address may mean another
     /// code object than before.
     #[inline(always)]
@@ -238,17 +208,20 @@ impl Loops {
         frames: &[Seen],
         same: usize,
         epoch: u64,
-        freed: bool,
+        what: What,
         around: &mut dyn EventContext,
     ) -> Progress {
-        if self.thread().is_some_and(|of| self.shadows[slot].thread != of) {
+        self.codes.at(epoch);
+        if self.shadows[slot].root == tree::NONE {
+            self.give_root(slot, frames, around);
+        }
+        if self.is_foreign(slot) {
             return Progress::Nothing;
         }
         self.events += 1;
-        self.codes.at(epoch);
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         tree.ended.clear();
-        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, freed);
+        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, what);
         if !self.tree.ended.is_empty() {
             return Progress::Ended;
         }
@@ -272,23 +245,23 @@ impl Loops {
         }
     }
 
-    /// Takes in that an optimizer stepped where this thread's last event was. `false`: another thread's loop
-    /// ends the steps.
-    pub fn optimizer(&mut self, thread: usize) -> bool {
-        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return true };
-        let first = self.tree.optimizer(shadow.node());
+    /// Takes in that an optimizer stepped where this thread's last event was. Returns whether another
+    /// training began with it; `None`: another thread's loop ends the steps.
+    pub fn optimizer(&mut self, thread: usize) -> Option<bool> {
+        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return Some(false) };
+        let stepped = self.tree.optimizer(shadow.node());
         if self.unasked && !self.tree.phased {
             if self.tree.chosen && thread != self.thread {
-                return false;
+                return None;
             }
-            self.thread = thread;
+            (self.thread, self.root) = (thread, shadow.root);
             self.depth = usize::MAX;
             self.tree.phase();
         }
-        if first && self.tree.phased {
+        if stepped.first_there && self.tree.phased {
             self.without_training();
         }
-        true
+        Some(stepped.new_phase)
     }
 
     /// Notes that not every event of the training is shown from now on: what is counted there is less than
@@ -368,7 +341,7 @@ impl Loops {
     }
 
     fn iterations(&self, level: &[Id]) -> u64 {
-        level.iter().filter_map(|&id| self.tree.get(id)).map(tree::Node::iterations).sum()
+        level.iter().filter_map(|&id| self.tree.get(id)).map(Node::iterations).sum()
     }
 
     /// Returns what would be chosen now, if it has had at least `least` iterations.
@@ -397,7 +370,7 @@ impl Loops {
     pub fn choose(&mut self, least: u64) -> Option<Choice> {
         let drafted = self.draft(least)?;
         let level = choice::choose(&self.tree, self.unasked);
-        self.thread = self.thread_of(level[0]);
+        (self.thread, self.root) = self.thread_of(level[0]);
         self.join(&level);
         self.tree.log = Vec::new();
         self.tree.chosen = true;
@@ -409,91 +382,6 @@ impl Loops {
         self.locations_by(&self.marks(&self.level))
     }
 
-    fn thread_of(&self, id: Id) -> usize {
-        let mut at = id;
-        while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
-            at = n.parent;
-        }
-        self.shadows.iter().find(|s| s.root == at).map_or(0, |s| s.thread)
-    }
-
-    /// Adds to `level` what neither lies inside nor around a loop that is of it.
-    fn widen(&self, level: &mut Vec<Id>, by: &[Id]) {
-        for &id in by {
-            let related = |a: Id, b: Id| self.is_inside(a, b) || self.is_inside(b, a);
-            if !level.iter().any(|&known| related(known, id)) {
-                level.push(id);
-            }
-        }
-    }
-
-    /// Adds loops to the level, where they can be of it. Returns whether any was not before.
-    fn join(&mut self, level: &[Id]) -> bool {
-        let mut all = std::mem::take(&mut self.level);
-        let before = all.len();
-        self.widen(&mut all, level);
-        for (id, mark) in self.tree.ids().zip(self.marks(&all)) {
-            if let Some(n) = self.tree.get_mut(id) {
-                n.mark = mark;
-            }
-        }
-        let deepest = all.iter().filter_map(|&id| self.tree.get(id)).map(|n| n.depth);
-        if !self.tree.phased {
-            self.depth = usize::from(deepest.max().unwrap_or(u16::MAX)) + DEEPER;
-        }
-        self.level = all;
-        self.level.len() > before
-    }
-
-    /// Returns what each loop is to the level. Around a loop of the user's own code those of libraries are
-    /// not counted.
-    fn marks(&self, level: &[Id]) -> Vec<Mark> {
-        let mut marks = vec![Mark::default(); self.tree.ids().len()];
-        // Beside phases the training's own loop is recorded as a level, for a reader who wants to count by
-        // these.
-        let phased = self.tree.phased && !level.is_empty();
-        let training = phased.then(|| choice::training(&self.tree)).flatten();
-        for (id, of_level) in
-            training.map(|id| (id, false)).into_iter().chain(level.iter().map(|&id| (id, true)))
-        {
-            let Some(inner) = self.tree.get(id) else { continue };
-            let mut path = vec![id];
-            let mut at = inner.parent;
-            while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
-                if !n.comprehension && (inner.library || !n.library) {
-                    path.push(at);
-                }
-                at = n.parent;
-            }
-            for (level, &at) in (1..=MOST_LEVELS).zip(path.iter().rev()) {
-                let Some(n) = self.tree.get(at) else { continue };
-                marks[usize::from(at)] = Mark { signs: n.mask(), level, main: of_level && at == id };
-            }
-        }
-        marks
-    }
-
-    fn is_inside(&self, id: Id, outer: Id) -> bool {
-        let mut at = id;
-        while let Some(n) = self.tree.get(at) {
-            if at == outer {
-                return true;
-            }
-            at = n.parent;
-        }
-        false
-    }
-
-    fn locations_by(&self, marks: &[Mark]) -> Vec<(u8, bool, LoopLocation)> {
-        let place = |(id, mark): (Id, &Mark)| {
-            let n = self.tree.get(id).filter(|_| mark.signs != 0)?;
-            let code = self.codes.get(n.code);
-            let l = code.extents.all().get(usize::from(n.number))?;
-            Some((mark.level, mark.main, LoopLocation { code: code.id, header: l.header, last: l.last }))
-        };
-        self.tree.ids().zip(marks).filter_map(place).collect()
-    }
-
     /// Ends what is under way, since the program is ending. See [`Loops::ended`] for what that ends, if the
     /// level is chosen.
     pub fn finish(&mut self, around: &mut dyn EventContext) {
@@ -502,6 +390,17 @@ impl Loops {
         for shadow in shadows {
             shadow.finish(&mut View { tree, codes, around, blind: *blind });
         }
+    }
+
+    /// Returns the loops that did most of the work and yet are no steps: where each is, how often it came round
+    /// and why it does not count.
+    pub fn unused(&self) -> Vec<(LoopLocation, u64, Unused)> {
+        let unused = choice::unused(&self.tree).into_iter();
+        let describe = |(id, why)| {
+            let n = self.tree.get(id)?;
+            Some((self.location(n)?, n.iterations(), why))
+        };
+        unused.filter_map(describe).collect()
     }
 
     /// Returns the number of code objects whose bytecode could not be understood: their loops are not seen.

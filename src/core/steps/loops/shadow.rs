@@ -14,21 +14,49 @@
 //! between it is only a sign, since C may call back many times by itself (`map`, the autograd engine).
 //! Generators come and go without being called anew, so they are kept when they stand still.
 
+mod calls;
+mod waiting;
+
 use super::code::{Code, Codes};
 use super::extents::DEEPEST;
-use super::tree::{Id, Sign, Tree};
+use super::tree::{Id, NONE, Sign, Tree};
 use super::{EventContext, Seen};
 
 /// Frames compared, from the outermost in.
 const MOST_LEVELS: usize = 256;
 /// Generators that stand still.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 256;
+
+/// The number of what is no loop of a code, but a call from which C calls again and again. Behind those of
+/// all loops.
+const CALL: u8 = 254;
+/// The number of what is no loop either, but a function that threads or tasks begin with, each time anew.
+const BEGINS: u8 = 253;
+
+/// What stands for a code and the offset of such a call in a tree.
+fn call_at(code: u32, offset: u32) -> u32 {
+    (offset / 2) << 16 | code & 0xffff
+}
+
+/// The code and the offset that it stands for.
+pub(super) fn called_at(call: u32) -> (u32, u32) {
+    (call & 0xffff, (call >> 16) * 2)
+}
+
+/// What an event is, beside its frames.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    pub freed: bool,
+    /// A count that changes whenever Python makes an object; one that stays is none.
+    pub objects: u32,
+}
 
 /// A loop that a frame is in.
 #[derive(Clone, Copy, Debug)]
 struct Inside {
     number: u8,
-    /// An iteration is under way; not while the first or next item is being fetched.
+    /// An iteration is under way; not while the first or next item is being fetched, nor of what threads or
+    /// tasks begin with, which have the iterations in common.
     open: bool,
     node: Id,
 }
@@ -52,6 +80,10 @@ struct Level {
     node: Id,
     /// What ran below it since it stands at this instruction.
     called: Called,
+    /// A model is being made in it.
+    builds: bool,
+    /// A task begins with it, as a coroutine.
+    task: bool,
 }
 
 /// A generator that stands still.
@@ -68,13 +100,18 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Shadow {
     pub thread: usize,
+    /// [`NONE`] before its first event: threads that begin alike have it in common.
     pub root: Id,
+    /// When it was used last.
+    pub used: u64,
     /// Those of the last event, however deep, outermost first.
     pub frames: Vec<Seen>,
     levels: Vec<Level>,
     insides: Vec<Inside>,
     waiting: Vec<Waiting>,
     clock: u64,
+    /// Count of the objects that Python made, at the last event.
+    objects: u32,
 }
 
 /// What stays the same while one event is compared.
@@ -87,23 +124,27 @@ pub(super) struct View<'a> {
 }
 
 impl Shadow {
-    pub fn new(thread: usize, root: Id) -> Shadow {
+    pub fn new(thread: usize) -> Shadow {
         Shadow {
             thread,
-            root,
+            root: NONE,
+            used: 0,
             frames: Vec::new(),
             levels: Vec::with_capacity(MOST_LEVELS),
             insides: Vec::with_capacity(MOST_LEVELS),
             waiting: Vec::with_capacity(MOST_WAITING),
             clock: 0,
+            objects: 0,
         }
     }
 
     /// Takes an event in: `frames` are outermost first, of which only the first `depth` are compared, and at
     /// least the first `same` are as they were.
-    pub fn event(&mut self, view: &mut View<'_>, frames: &[Seen], same: usize, depth: usize, freed: bool) {
-        let frames = &frames[..frames.len().min(depth).min(MOST_LEVELS)];
+    #[inline]
+    pub fn event(&mut self, view: &mut View<'_>, all: &[Seen], same: usize, depth: usize, what: What) {
+        let frames = &all[..all.len().min(depth).min(MOST_LEVELS)];
         self.clock += 1;
+        let objects = std::mem::replace(&mut self.objects, what.objects);
         let both = frames.len().min(self.levels.len());
         let differs = (same.min(both)..both).find(|&at| self.levels[at].seen != frames[at]);
         let at = differs.unwrap_or(both);
@@ -112,12 +153,16 @@ impl Shadow {
             for seen in &frames[at..] {
                 self.push(view, seen);
             }
-        } else {
+        } else if self.levels.len() > at {
             self.pop(view, at);
+        } else if objects != what.objects && !what.freed && frames.len() == all.len() {
+            self.again(view);
         }
+        let builds = self.levels.last().is_some_and(|l| l.builds);
         if let Some(node) = view.tree.get_mut(self.node()) {
             node.events += 1;
-            node.frees += u64::from(freed);
+            node.frees += u64::from(what.freed);
+            node.built += u64::from(builds);
         }
     }
 
@@ -181,40 +226,6 @@ impl Shadow {
         if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
 
-    /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
-    /// the nearest loop around it ended. Returns from where on the stack is to be built anew.
-    fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
-        let code = view.codes.number(seen, view.around);
-        let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
-        for above in (0..at).rev() {
-            let level = &self.levels[above];
-            if level.first < self.insides_end(above) {
-                let (inside, code, offset) = (self.insides_end(above) - 1, level.code, level.seen.offset);
-                // Where every call looks like one through C, the first of them is believed.
-                let crossings = crossings - usize::from(view.blind && crossings > 0);
-                self.pop(view, above + 1);
-                self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
-                return above + 1;
-            }
-            if above > 0 {
-                let (entry, code) = (level.seen.entry, level.code);
-                crossings += self.crosses(view, above - 1, entry, code);
-            }
-        }
-        at
-    }
-
-    /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
-    /// is one that an object's slot holds, or a wrapper hands its own arguments on to it.
-    fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
-        let slot = view.codes.get(code).slot;
-        let wrapped = self.levels.get(above).is_some_and(|l| {
-            let caller = view.codes.get(l.code);
-            caller.wrapper && caller.extents.spreads_at(l.seen.offset)
-        });
-        usize::from(entry && !slot && !wrapped)
-    }
-
     fn insides_end(&self, at: usize) -> usize {
         self.levels.get(at + 1).map_or(self.insides.len(), |l| l.first)
     }
@@ -231,7 +242,7 @@ impl Shadow {
     ) {
         let Some(i) = self.insides.get_mut(inside) else { return };
         // Still fetching: no iteration yet that could be over.
-        if !i.open {
+        if !i.open && i.number != BEGINS {
             return;
         }
         let fetching = is_fetching(view.codes.get(code), i.number, offset);
@@ -250,10 +261,10 @@ impl Shadow {
         level.called = Called::Nothing;
         let (code, first) = (level.code, level.first);
         let facts = view.codes.get(code);
-        if facts.extents.all().is_empty() {
+        let own = self.insides.get_mut(first..).unwrap_or_default();
+        if facts.extents.all().is_empty() && own.is_empty() {
             return;
         }
-        let own = self.insides.get_mut(first..).unwrap_or_default();
         if own.last().map(|i| i.number) != facts.extents.innermost(offset) {
             return self.moved_out_or_in(view, at, offset);
         }
@@ -292,6 +303,7 @@ impl Shadow {
             let across = self.insides.len() == first && self.library_above(&*view.codes, at);
             node = view.tree.enter(node, code, number, |n| {
                 (n.library, n.comprehension, n.across) = (facts.library, l.comprehension, across);
+                (n.iterated, n.framework) = (facts.iterated, facts.framework);
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
@@ -348,33 +360,19 @@ impl Shadow {
         }
     }
 
-    fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
-        let insides = &self.insides[level.first..];
-        if insides.is_empty() || insides.len() > DEEPEST {
-            return;
-        }
-        let mut waiting = Waiting {
-            frame: level.seen.frame,
-            code: level.code,
-            offset: level.seen.offset,
-            insides: [Inside { number: 0, open: false, node: 0 }; DEEPEST],
-            count: insides.len(),
-            used: self.clock,
-        };
-        waiting.insides[..insides.len()].copy_from_slice(insides);
-        self.insides.truncate(level.first);
-        if self.waiting.len() < MOST_WAITING {
-            self.waiting.push(waiting);
-        } else if let Some(oldest) = self.waiting.iter_mut().min_by_key(|w| w.used) {
-            let gone = std::mem::replace(oldest, waiting);
-            gone.insides[..gone.count].iter().filter(|i| i.open).for_each(|i| view.tree.lose(i.node));
-        }
-    }
-
     fn push(&mut self, view: &mut View<'_>, seen: &Seen) {
         let code = view.codes.number(seen, view.around);
         let facts = view.codes.get(code);
+        let above = self.levels.last().map(|l| view.codes.get(l.code));
+        let task = facts.coroutine && above.is_some_and(|above| !above.generator) && seen.entry;
+        if above.is_some_and(|above| above.bootstrap) && !facts.bootstrap {
+            self.begins(view, code, false);
+        } else if task && !self.goes_on(view, seen, code) {
+            self.begins(view, code, true);
+        }
+        let facts = view.codes.get(code);
         let (generator, loops) = (facts.generator, !facts.extents.all().is_empty());
+        let builds = facts.builds || self.levels.last().is_some_and(|l| l.builds);
         let (mut around, at) = (self.root, self.levels.len());
         let crosses = at > 0 && self.crosses(view, at - 1, seen.entry, code) > 0;
         if let Some(above) = self.levels.last_mut() {
@@ -386,7 +384,15 @@ impl Shadow {
             };
         }
         let first = self.insides.len();
-        self.levels.push(Level { seen: *seen, code, first, node: around, called: Called::Nothing });
+        self.levels.push(Level {
+            seen: *seen,
+            code,
+            first,
+            node: around,
+            called: Called::Nothing,
+            builds,
+            task,
+        });
         if generator {
             let known = self.waiting.iter().position(|w| w.frame == seen.frame && w.code == code);
             if let Some(waiting) = known.map(|w| self.waiting.swap_remove(w)) {
@@ -398,29 +404,13 @@ impl Shadow {
         }
     }
 
-    /// A generator that stood still runs again. Standing at the very instruction where it was, it either
-    /// never left it, or came back to it.
-    fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) {
-        self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
-        let (first, offset) = (self.levels[at].first, self.levels[at].seen.offset);
-        let extents = &view.codes.get(waiting.code).extents;
-        let back = offset < waiting.offset || (offset == waiting.offset && !extents.waits_at(offset));
-        if !back {
-            return;
-        }
-        match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
-            Some(inside) => {
-                self.leave(view.tree, view.around, first + inside + 1);
-                self.iteration_ends(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
-            }
-            None => self.leave(view.tree, view.around, first),
-        }
-    }
-
     /// Nothing more comes from this thread: what is under way is over.
     pub fn finish(&mut self, view: &mut View<'_>) {
         for waiting in std::mem::take(&mut self.waiting) {
             self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
+        }
+        for i in self.insides.iter_mut().filter(|i| i.number == BEGINS) {
+            i.open = view.tree.get(i.node).is_some_and(|n| n.open > 0);
         }
         self.leave(view.tree, view.around, 0);
         self.levels.clear();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::extents::Extents;
-use super::{CodeText, EventContext, Loops, Moment, Progress, Seen};
+use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, What};
 
 /// Every CPython that is known here and on this machine.
 fn pythons() -> Vec<(u32, PathBuf)> {
@@ -133,7 +133,8 @@ impl EventContext for Program {
 /// where steps ended.
 fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
-    let slot = loops.slot(1).unwrap();
+    let slot = loops.slot(1, &mut program);
+    let what = What { freed: false, objects: 0 };
     for stack in events {
         program.0 += 1;
         let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
@@ -144,7 +145,7 @@ fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
             key: 0,
         };
         let frames: Vec<Seen> = stack.iter().map(seen).collect();
-        assert_eq!(loops.event(slot, &frames, 0, 1, false, &mut program), Progress::Nothing);
+        assert_eq!(loops.event(slot, &frames, 0, 1, what, &mut program), Progress::Nothing);
     }
     let mut past: Vec<u64> = loops
         .choose(1)
@@ -175,6 +176,14 @@ fn a_call_made_again_is_the_next_round() {
     // Another function that got the same memory.
     let other = [(10, 1, 6, false), (20, 4, 4, false)];
     assert_eq!(ends(&[&early, &other]), [2, u64::MAX]);
+}
+
+#[test]
+fn what_c_calls_again_is_a_loop_where_none_is() {
+    // No loop is at offset 12.
+    let at = |offset| [(10, 1, 12, false), (20, 2, offset, true)];
+    let (a, b) = (at(10), at(20));
+    assert_eq!(ends(&[&a, &b, &a, &b, &a, &b]), [3, 5, u64::MAX]);
 }
 
 #[test]

@@ -30,6 +30,9 @@ pub(super) enum Sign {
     Through1 = 2,
     Through2 = 3,
     Through3 = 4,
+    /// Everything stands where it stood, but Python made objects in between: another thread may have made
+    /// them.
+    Again = 5,
 }
 
 impl Sign {
@@ -50,6 +53,12 @@ pub(super) struct Node {
     pub is_root: bool,
     pub library: bool,
     pub comprehension: bool,
+    /// It is a generator's, which feeds another loop.
+    pub iterated: bool,
+    /// The framework's own.
+    pub framework: bool,
+    /// No loop in the code, but a call from which C calls again and again.
+    pub is_call: bool,
     /// Library code runs between the loop around it and this one.
     pub across: bool,
     /// It also runs inside itself.
@@ -65,12 +74,16 @@ pub(super) struct Node {
     /// Events seen with this as the innermost loop, and those among them that gave memory back.
     pub events: u64,
     pub frees: u64,
+    /// Those among them by which a model is made.
+    pub built: u64,
     /// Optimizer steps seen with this as the innermost loop.
     pub optimizers: u64,
-    /// An optimizer stepped in it, or in a loop inside.
+    /// Optimizer steps in it, or in a loop inside.
+    steps: u32,
+    /// There were such.
     pub trains: bool,
     /// Ends of iterations, by sign.
-    pub ends: [u32; 5],
+    pub ends: [u32; 6],
     /// Depth of the deepest frame that showed an end, from 1.
     pub depth: u16,
     /// What its ends are, once a level was chosen.
@@ -105,6 +118,9 @@ impl Node {
             is_root: false,
             library: false,
             comprehension: false,
+            iterated: false,
+            framework: false,
+            is_call: false,
             across: false,
             recursive: false,
             instances: 0,
@@ -114,23 +130,34 @@ impl Node {
             open: 0,
             events: 0,
             frees: 0,
+            built: 0,
             optimizers: 0,
+            steps: 0,
             trains: false,
-            ends: [0; 5],
+            ends: [0; 6],
             depth: 0,
             mark: Mark::default(),
         }
     }
 
     /// The best sign there is of an iteration's end, other than that the loop was left.
-    pub fn sign(&self) -> Option<Sign> {
-        let signs = [Sign::Proof, Sign::Through1, Sign::Through2, Sign::Through3];
+    fn sign(&self) -> Option<Sign> {
+        let signs = [Sign::Proof, Sign::Through1, Sign::Through2, Sign::Through3, Sign::Again];
         signs.into_iter().find(|&s| self.ends[s as usize] > 0)
     }
 
+    /// The iterations seen: those that were left, those under way, and those with the best sign. Where most
+    /// have no other sign than objects that Python made, and a few do more and have a better one, both count.
     pub fn iterations(&self) -> u64 {
-        let between = self.sign().map_or(0, |s| self.ends[s as usize]);
-        u64::from(self.ends[Sign::Left as usize]) + u64::from(between) + u64::from(self.open)
+        let mask = self.mask();
+        let counted = (0..self.ends.len()).filter(|sign| mask >> sign & 1 == 1);
+        counted.map(|sign| u64::from(self.ends[sign])).sum::<u64>() + u64::from(self.open)
+    }
+
+    /// What yields the items of another loop, or is written as an expression: mostly a part of the loop
+    /// around it.
+    pub fn is_expression(&self) -> bool {
+        self.comprehension || self.iterated || self.is_call
     }
 
     /// True if it is entered within every few optimizer steps, or was for as long as that could be seen.
@@ -140,7 +167,9 @@ impl Node {
 
     /// The signs to end a step by, as bits.
     pub fn mask(&self) -> u8 {
-        1 << Sign::Left as u8 | self.sign().map_or(1 << Sign::Proof as u8, |s| 1 << s as u8)
+        let best = self.sign().unwrap_or(Sign::Proof);
+        let again = self.ends[Sign::Again as usize] > self.ends[best as usize];
+        1 << Sign::Left as u8 | 1 << best as u8 | u8::from(again) << Sign::Again as u8
     }
 }
 
@@ -165,8 +194,19 @@ pub(super) struct Tree {
     pub phased: bool,
     /// Optimizer steps so far.
     steps: u32,
+    /// The loops around the last one, from the innermost out, and how often each was entered by then.
+    around_last: Vec<(Id, u32)>,
     /// What ended with the event at hand: depth of the loop, and whether it was a step.
     pub ended: Vec<(u8, bool)>,
+}
+
+/// What is new with an optimizer step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stepped {
+    /// The first one in its loop.
+    pub first_there: bool,
+    /// Another training begins with it.
+    pub new_phase: bool,
 }
 
 /// Iterations that end with one event, at most; deeper loops are none of a program's.
@@ -228,18 +268,49 @@ impl Tree {
         self.log.reserve(MOST_PHASE_ENDS.saturating_sub(self.log.len()));
     }
 
-    /// An optimizer stepped in a loop. True if none ever did.
-    pub fn optimizer(&mut self, id: Id) -> bool {
+    /// An optimizer stepped in a loop.
+    pub fn optimizer(&mut self, id: Id) -> Stepped {
         self.steps = self.steps.wrapping_add(1);
-        let Some(n) = self.get_mut(id) else { return false };
+        let mut stepped = Stepped::default();
+        let Some(n) = self.get_mut(id) else { return stepped };
         n.optimizers += 1;
-        let first = !n.trains;
+        stepped.first_there = !n.trains;
+        stepped.new_phase = self.begins_phase(id);
+        let mut last = std::mem::take(&mut self.around_last);
+        last.clear();
         let mut at = id;
-        while let Some(n) = self.get_mut(at).filter(|n| !n.trains) {
+        while let Some(n) = self.get_mut(at) {
             n.trains = true;
+            n.steps = n.steps.saturating_add(1);
+            last.push((at, n.instances));
             at = n.parent;
         }
-        first
+        self.around_last = last;
+        stepped
+    }
+
+    /// Returns whether the training loop of the optimizer step before was left, and this one lies in another,
+    /// or in the same one entered anew: the program trains something else now, or once more. Not where an
+    /// optimizer steps behind a loop in which another one did.
+    fn begins_phase(&self, id: Id) -> bool {
+        let now: Vec<(Id, &Node)> = std::iter::successors(Some(id), |&at| self.get(at).map(|n| n.parent))
+            .map_while(|at| Some((at, self.get(at)?)))
+            .filter(|(_, n)| !n.framework)
+            .collect();
+        let still = |at: Id, entered: u32| now.iter().any(|&(n, node)| n == at && node.instances == entered);
+        let left = self.around_last.iter().take_while(|&&(at, entered)| !still(at, entered));
+        // One that is entered anew for each step, as the optimizer's own are, is no training loop.
+        let trained = |&(at, entered): &(Id, u32)| {
+            self.get(at).is_some_and(|n| n.steps > entered && !n.framework && !n.is_root)
+        };
+        if !left.into_iter().any(trained) {
+            return false;
+        }
+        let common = now.iter().position(|&(at, n)| self.around_last.contains(&(at, n.instances)));
+        let (entered, around) = now.split_at(common.unwrap_or(now.len()));
+        let trains = |n: &Node| !n.is_root && n.steps >= n.instances;
+        entered.iter().any(|(_, n)| trains(n) || (n.steps == 0 && !n.library))
+            || !around.iter().any(|(_, n)| trains(n))
     }
 
     /// The node of a loop below `parent`. A loop that runs inside itself is one further node, however deep it
@@ -306,7 +377,7 @@ impl Tree {
             if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
                 self.ended.push((n.mark.level, n.mark.main));
             }
-        } else if self.phased && (n.trains || n.comprehension) {
+        } else if self.phased && (n.trains || n.is_expression()) {
             // No phase.
         } else if self.log.len() < self.log.capacity().min(MOST_ENDS) {
             self.log.push(End { node: id, sign, at: around.moment() });

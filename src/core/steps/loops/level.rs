@@ -1,0 +1,99 @@
+//! The level of loops that was chosen: which loops can be of it, what each loop is to it, and where they are.
+
+use super::tree::{Id, Mark, Node};
+use super::{DEEPER, LoopLocation, Loops, MOST_LEVELS, choice, shadow};
+
+impl Loops {
+    pub(super) fn thread_of(&self, id: Id) -> (usize, Id) {
+        let mut at = id;
+        while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
+            at = n.parent;
+        }
+        (self.shadows.iter().find(|s| s.root == at).map_or(0, |s| s.thread), at)
+    }
+
+    /// Adds to `level` what neither lies inside nor around a loop that is of it.
+    pub(super) fn widen(&self, level: &mut Vec<Id>, by: &[Id]) {
+        for &id in by {
+            let related = |a: Id, b: Id| self.is_inside(a, b) || self.is_inside(b, a);
+            if !level.iter().any(|&known| related(known, id)) {
+                level.push(id);
+            }
+        }
+    }
+
+    /// Adds loops to the level, where they can be of it. Returns whether any was not before.
+    pub(super) fn join(&mut self, level: &[Id]) -> bool {
+        let mut all = std::mem::take(&mut self.level);
+        let before = all.len();
+        self.widen(&mut all, level);
+        for (id, mark) in self.tree.ids().zip(self.marks(&all)) {
+            if let Some(n) = self.tree.get_mut(id) {
+                n.mark = mark;
+            }
+        }
+        let deepest = all.iter().filter_map(|&id| self.tree.get(id)).map(|n| n.depth);
+        if !self.tree.phased {
+            self.depth = usize::from(deepest.max().unwrap_or(u16::MAX)) + DEEPER;
+        }
+        self.level = all;
+        self.level.len() > before
+    }
+
+    /// Returns what each loop is to the level. Around a loop of the user's own code those of libraries are
+    /// not counted.
+    pub(super) fn marks(&self, level: &[Id]) -> Vec<Mark> {
+        let mut marks = vec![Mark::default(); self.tree.ids().len()];
+        // Beside phases the training's own loop is recorded as a level, for a reader who wants to count by
+        // these.
+        let phased = self.tree.phased && !level.is_empty();
+        let training = phased.then(|| choice::training(&self.tree)).flatten();
+        for (id, of_level) in
+            training.map(|id| (id, false)).into_iter().chain(level.iter().map(|&id| (id, true)))
+        {
+            let Some(inner) = self.tree.get(id) else { continue };
+            let mut path = vec![id];
+            let mut at = inner.parent;
+            while let Some(n) = self.tree.get(at).filter(|n| !n.is_root) {
+                if !n.is_expression() && !n.framework && (inner.library || !n.library) {
+                    path.push(at);
+                }
+                at = n.parent;
+            }
+            for (level, &at) in (1..=MOST_LEVELS).zip(path.iter().rev()) {
+                let Some(n) = self.tree.get(at) else { continue };
+                marks[usize::from(at)] = Mark { signs: n.mask(), level, main: of_level && at == id };
+            }
+        }
+        marks
+    }
+
+    pub(super) fn is_inside(&self, id: Id, outer: Id) -> bool {
+        let mut at = id;
+        while let Some(n) = self.tree.get(at) {
+            if at == outer {
+                return true;
+            }
+            at = n.parent;
+        }
+        false
+    }
+
+    pub(super) fn locations_by(&self, marks: &[Mark]) -> Vec<(u8, bool, LoopLocation)> {
+        let place = |(id, mark): (Id, &Mark)| {
+            let n = self.tree.get(id).filter(|_| mark.signs != 0)?;
+            Some((mark.level, mark.main, self.location(n)?))
+        };
+        self.tree.ids().zip(marks).filter_map(place).collect()
+    }
+
+    pub(super) fn location(&self, n: &Node) -> Option<LoopLocation> {
+        if n.is_call {
+            let (code, offset) = shadow::called_at(n.code);
+            return Some(LoopLocation { code: self.codes.get(code).id, header: offset, last: offset });
+        }
+        let code = self.codes.get(n.code);
+        let l = code.extents.all().get(usize::from(n.number))?;
+        Some(LoopLocation { code: code.id, header: l.header, last: l.last })
+    }
+}

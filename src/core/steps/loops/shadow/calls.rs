@@ -1,0 +1,152 @@
+//! Iterations that are calls made again: by the program, by C, by threads and tasks that begin.
+
+use super::super::Seen;
+use super::super::tree::Sign;
+use super::{BEGINS, CALL, Inside, Shadow, View, call_at};
+use crate::steps::loops::tree::Id;
+
+impl Shadow {
+    /// Every frame stands where it stood, but Python went on in between: an iteration of the nearest loop
+    /// ended in which nothing else is seen.
+    #[inline(never)]
+    pub(super) fn again(&mut self, view: &mut View<'_>) {
+        let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
+        if let Some(at) = found {
+            let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
+            let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
+            self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
+        } else {
+            // Whatever it is, C calls it.
+            let from_c = |at: &usize| self.levels[*at].seen.entry || view.blind;
+            if let Some(at) = (1..self.levels.len()).rev().find(from_c) {
+                self.called_again(view, at - 1, Sign::Again, at + 1);
+            }
+        }
+    }
+    /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
+    /// the nearest loop around it ended. Returns from where on the stack is to be built anew.
+    pub(super) fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
+        let code = view.codes.number(seen, view.around);
+        let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
+        // The innermost frame from which C called it.
+        let mut by_c = (crossings > 0).then(|| at.saturating_sub(1));
+        let mut found = None;
+        for above in (0..at).rev() {
+            let (first, end) = (self.levels[above].first, self.insides_end(above));
+            found = (first..end).rev().find(|&i| self.insides[i].number != CALL).map(|i| (above, i));
+            if found.is_some() {
+                break;
+            }
+            if above > 0 {
+                let (entry, code) = (self.levels[above].seen.entry, self.levels[above].code);
+                let crossed = self.crosses(view, above - 1, entry, code);
+                crossings += crossed;
+                by_c = by_c.or((crossed > 0).then_some(above - 1));
+            }
+        }
+        if let Some((above, inside)) = found.filter(|&(_, i)| self.insides[i].number == BEGINS) {
+            // It began anew, unless something in it calls again.
+            if by_c.is_none_or(|by_c| by_c == above) {
+                self.pop(view, above + 1);
+                self.iteration_ends(view, inside, code, 0, Sign::Proof, at + 1);
+                return above + 1;
+            }
+            found = None;
+        }
+        // Where every call looks like one through C, the first of them is believed.
+        let crossings = crossings - usize::from(view.blind && crossings > 0 && found.is_some());
+        let by_c = by_c.filter(|_| crossings > 0);
+        let mut kept = at;
+        if let Some(above) = by_c {
+            kept = above + 1;
+            self.called_again(view, above, Sign::Through1, at + 1);
+        }
+        if let Some((above, inside)) = found {
+            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
+            if by_c.is_none() {
+                kept = above + 1;
+                self.pop(view, kept);
+            }
+            self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
+        }
+        kept
+    }
+
+    /// C calls again from where the frame at this depth stands: an iteration of the loop that this is, as
+    /// long as it stands there.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn called_again(&mut self, view: &mut View<'_>, above: usize, sign: Sign, depth: usize) {
+        self.pop(view, above + 1);
+        let level = &self.levels[above];
+        let (code, offset, first, around) = (level.code, level.seen.offset, level.first, level.node);
+        let known = self.insides[first..].last().is_some_and(|i| i.number == CALL);
+        if !known {
+            let facts = view.codes.get(code);
+            let (library, framework) = (facts.library, facts.framework);
+            let across = self.insides.len() == first && self.library_above(&*view.codes, above);
+            let node = view.tree.enter(around, call_at(code, offset), CALL, |n| {
+                (n.library, n.framework, n.is_call, n.across) = (library, framework, true, across);
+            });
+            if node == around {
+                return;
+            }
+            view.tree.entered(node, true);
+            self.insides.push(Inside { number: CALL, open: true, node });
+            self.levels[above].node = node;
+        }
+        let inside = self.insides.len() - 1;
+        self.iteration_ends(view, inside, code, offset, sign, depth);
+    }
+
+    /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
+    /// is one that an object's slot holds, or a wrapper hands its own arguments on to it.
+    pub(super) fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
+        let slot = view.codes.get(code).slot;
+        let wrapped = self.levels.get(above).is_some_and(|l| {
+            let caller = view.codes.get(l.code);
+            caller.wrapper && caller.extents.spreads_at(l.seen.offset)
+        });
+        usize::from(entry && !slot && !wrapped)
+    }
+    /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
+    /// that begin with it. `again`: also if the one before began in the same place.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begins(&mut self, view: &mut View<'_>, code: u32, again: bool) {
+        let Some(at) = self.levels.len().checked_sub(1) else { return };
+        let (first, around) = (self.levels[at].first, self.levels[at].node);
+        let (call, depth) = (call_at(code, 0), at + 2);
+        let own = self.insides[first..].iter().position(|i| i.number == BEGINS).map(|i| first + i);
+        if let Some(inside) = own {
+            let node = self.insides[inside].node;
+            if view.tree.get(node).is_some_and(|n| n.code == call) {
+                if again {
+                    self.iteration_ends(view, inside, code, 0, Sign::Proof, depth);
+                }
+                return;
+            }
+            self.leave(view.tree, view.around, inside);
+        }
+        let around = if own.is_some() { self.node_around(at) } else { around };
+        let library = view.codes.get(code).library;
+        let node = view.tree.enter(around, call, BEGINS, |n| (n.library, n.is_call) = (library, true));
+        if node == around {
+            return;
+        }
+        // Another thread's may be under way: it ends where this one begins.
+        if view.tree.get(node).is_some_and(|n| n.open > 0) {
+            view.tree.close(node, Sign::Proof, depth, view.around);
+        } else {
+            view.tree.entered(node, true);
+        }
+        self.insides.push(Inside { number: BEGINS, open: false, node });
+        self.levels[at].node = node;
+    }
+
+    /// The innermost loop around the frame at this depth, or in it.
+    pub(super) fn node_around(&self, at: usize) -> Id {
+        let own = self.insides[self.levels[at].first..self.insides_end(at)].last().map(|i| i.node);
+        own.unwrap_or_else(|| at.checked_sub(1).map_or(self.root, |above| self.levels[above].node))
+    }
+}

@@ -1,0 +1,61 @@
+//! Generators and coroutines that stand still, and go on.
+
+use super::super::Seen;
+use super::super::extents::DEEPEST;
+use super::super::tree::Sign;
+use super::{Inside, Level, MOST_WAITING, Shadow, View, Waiting};
+
+impl Shadow {
+    pub(super) fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
+        let insides = &self.insides[level.first..];
+        if (insides.is_empty() && !level.task) || insides.len() > DEEPEST {
+            return;
+        }
+        let mut waiting = Waiting {
+            frame: level.seen.frame,
+            code: level.code,
+            offset: level.seen.offset,
+            insides: [Inside { number: 0, open: false, node: 0 }; DEEPEST],
+            count: insides.len(),
+            used: self.clock,
+        };
+        waiting.insides[..insides.len()].copy_from_slice(insides);
+        self.insides.truncate(level.first);
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push(waiting);
+        } else if let Some(oldest) = self.waiting.iter_mut().min_by_key(|w| w.used) {
+            let gone = std::mem::replace(oldest, waiting);
+            gone.insides[..gone.count].iter().filter(|i| i.open).for_each(|i| view.tree.lose(i.node));
+        }
+    }
+    /// Whether a coroutine that stood still goes on, and none begins in its memory.
+    pub(super) fn goes_on(&self, view: &View<'_>, seen: &Seen, code: u32) -> bool {
+        let extents = &view.codes.get(code).extents;
+        let known = self.waiting.iter().find(|w| w.frame == seen.frame && w.code == code);
+        known.is_some_and(|w| {
+            let own = &w.insides[..w.count];
+            seen.offset > w.offset
+                || (seen.offset == w.offset && extents.waits_at(seen.offset))
+                || own.iter().any(|i| extents.holds(i.number, seen.offset))
+        })
+    }
+
+    /// A generator that stood still runs again. Standing at the very instruction where it was, it either
+    /// never left it, or came back to it.
+    pub(super) fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) {
+        self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
+        let (first, offset) = (self.levels[at].first, self.levels[at].seen.offset);
+        let extents = &view.codes.get(waiting.code).extents;
+        let back = offset < waiting.offset || (offset == waiting.offset && !extents.waits_at(offset));
+        if !back {
+            return;
+        }
+        match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
+            Some(inside) => {
+                self.leave(view.tree, view.around, first + inside + 1);
+                self.iteration_ends(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
+            }
+            None => self.leave(view.tree, view.around, first),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Tells optimizers from one another: not by their addresses, since one that is made after another one went
+//! mostly gets its memory.
+//!
+//! A weak reference to each is held, which leaves it as it is and says whether it is still there.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+use crate::python::api::{Api, Object};
+use crate::python::callbacks;
+
+/// The optimizers that are told from one another at a time.
+const MOST: usize = 16;
+
+/// One that has stepped. Read and changed with the GIL held.
+struct Known {
+    address: AtomicUsize,
+    reference: AtomicPtr<std::ffi::c_void>,
+    id: AtomicUsize,
+}
+
+static KNOWN: [Known; MOST] = [const {
+    Known {
+        address: AtomicUsize::new(0),
+        reference: AtomicPtr::new(ptr::null_mut()),
+        id: AtomicUsize::new(0),
+    }
+}; MOST];
+/// The number given out last.
+static LAST: AtomicUsize = AtomicUsize::new(0);
+/// The optimizer that stepped last.
+static LATEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of an optimizer, and reports those that are gone. Where there is no room, or it cannot be
+/// referred to weakly, its address.
+///
+/// # Safety
+/// The GIL is held.
+pub unsafe fn identify(api: &Api, optimizer: Object) -> usize {
+    let address = optimizer as usize;
+    // SAFETY: the caller's word.
+    let is_there = |known: &Known| unsafe {
+        (api.functions.PyWeakref_GetObject)(known.reference.load(Relaxed)).addr()
+            == known.address.load(Relaxed)
+    };
+    let find = || KNOWN.iter().find(|known| known.address.load(Relaxed) == address);
+    if LATEST.swap(address, Relaxed) == address
+        && let Some(known) = find().filter(|known| is_there(known))
+    {
+        return known.id.load(Relaxed);
+    }
+    for known in KNOWN.iter().filter(|known| known.address.load(Relaxed) != 0 && !is_there(known)) {
+        known.address.store(0, Relaxed);
+        // SAFETY: as above; the reference is ours.
+        unsafe { api.release(known.reference.swap(ptr::null_mut(), Relaxed)) };
+        (callbacks::get().optimizer_gone)(known.id.load(Relaxed));
+    }
+    if let Some(known) = find() {
+        return known.id.load(Relaxed);
+    }
+    let Some(free) = KNOWN.iter().find(|known| known.address.load(Relaxed) == 0) else { return address };
+    // SAFETY: as above.
+    let reference = unsafe { (api.functions.PyWeakref_NewRef)(optimizer, ptr::null_mut()) };
+    if reference.is_null() {
+        // SAFETY: as above.
+        unsafe { (api.functions.PyErr_Clear)() };
+        return address;
+    }
+    let id = LAST.fetch_add(1, Relaxed) + 1;
+    free.address.store(address, Relaxed);
+    free.reference.store(reference, Relaxed);
+    free.id.store(id, Relaxed);
+    id
+}

@@ -1,0 +1,265 @@
+"""One program, written in many ways: each iteration makes something and keeps it. Prints how many a person would count.
+
+    loops_written.py STYLE
+"""
+
+import asyncio
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import nn
+
+DEVICE = "cuda"
+N = 24
+torch.set_grad_enabled(False)
+net = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4)).to(DEVICE)
+kept = []
+
+
+def batch():
+    return torch.ones(8, 16).to(DEVICE)
+
+
+def answer(n):
+    kept.append(net(batch()))
+    return n
+
+
+def once(n):
+    """One event."""
+    kept.append(torch.zeros(8, device=DEVICE))
+
+
+def bare():
+    for _ in range(N):
+        kept.append(torch.zeros(8, device=DEVICE))
+
+
+def bare_while():
+    while len(kept) < N:
+        kept.append(torch.zeros(8, device=DEVICE))
+
+
+def bare_now_and_then():
+    for n in range(N):
+        kept.append(torch.zeros(8, device=DEVICE))
+        if n % 7 == 6:
+            kept[-1].sum().item()
+
+
+def two_blocks():
+    for _ in range(N):
+        x = batch()
+        net[0](x)
+        kept.append(x)
+
+
+def few():
+    for n in range(6):
+        answer(n)
+    return 6
+
+
+def comprehension():
+    [answer(n) for n in range(N)]
+
+
+def bare_comprehension():
+    [kept.append(torch.zeros(8, device=DEVICE)) for _ in range(N)]
+
+
+def generator_expression():
+    sum(answer(n) for n in range(N))
+
+
+def mapped():
+    list(map(answer, range(N)))
+
+
+def bare_mapped():
+    list(map(once, range(N)))
+
+
+def epochs_mapped():
+    for _ in range(2):
+        list(map(answer, range(N // 2)))
+
+
+def epochs_comprehended():
+    for _ in range(2):
+        [answer(n) for n in range(N // 2)]
+
+
+def one_epoch():
+    """A model is made in a loop before."""
+    layers = []
+    for _ in range(30):
+        layers.append(nn.Linear(16, 16, device=DEVICE))
+    for _ in range(1):
+        for n in range(N):
+            answer(n)
+
+
+def fed():
+    def load():
+        for _ in range(N):
+            yield torch.ones(8, 16)
+
+    def move(items):
+        for x in items:
+            yield x.to(DEVICE)
+
+    for x in move(load()):
+        kept.append(net(x))
+
+
+def tasks():
+    async def main():
+        for n in range(N):
+            await asyncio.create_task(request(n))
+
+    async def request(n):
+        x = batch()
+        await asyncio.sleep(0)
+        kept.append(net(x))
+
+    asyncio.run(main())
+
+
+def tasks_at_once():
+    async def request(n):
+        x = batch()
+        await asyncio.sleep(0)
+        kept.append(net(x) * 2)
+
+    async def main():
+        await asyncio.gather(*(request(n) for n in range(N)))
+
+    asyncio.run(main())
+
+
+def threads():
+    for n in range(N):
+        thread = threading.Thread(target=answer, args=(n,))
+        thread.start()
+        thread.join()
+
+
+def threads_at_once():
+    for _ in range(N // 4):
+        group = [threading.Thread(target=answer, args=(n,)) for n in range(4)]
+        for thread in group:
+            thread.start()
+        for thread in group:
+            thread.join()
+
+
+def pool():
+    with ThreadPoolExecutor(3) as executor:
+        list(executor.map(answer, range(N)))
+
+
+class Trained:
+    """What optimizers step."""
+
+    def __init__(self):
+        self.net = nn.Linear(16, 4).to(DEVICE)
+        torch.set_grad_enabled(True)
+
+    def step(self, optimizer):
+        loss = self.net(batch()).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        kept.append(loss.detach())
+
+    def sgd(self):
+        return torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
+
+
+def fed_training():
+    trained = Trained()
+    optimizer = trained.sgd()
+
+    def load():
+        for _ in range(N):
+            x = batch()
+            yield x + 1
+
+    for x in load():
+        trained.step(optimizer)
+
+
+def unpacked_training():
+    """A generator expression in every step."""
+    trained = Trained()
+    optimizer = trained.sgd()
+
+    def train():
+        for _ in range(N):
+            x, y = (t.to(DEVICE) * 2 for t in (torch.ones(8), torch.ones(4)))
+            trained.step(optimizer)
+
+    train()
+
+
+def second_optimizer():
+    trained = Trained()
+    first, second = trained.sgd(), torch.optim.AdamW(trained.net.parameters())
+    for _ in range(N - 9):
+        trained.step(first)
+    for _ in range(9):
+        trained.step(second)
+
+
+def folds():
+    for _ in range(N // 6):
+        trained = Trained()
+        optimizer = trained.sgd()
+        for _ in range(6):
+            trained.step(optimizer)
+
+
+def optimizer_each_step():
+    trained = Trained()
+    for _ in range(N):
+        optimizer = trained.sgd()
+        trained.step(optimizer)
+
+
+def one_optimizer_after_some():
+    """A critic every step, its generator every fifth: in the same iteration."""
+    first, second = Trained(), Trained()
+    critic, generator = first.sgd(), second.sgd()
+    for n in range(N):
+        first.step(critic)
+        if n % 5 == 4:
+            second.step(generator)
+
+
+def two_in_a_loop():
+    both = Trained(), Trained()
+    optimizers = [one.sgd() for one in both]
+    for _ in range(N):
+        for one, optimizer in zip(both, optimizers):
+            one.step(optimizer)
+
+
+def made():
+    layers = []
+    for _ in range(60):
+        layers.append(nn.Linear(16, 16, device=DEVICE))
+    nn.Sequential(*layers)(batch())
+    return 0
+
+
+def straight():
+    answer(0)
+    answer(1)
+    return 0
+
+
+steps = globals()[sys.argv[1]]()
+print(N if steps is None else steps)
