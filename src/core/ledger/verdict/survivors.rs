@@ -40,6 +40,10 @@ const CERTAIN_BURSTS: usize = 3;
 const MIN_REGULAR: usize = 4;
 const MIN_INTERVAL: f64 = 5.0;
 
+/// A cohort is an outlier if it has so many times the bytes of the median one, and such cohorts are at most this share.
+const OUTLIER: f64 = 16.0;
+const OUTLIER_SHARE: f64 = 0.1;
+
 /// The over-age survivors of one site.
 struct Survivors<'a, 'b> {
     site: &'b SiteView<'a>,
@@ -129,10 +133,14 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     }
     let age = MIN_AGE.max(site.site.usual_life().saturating_mul(AGE_FACTOR));
     let old = |c: &&Cohort| steps.saturating_sub(c.birth) > age;
-    let proof: Vec<Cohort> =
+    let mut proof: Vec<Cohort> =
         site.cohorts.iter().filter(old).filter(|c| c.birth > view.burn_in).copied().collect();
+    without_outliers(&mut proof);
     let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
     let Some(own) = PhaseClock::of(view, &among_all) else { return Outcome::Nothing };
+    // While another phase has its turn nothing here grows old.
+    proof.retain(|c| own.at(steps).saturating_sub(own.at(c.birth)) > age);
+    let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
     let mut births: Vec<u32> = among_all.iter().map(|&birth| own.at(birth)).collect();
     births.dedup();
     let (Some(&first), Some(&last)) = (births.first(), births.last()) else { return Outcome::Nothing };
@@ -170,12 +178,26 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
     // in between: that has warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
-    let proven = |c: &&Cohort| c.birth > view.burn_in && (old(c) || site.site.frees == 0);
+    let is_proof = |c: &Cohort| proof.binary_search_by_key(&c.birth, |p| p.birth).is_ok();
+    let proven = |c: &&Cohort| {
+        c.birth > view.burn_in
+            && (is_proof(c) || (site.site.frees == 0 && c.bytes as f64 <= OUTLIER * largest as f64))
+    };
     let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
     let held = site.cohorts.iter().filter(belongs).copied().collect();
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
     Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain })
+}
+
+/// Takes out cohorts that are far larger than the others, where these are few: a library's workspace that was set up
+/// under the same line.
+fn without_outliers(cohorts: &mut Vec<Cohort>) {
+    let usual = OUTLIER * median(cohorts.iter().map(|c| c.bytes));
+    let large = cohorts.iter().filter(|c| c.bytes as f64 > usual).count();
+    if large as f64 <= OUTLIER_SHARE * cohorts.len() as f64 {
+        cohorts.retain(|c| c.bytes as f64 <= usual);
+    }
 }
 
 /// Returns whether births come ever more rarely. The mean of evenly spread ones lies in the middle of the
