@@ -91,7 +91,6 @@ table! {
         PyTuple_GetItem: fn(Object, isize) -> Object;
         PyCFunction_NewEx: fn(*const Method, Object, Object) -> Object;
         PyWeakref_NewRef: fn(Object, Object) -> Object;
-        PyWeakref_GetObject: fn(Object) -> Object;
         Py_IncRef: fn(Object);
         Py_DecRef: fn(Object);
     }

@@ -38,10 +38,14 @@ static LATEST: AtomicUsize = AtomicUsize::new(0);
 /// The GIL is held.
 pub unsafe fn identify(api: &Api, optimizer: Object) -> usize {
     let address = optimizer as usize;
-    // SAFETY: the caller's word.
+    // Called, a weak reference returns what it refers to, or `None`. Its other function is gone from new versions.
+    // SAFETY: the caller's word; the reference that is returned is given up at once.
     let is_there = |known: &Known| unsafe {
-        (api.functions.PyWeakref_GetObject)(known.reference.load(Relaxed)).addr()
-            == known.address.load(Relaxed)
+        let reference = known.reference.load(Relaxed);
+        let object =
+            (api.functions.PyObject_CallFunctionObjArgs)(reference, ptr::null_mut(), ptr::null_mut());
+        api.release(object);
+        object.addr() == known.address.load(Relaxed)
     };
     let find = || KNOWN.iter().find(|known| known.address.load(Relaxed) == address);
     if LATEST.swap(address, Relaxed) == address
