@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::Run;
 use crate::common::programs::{bare_cudart, linked, pythons, script, torch, torch_at, torch_python};
 use crate::common::report::{Report, call, frames};
+use crate::common::{Run, folded};
 use serde_json::Value;
 
 /// Places from the innermost out, each with the names it may go by.
@@ -26,20 +26,6 @@ fn expected(told: &Value) -> Vec<(Places, u64, u64)> {
         *sum = (sum.0 + bytes.parse::<u64>().unwrap(), sum.1 + 1);
     }
     sums.into_iter().map(|(places, (bytes, blocks))| (places, bytes, blocks)).collect()
-}
-
-/// Leaves out what recursion repeats: of functions that come again in the same order, the outer rounds.
-fn folded<T>(places: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<T> {
-    let mut folded: Vec<T> = Vec::new();
-    for place in places {
-        folded.push(place);
-        let len = folded.len();
-        let repeats = |&n: &usize| (len - n..len).all(|at| same(&folded[at], &folded[at - n]));
-        if let Some(period) = (1..=16.min(len / 2)).find(repeats) {
-            folded.truncate(len - period);
-        }
-    }
-    folded
 }
 
 /// Compares places, whose recursion is folded, with the frames of a report.

@@ -277,3 +277,17 @@ impl Chance {
         self.0 % bound
     }
 }
+
+/// Leaves out what recursion repeats: of functions that come again in the same order, the outer rounds.
+pub fn folded<T>(places: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut folded: Vec<T> = Vec::new();
+    for place in places {
+        folded.push(place);
+        let len = folded.len();
+        let repeats = |&n: &usize| (len - n..len).all(|at| same(&folded[at], &folded[at - n]));
+        if let Some(period) = (1..=16.min(len / 2)).find(repeats) {
+            folded.truncate(len - period);
+        }
+    }
+    folded
+}

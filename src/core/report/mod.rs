@@ -5,6 +5,7 @@ mod build;
 mod model;
 #[cfg(feature = "schema")]
 mod schema;
+mod steps;
 pub mod suppress;
 #[cfg(test)]
 mod tests;
@@ -13,3 +14,4 @@ pub mod wording;
 
 pub use build::{Query, Run, StepUnknown, listed_frames};
 pub use model::*;
+pub use steps::*;

@@ -34,12 +34,15 @@ impl Recorded {
     /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
     /// replace a lasting one. Nor does one from the program's end, when functions have returned, replace that
     /// of the owner who was alive before.
-    pub fn is_improved_by(&self, holders: &[Share<'_>], at_end: bool) -> bool {
+    ///
+    /// `asked`: it is what somebody will read, so its figures are those of this moment.
+    pub fn is_improved_by(&self, holders: &[Share<'_>], at_end: bool, asked: bool) -> bool {
         let lasting = holders.iter().any(Share::is_lasting);
         let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
         // The recording must not grow with every search.
-        let known = same && holders.len() == self.paths.len() && blocks < self.blocks * 5 / 4;
+        let more = if asked { blocks > self.blocks } else { blocks >= self.blocks * 5 / 4 };
+        let known = same && holders.len() == self.paths.len() && !more;
         let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2);
         !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
     }
@@ -111,14 +114,15 @@ mod tests {
     fn an_answer_from_the_middle_of_a_step_does_not_replace_a_lasting_one() {
         let (list, code) = (owner("kept[*]", Retention::Unbounded), owner("C++", Retention::Unknown));
         let fresh = Recorded::default();
-        assert!(fresh.is_improved_by(&[share(&code, 2)], false));
+        assert!(fresh.is_improved_by(&[share(&code, 2)], false, false));
         let paths = vec!["kept[*]".into()];
         let lasting = Recorded { tries: 1, paths, blocks: 49, lasting: true, ..Recorded::default() };
-        assert!(!lasting.is_improved_by(&[share(&code, 2)], false));
-        assert!(!lasting.is_improved_by(&[share(&list, 50)], false));
-        assert!(lasting.is_improved_by(&[share(&list, 98)], false));
+        assert!(!lasting.is_improved_by(&[share(&code, 2)], false, false));
+        assert!(!lasting.is_improved_by(&[share(&list, 50)], false, false));
+        assert!(lasting.is_improved_by(&[share(&list, 98)], false, false));
+        assert!(lasting.is_improved_by(&[share(&list, 50)], false, true));
         let transient = Recorded { tries: 1, paths: vec!["C++".into()], blocks: 2, ..Recorded::default() };
-        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)], false));
+        assert!(transient.is_improved_by(&[share(&list, 1), share(&code, 2)], false, false));
     }
 
     #[test]
@@ -127,10 +131,10 @@ mod tests {
         let paths = vec!["main() local `kept`[*]".into()];
         let owned =
             Recorded { tries: 1, paths, blocks: 40, lasting: true, owned: true, ..Recorded::default() };
-        assert!(!owned.is_improved_by(&[share(&cycle, 90)], true));
-        assert!(owned.is_improved_by(&[share(&cycle, 90)], false));
-        assert!(owned.is_improved_by(&[share(&list, 90)], true));
-        assert!(!owned.is_improved_by(&[share(&list, 3)], true));
+        assert!(!owned.is_improved_by(&[share(&cycle, 90)], true, false));
+        assert!(owned.is_improved_by(&[share(&cycle, 90)], false, false));
+        assert!(owned.is_improved_by(&[share(&list, 90)], true, false));
+        assert!(!owned.is_improved_by(&[share(&list, 3)], true, false));
     }
     #[test]
     fn a_batch_that_is_drawn_anew_is_no_owner_beside_the_buffer_it_was_drawn_from() {

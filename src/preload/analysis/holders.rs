@@ -69,6 +69,8 @@ pub struct Question {
     wanted: Vec<Wanted>,
     living: Vec<LiveAllocation>,
     at_end: bool,
+    /// Somebody reads the answer as of this moment.
+    asked: bool,
 }
 
 impl Question {
@@ -110,7 +112,11 @@ impl Searches {
         let began = Instant::now();
         let verdict = judge(ledger);
         let mut known: Vec<u32> = Vec::new();
-        let mut question = Question { at_end: occasion == Occasion::End, ..Question::default() };
+        let mut question = Question {
+            at_end: occasion == Occasion::End,
+            asked: !matches!(occasion, Occasion::Look | Occasion::Step),
+            ..Question::default()
+        };
         let elapsed = Duration::from_nanos(state::elapsed());
         let step = ledger.step_count();
         let looks = occasion == Occasion::Look;
@@ -216,7 +222,7 @@ impl Searches {
         for (site, mut holders) in found {
             holders.sort_by_key(|share| listing_order(share.hold, share.blocks, share.bytes));
             holders.truncate(MAX_HOLDERS);
-            self.record_site(site, &mut holders, question.at_end, answer.why_not, ledger.step_count());
+            self.record_site(site, &mut holders, question, answer.why_not, ledger.step_count());
         }
     }
 
@@ -224,7 +230,7 @@ impl Searches {
         &mut self,
         site: Site,
         holders: &mut Vec<Share<'_>>,
-        at_end: bool,
+        question: &Question,
         why_not: &'static str,
         step: u32,
     ) {
@@ -240,7 +246,7 @@ impl Searches {
         if recorded.lasting && !recorded.owned {
             holders.iter_mut().for_each(|h| h.hold = h.owner.hold);
         }
-        if !recorded.is_improved_by(holders, at_end) {
+        if !recorded.is_improved_by(holders, question.at_end, question.asked) {
             return;
         }
         recorded.owned = is_owned(holders);

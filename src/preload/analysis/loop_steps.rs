@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::allocator;
 use crate::analysis::frequency::is_frequent;
-use crate::analysis::step_boundaries;
+use crate::analysis::{loop_entries, step_boundaries};
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::python::frames::{self, Reader};
 use crate::python::walk::Walk;
@@ -23,12 +23,11 @@ use crate::stacks;
 use crate::state;
 use crate::thread_state::{self, ThreadState};
 use crate::writer::recording;
-use leaktrace_core::format::backfilled::{self, BackfilledBoundary};
+use leaktrace_core::format::backfilled::BackfilledBoundary;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    ANY_THREAD, Choice, CodeText, EventContext, LoopLocation, Loops, Moment, Progress, STEPS_BETWEEN, Seen,
-    What,
+    ANY_THREAD, CodeText, EventContext, Loops, Moment, Progress, STEPS_BETWEEN, Seen, What,
 };
 
 /// The iterations that a loop must have had before they are taken for steps.
@@ -70,12 +69,10 @@ static STEP: AtomicU32 = AtomicU32::new(0);
 /// Whether the last event that was shown had a frequent stack.
 #[unsafe(link_section = ".data.leaktrace")]
 static LAST_WAS_FREQUENT: AtomicBool = AtomicBool::new(false);
-/// The number of the drafts written to the recording; 0: none.
-static ROUND: AtomicU32 = AtomicU32::new(0);
 
 /// Enables the detector, or leaves it out from the start.
 pub fn enable(yes: bool) {
-    ROUND.store(0, Release);
+    loop_entries::forget();
     ENABLED.store(yes, Release);
 }
 
@@ -88,8 +85,8 @@ pub fn stop() {
     PHASED.store(false, Release);
     SAMPLING.store(false, Release);
     let detector = DETECTOR.try_lock_for(PATIENCE).and_then(|mut detector| {
-        if THREAD.load(Acquire) == 0 && ROUND.load(Acquire) != 0 {
-            write(&Choice::default());
+        if THREAD.load(Acquire) == 0 {
+            loop_entries::withdraw();
         }
         detector.take()
     });
@@ -250,7 +247,7 @@ fn act_on(progress: Progress, mut detector: Guard) {
         }
         Progress::Sought => {
             if let Some(draft) = loops.draft(MIN_ITERATIONS) {
-                write(&draft);
+                loop_entries::write(&draft);
                 let steps = draft.past.iter().filter(|end| end.ends_step).count();
                 drop(detector);
                 step_boundaries::loop_was_drafted(steps as u32);
@@ -260,7 +257,7 @@ fn act_on(progress: Progress, mut detector: Guard) {
             drop(detector);
             stop();
         }
-        Progress::Extended => write_locations(&loops.locations()),
+        Progress::Extended => loop_entries::write_locations(&loops.locations()),
         Progress::Nothing => {}
     }
 }
@@ -296,9 +293,7 @@ fn begin_phases(me: usize) {
     PHASED.store(true, Release);
     if THREAD.swap(me, AcqRel) == 0 {
         // No draft holds any more.
-        if ROUND.load(Acquire) != 0 {
-            write(&Choice::default());
-        }
+        loop_entries::withdraw();
     }
 }
 
@@ -346,10 +341,10 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
     if phased {
         // The iterations of the training are recorded beside those of the phases.
         SAMPLING.store(false, Release);
-        write_locations(&choice.locations);
-        add(&choice.past);
+        loop_entries::write_locations(&choice.locations);
+        loop_entries::add(&choice.past);
     } else {
-        write(&choice);
+        loop_entries::write(&choice);
     }
     Some(choice.past)
 }
@@ -361,40 +356,6 @@ pub fn drafted() -> Option<Vec<BackfilledBoundary>> {
     }
     let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
     Some(detector.as_deref_mut()?.draft(MIN_ITERATIONS)?.past)
-}
-
-/// Writes what the loop is and when its iterations ended. With the detector's lock held, so that one is
-/// written after the other.
-fn write(choice: &Choice) {
-    ROUND.fetch_add(1, AcqRel);
-    write_locations(&choice.locations);
-    add(&choice.past);
-}
-
-/// Writes more ends of iterations of the loop that was written last.
-fn add(ends: &[BackfilledBoundary]) {
-    let round = ROUND.load(Acquire);
-    let parts = ends.len().div_ceil(backfilled::MAX_PER_ENTRY).max(1);
-    for part in 0..parts {
-        let from = part * backfilled::MAX_PER_ENTRY;
-        let ends = backfilled::pack(&ends[from..ends.len().min(from + backfilled::MAX_PER_ENTRY)]);
-        recording::append_entry(&TableEntry::Backfilled { round, last: part + 1 == parts, ends: &ends });
-    }
-}
-
-/// Writes where the loops are: `loop` has those whose iterations are steps, `loop:1` the outermost recorded,
-/// and so on; each as `code header last`, in bytes.
-fn write_locations(locations: &[(u8, bool, LoopLocation)]) {
-    let list = |wanted: &dyn Fn(u8, bool) -> bool| {
-        let of = locations.iter().filter(|(level, main, _)| wanted(*level, *main));
-        let names = of.map(|(_, _, p)| format!("{} {} {}", p.code, p.header, p.last));
-        names.collect::<Vec<_>>().join(",")
-    };
-    recording::append_entry(&TableEntry::Meta { key: "loop", value: &list(&|_, main| main) });
-    for depth in 1..=locations.iter().map(|p| p.0).max().unwrap_or(0) {
-        let value = list(&|level, _| level == depth);
-        recording::append_entry(&TableEntry::Meta { key: &format!("loop:{depth}"), value: &value });
-    }
 }
 
 /// Writes which loops were seen, if none of them is the steps: each as `code header last rounds why`.
@@ -447,7 +408,7 @@ pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
         .map(|&(depth, ends_step)| BackfilledBoundary { seq, ns, depth, ends_step })
         .collect();
     if !ends.is_empty() {
-        add(&ends);
+        loop_entries::add(&ends);
     }
     ends
 }

@@ -9,6 +9,7 @@ pub mod answers;
 pub mod counters;
 pub mod frequency;
 pub mod holders;
+pub mod loop_entries;
 pub mod loop_steps;
 pub mod public_api;
 pub mod step_boundaries;
