@@ -142,8 +142,16 @@ impl Searches {
                 Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
             };
             due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
-            let living = ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
-            question.add(cause, lasting(living, finding.kind, ledger.step_count()));
+            let living: Vec<LiveAllocation> =
+                ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
+            // When memory runs out, all that is alive is asked about, however young.
+            question.add(
+                cause,
+                match occasion {
+                    Occasion::Memory => sample(living),
+                    _ => lasting(living, finding.kind, ledger.step_count()),
+                },
+            );
             known.extend(sites);
         }
         // Holders of what came late and stayed are searched for along with the rest.
