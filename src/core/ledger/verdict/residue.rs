@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::view::{SiteView, View};
 use crate::ledger::cohort::{blocks, bytes};
-use crate::ledger::sites::{Layer, Site};
+use crate::ledger::sites::{Delta, Layer, Site};
 use crate::ledger::steps::StepRecord;
 
 /// Of a group at least so many blocks, and this share of them, were freed.
@@ -65,8 +65,7 @@ fn set_up<'a>(view: &View<'a>, explained: &BTreeSet<u32>) -> Vec<SetUp<'a>> {
 
 fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let mut lines: BTreeMap<(u64, u32, u8, Layer), Vec<SetUp<'_>>> = BTreeMap::new();
-    let all = set_up(view, explained);
-    for &s in &all {
+    for s in set_up(view, explained) {
         let key = ((view.context.location)(s.site.stack), s.site.first_birth, s.site.device, s.site.layer);
         lines.entry(key).or_default().push(s);
     }
@@ -83,13 +82,13 @@ fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             unloads.entry((birth, last, device, layer)).or_default().extend(sites);
         }
     }
-    let is_unload = |sites: &[SetUp<'_>]| fell(view, &all, sites) && !comes_again(view, sites);
+    let is_unload = |sites: &[SetUp<'_>]| fell(view, sites) && !comes_again(view, sites);
     let unloads = unloads.into_iter().filter(|(_, sites)| is_unload(sites));
     unloads.filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
 }
 
 /// Returns whether less was live after most of these blocks had been freed, beside what was set up in their place.
-fn fell(view: &View<'_>, all: &[SetUp<'_>], sites: &[SetUp<'_>]) -> bool {
+fn fell(view: &View<'_>, sites: &[SetUp<'_>]) -> bool {
     let released = sites.iter().map(|s| s.site).filter(|s| s.aged > 0);
     let first = released.clone().map(|s| s.first_release).min().unwrap_or(0);
     let last = released.map(|s| s.last_release).max().unwrap_or(0);
@@ -101,13 +100,20 @@ fn fell(view: &View<'_>, all: &[SetUp<'_>], sites: &[SetUp<'_>]) -> bool {
     let records = view.ledger.steps();
     let before = records.iter().rev().find(|r| r.step < first).and_then(live).unwrap_or((0, 0));
     let Some(after) = records.iter().find(|r| r.step >= last).and_then(live) else { return false };
-    // Blocks of the sizes that were freed are renewed, and no other thing.
+    // What lines that began to allocate then hold was set up in its place. Blocks of the sizes that were freed are
+    // renewed, and no other thing.
+    let line = |s: &Site| (view.context.location)(s.stack);
+    let early = view.ledger.sites().filter(|(_, s)| s.first_birth <= before.0);
+    let early: BTreeSet<u64> = early.map(|(_, s)| line(s)).collect();
     let freed_size = |s: &Site| s.peak_bytes().saturating_sub(s.live_bytes).checked_div(s.aged);
     let sizes: BTreeSet<u64> = sites.iter().filter_map(|s| freed_size(s.site)).collect();
-    let is_new = |s: &&SetUp<'_>| s.bytes.checked_div(s.blocks).is_some_and(|size| !sizes.contains(&size));
-    let in_place = all.iter().filter(|s| s.site.device == *device).filter(is_new);
-    let in_place = in_place.filter(|s| s.site.first_birth > before.0 && s.site.first_birth <= after.0);
-    let in_place = in_place.fold(0u64, |sum, s| sum.saturating_add(s.bytes));
+    let is_new = |d: &&Delta| {
+        let begun = view.ledger.site(d.site).filter(|s| s.device == *device && !early.contains(&line(s)));
+        let size = d.bytes.checked_div(i64::from(d.blocks)).and_then(|size| u64::try_from(size).ok());
+        begun.is_some() && d.bytes > 0 && size.is_none_or(|size| !sizes.contains(&size))
+    };
+    let during = records.iter().filter(|r| r.step > before.0 && r.step <= after.0).flat_map(|r| &r.deltas);
+    let in_place = during.filter(is_new).fold(0u64, |sum, d| sum.saturating_add(d.bytes.unsigned_abs()));
     let freed = sites.iter().map(|s| s.site.peak_bytes().saturating_sub(s.site.live_bytes));
     let freed = freed.fold(0u64, u64::saturating_add);
     before.1.saturating_add(in_place) as f64 >= after.1 as f64 + FALLEN_SHARE * freed as f64
