@@ -1,4 +1,4 @@
-"""A process that has imported PyTorch and forks for each program: started by `execute`, told by lines of JSON.
+"""A process that has imported PyTorch and forks for each program: started by `execute`. Its tasks come as lines of JSON.
 
 In the child, the program runs as `__main__` would. Counted, it also says what PyTorch's own allocator recorded:
 which blocks were alive at the last step, where and in which step each was allocated. Knows no plan and no leaktrace.

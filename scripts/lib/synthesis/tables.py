@@ -254,7 +254,7 @@ STEP = (
 # ── where
 # ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-LIST = {"put": "{o}{S}.append({V})", "clear": "{o}{S}.clear()", "trim": "if len({o}{S}) > 16:\n    del {o}{S}[0]"}
+LIST = {"put": "{o}{S}.append({V})", "clear": "{o}{S}.clear()", "trim": "if len({o}{S}) > 4:\n    del {o}{S}[0]"}
 NODE = "class Node:\n    def __init__(self, value):\n        self.value = value\n        self.parent = self\n"
 COMPUTED = 'def embed(key):\n    return torch.full(({B}, 64), float(key), device="cuda")\n'
 U, B = "unbounded", "bounded"
@@ -264,7 +264,7 @@ UNLOAD = 'if i < 30:\n    with torch.no_grad():\n        {o}encoder(torch.randn(
 WHERE = (
     Choice("list", weight=3, retention=U, gives=("clear",), setup="{o}{S} = []", **LIST),
     Choice("dict", weight=2, retention=U, gives=("clear",), setup="{o}{S} = {}", put="{o}{S}[{KEY}] = {V}",
-           clear="{o}{S}.clear()", trim="if len({o}{S}) > 16:\n    del {o}{S}[next(iter({o}{S}))]"),
+           clear="{o}{S}.clear()", trim="if len({o}{S}) > 4:\n    del {o}{S}[next(iter({o}{S}))]"),
     Choice("closure", retention=U, holders=("record",), put="{o}record({V})", setup="{o}record = make_recorder()",
            definitions="def make_recorder():\n    {S} = []\n\n    def record(value):\n        {S}.append(value)\n\n    return record\n"),
     Choice("default argument", retention=U, holders=("remember", "__defaults__"), put="remember({V})",
@@ -274,7 +274,7 @@ WHERE = (
     Choice("bounded deque, not full", weight=1.5, retention=B, capacity=10_000, imports=("collections",), put="{o}{S}.append({V})",
            setup="{o}{S} = collections.deque(maxlen=10_000)"),
     Choice("unbounded deque", retention=U, gives=("clear",), imports=("collections",), put="{o}{S}.append({V})",
-           setup="{o}{S} = collections.deque()", clear="{o}{S}.clear()", trim="if len({o}{S}) > 16:\n    {o}{S}.popleft()"),
+           setup="{o}{S} = collections.deque()", clear="{o}{S}.clear()", trim="if len({o}{S}) > 4:\n    {o}{S}.popleft()"),
     Choice("ring buffer", weight=1.5, retention=B, capacity=16, gives=("keyed",), setup="{o}{S} = [None] * 16",
            put="{o}{S}[i % 16] = {V}"),
     Choice("unbounded lru_cache", retention=U, gives=("computes",), imports=("functools",), holders=("embed", "lru_cache", "cache"),
@@ -282,15 +282,15 @@ WHERE = (
     Choice("bounded lru_cache", retention=B, capacity=16, gives=("computes",), imports=("functools",),
            definitions="@functools.lru_cache(maxsize=16)\n" + COMPUTED, put="y = embed(i)"),
     Choice("class attribute", retention=U, gives=("clear",), holders=("Registry",), definitions="class Registry:\n    {S} = []\n",
-           put="Registry.{S}.append({V})", clear="Registry.{S}.clear()", trim="if len(Registry.{S}) > 16:\n    del Registry.{S}[0]"),
+           put="Registry.{S}.append({V})", clear="Registry.{S}.clear()", trim="if len(Registry.{S}) > 4:\n    del Registry.{S}[0]"),
     Choice("module attribute", retention=U, without=("folds",), gives=("clear", "on model"), setup="{o}model.{S} = []",
-           put="{o}model.{S}.append({V})", clear="{o}model.{S}.clear()", trim="if len({o}model.{S}) > 16:\n    del {o}model.{S}[0]"),
+           put="{o}model.{S}.append({V})", clear="{o}model.{S}.clear()", trim="if len({o}model.{S}) > 4:\n    del {o}model.{S}[0]"),
     Choice("object", retention=U, gives=("clear",), setup="{o}recorder = Recorder()", put="{o}recorder.add({V})",
-           clear="{o}recorder.{S}.clear()", trim="if len({o}recorder.{S}) > 16:\n    del {o}recorder.{S}[0]",
+           clear="{o}recorder.{S}.clear()", trim="if len({o}recorder.{S}) > 4:\n    del {o}recorder.{S}[0]",
            definitions="class Recorder:\n    def __init__(self):\n        self.{S} = []\n\n    def add(self, value):\n"
            "        self.{S}.append(value)\n"),
     Choice("metric", retention=U, gives=("clear",), setup="{o}metric = Metric()", put="{o}metric.update({V})", clear="{o}metric.reset()",
-           trim="if len({o}metric.{S}) > 16:\n    del {o}metric.{S}[0]",
+           trim="if len({o}metric.{S}) > 4:\n    del {o}metric.{S}[0]",
            definitions="class Metric:\n    def __init__(self):\n        self.reset()\n\n    def reset(self):\n        self.{S} = []\n\n"
            "    def update(self, value):\n        self.{S}.append(value)\n"),
     Choice("cycle", weight=1.5, retention="garbage", definitions=NODE, put="Node({V})"),
@@ -309,9 +309,9 @@ WHERE = (
     Choice("queue", retention=U, imports=("queue",), setup="{o}{S} = queue.Queue()", put="{o}{S}.put({V})"),
     Choice("dict of lists", retention=U, gives=("keyed",), imports=("collections",), setup="{o}{S} = collections.defaultdict(list)",
            put="{o}{S}[i % 3].append({V})"),
-    Choice("evicting dict", retention=B, capacity=16, gives=("keyed",), imports=("collections",),
+    Choice("evicting dict", retention=B, capacity=4, gives=("keyed",), imports=("collections",),
            setup="{o}{S} = collections.OrderedDict()",
-           put="{o}{S}[i] = {V}\nif len({o}{S}) > 16:\n    {o}{S}.popitem(last=False)"),
+           put="{o}{S}[i] = {V}\nif len({o}{S}) > 4:\n    {o}{S}.popitem(last=False)"),
     Choice("tuple grown", retention=U, needs=("inline",), without=("concurrent",), gives=("rebinds",), setup="{o}{S} = ()",
            put="{o}{S} = (*{o}{S}, {V})"),
     Choice("lambdas", retention=U, setup="{o}{S} = []", put="{o}{S}.append(lambda value={V}: value)"),

@@ -78,13 +78,19 @@ def expected_kind(plan, births):
     return "pending-gc" if where.retention == "garbage" else "leak"
 
 
+def is_store(plan):
+    """Returns whether the program could be one that makes features first and then works with them: a loop that keeps
+    what it computes, and then another, no training in either."""
+    return plan.name("final evaluation") == "yes" and plan.name("step").startswith("inference")
+
+
 def cause(plan, kind, found, holders):
     blocks = [block for at in found for block in found[at] if block[0] > FIRST]
     births = len({step for step, _ in blocks})
     accepted = [kind]
     if kind == "leak" and births < CERTAIN:
         accepted.append("growing")
-    required = births >= (CERTAIN if kind == "pending-gc" else REQUIRED)
+    required = births >= (CERTAIN if kind == "pending-gc" else REQUIRED) and not is_store(plan)
     size = sum(size for _, size in blocks)
     return Cause(kind, accepted, required, sorted(found, key=str), size, len(blocks), births, holders, plan.name("lengths") == "yes")
 
