@@ -81,7 +81,7 @@ fn at_once() {
         ("quick_exit", 15, "killed"),
         ("handled", 18, "killed"),
         ("thread _exit", 20, "killed"),
-        ("exec", 16, "killed"),
+        ("exec", 16, "replaced"),
     ]);
 }
 
@@ -140,7 +140,7 @@ fn by_exec_of_itself() {
     assert_eq!(recordings.len(), 3, "{:?}", traced.files());
     recordings.sort_by_key(|r| Report::of(r).end() == "clean");
     let log = traced.folder().with_file_name("truth.log");
-    for (i, end) in ["killed", "killed", "clean"].iter().enumerate() {
+    for (i, end) in ["replaced", "replaced", "clean"].iter().enumerate() {
         let log = format!("{}{}", log.display(), "+".repeat(i));
         holds(&recordings[i], end, &Truth::read(Path::new(&log)));
     }

@@ -239,6 +239,15 @@ fn an_owner_that_is_gone_at_the_end_was_found_before() {
     }
 }
 
+/// However many allocations a step has, so that the loop is not chosen before the program's end.
+#[test]
+fn locals_of_loops_with_many_allocations_are_found() {
+    for events in ["20", "400"] {
+        let run = torch("holders/many_events.py").arg(events).traced();
+        is_held(&Report::of(&run.run().success().recording()), "leak", "confirmed", "main() local `kept`[*]");
+    }
+}
+
 /// A model in a cycle is garbage when `main()` has returned, and so is what it keeps: that is a leak all the same.
 #[test]
 fn what_the_end_makes_garbage_had_an_owner() {
@@ -281,6 +290,7 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
             "garbage waiting for the cyclic collector: Keeper → bound method → Keeper",
         ),
         ("slots", "cache", "confirmed", "main() local `slots`[*]"),
+        ("strided", "cache", "confirmed", "main() local `slots`[*]"),
         ("sampled", "cache", "confirmed", "main() local `memory`[*]"),
         // As large as the buffer all the time.
         ("redrawn", "cache", "confirmed", "main() local `memory`[*]"),
@@ -289,6 +299,21 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
         let report = Report::of(&torch("holders/kept.py").arg(way).traced().run().success().recording());
         is_held(&report, kind, confidence, path);
     }
+}
+
+#[test]
+fn what_graphs_keep_of_models_that_are_gone_has_their_holder() {
+    let run =
+        |way: &str| Report::of(&torch("holders/folds.py").arg(way).traced().run().success().recording());
+    let report = run("graph");
+    // Parameters and gradients of sixteen folds, all but the last fold's by the graphs of what was kept.
+    let by_graph =
+        |h: &(String, u64)| h.0.contains("['outputs'][*].grad_fn") && h.0.contains("AccumulateGrad");
+    let kept: u64 = holders(&report).iter().filter(|h| by_graph(h)).map(|h| h.1).sum();
+    assert!(kept >= 14 * 8, "{:#?}", report.findings());
+    // The entry beside it does not hide the name of what has nearly all.
+    let report = run("list");
+    is_held(&report, "leak", "confirmed", "__main__.namespace['outputs'][*]");
 }
 
 #[test]

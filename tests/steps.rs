@@ -84,7 +84,7 @@ macro_rules! ways {
 ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed tasks tasks_at_once threads threads_at_once pool
-    fed_training unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
+    executed layers_by_hand fed_training unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
 }
 
 #[test]
@@ -403,9 +403,9 @@ fn a_killed_program_has_the_steps_of_its_loop() {
         let mut said = BufReader::new(running.child.stdout.take().unwrap()).lines();
         assert_eq!(said.by_ref().take(lines).count(), lines);
         let report = Report::of(&running.kill().recording());
-        // Up to the last look at least; an iteration shows to be over when the next begins.
+        // An iteration shows to be over when the next begins, and is written within a millisecond.
         let steps = held(&report);
-        assert!(steps.len() >= lines / 2, "{} steps of {lines}", steps.len());
+        assert!(steps.len() + 20 >= lines, "{} steps of {lines}", steps.len());
         let common = steps.len().min(whole.len());
         assert_eq!((&steps[..common], report.end()), (&whole[..common], "killed"));
         report.assert_whole();

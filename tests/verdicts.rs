@@ -118,6 +118,15 @@ fn what_training_left_behind_is_a_leak_though_an_evaluation_follows() {
 }
 
 #[test]
+fn what_a_training_without_an_optimizer_left_behind_is_a_leak_too() {
+    let run = torch("verdicts/by_hand_then_evaluation.py").env("LEAKTRACE_QUIET", "1").traced();
+    let report = Report::of(&run.run().success().recording());
+    // Both loops; the second one shows to be of the same level after a while only.
+    assert!(report.steps() > 300 && report.source() == "loop", "{} steps", report.steps());
+    judged("by_hand_then_evaluation", &report, "itself");
+}
+
+#[test]
 fn what_an_encoder_made_first_is_a_cache() {
     phased("encoder_first", 30 + 90, 30);
 }
@@ -172,5 +181,5 @@ macro_rules! verdicts {
 verdicts! {
     engine_callbacks gan_samples kept_exceptions exit_stack lru_unbounded conversations ema_snapshots graph_outputs
     waiting_cycles waiting_rhythms recursion generated_code
-    replay_buffer curriculum ema sliding_cache lru_bounded latest_features epoch_metrics warm_up_calls
+    replay_buffer curriculum ema sliding_cache lru_bounded latest_features epoch_metrics warm_up_calls late_list
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use leaktrace_core::format::printable::printable;
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::{Device, End, Finding, Location, Program, Report};
 
@@ -33,7 +34,7 @@ impl Summary {
     pub fn of(file: &Path, report: Report) -> Summary {
         let sum = |of: fn(&Device) -> u64| report.devices.iter().map(of).fold(0, u64::saturating_add);
         Summary {
-            file: file.display().to_string(),
+            file: printable(&file.display().to_string()).into(),
             steps: report.steps.count,
             live_bytes: sum(|d| d.live_bytes),
             peak_bytes: sum(|d| d.peak_bytes),
@@ -145,7 +146,7 @@ impl Gathered {
 
     /// Adds a file that could not be read.
     pub fn unread(&mut self, file: &Path, why: &str) {
-        self.unread.push((file.display().to_string(), why.to_owned()));
+        self.unread.push((printable(&file.display().to_string()).into(), why.to_owned()));
     }
 
     /// Adds a process.

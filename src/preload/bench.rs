@@ -211,7 +211,7 @@ fn the_parts_of_an_event() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let path = CString::new(format!("{folder}/bench.ltrace")).unwrap();
-    recording::open(&path, std::process::id(), 0, 0).expect("a recording");
+    recording::open(&path, std::process::id(), 0).expect("a recording");
     let measure = std::env::var_os("LEAKTRACE_BENCH").is_some();
     let (warm_up, time) = if measure { (300, 1000) } else { (1, 1) };
     let mut c = Criterion::default()

@@ -5,7 +5,7 @@
 //! them anew, and then forgets the recording, which is the parent's. It stands at the top, since it names
 //! everyone who has a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
 use crate::hooks::devices;
@@ -49,13 +49,11 @@ fn locks() -> impl Iterator<Item = &'static RawLock> {
 /// The locks that the forking thread has taken, a bit each, in the order of [`locks`].
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Registers the handlers, once: a process and all its forked children inherit them.
+/// Registers the handlers, once, when the library is loaded: a process and all its forked children inherit them.
+/// The first look at the loader's list already holds a lock that no child may find taken.
 pub fn register_handlers() {
-    static ONCE: AtomicBool = AtomicBool::new(false);
-    if !ONCE.swap(true, AcqRel) {
-        // SAFETY: handlers of this library, which is never unloaded.
-        unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
-    }
+    // SAFETY: handlers of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
 }
 
 extern "C" fn before() {
@@ -79,6 +77,9 @@ extern "C" fn after_in_child() {
         // SAFETY: a child begins with one thread, which took the lock or has it below the signal handler that
         // forked.
         unsafe { lock.renew() };
+    }
+    if state::get() == State::Dormant {
+        return;
     }
     recording::after_fork_child();
     state::after_fork_child();

@@ -24,7 +24,7 @@
 //! * `python`: everything that knows CPython: frames, the garbage collector, the end of the interpreter, the
 //!   heap.
 //! * `writer`: appends 32-byte events to a mapped file, one segment per thread, with one dense sequence
-//!   number.
+//!   number. `recording_path` finds it a name.
 //! * `analysis`: replays the events at each step boundary (`leaktrace_core::ledger`), and writes steps,
 //!   checkpoints, dumps.
 //! * `state`: whether anything is recorded at all; `lifecycle` leads from one state to the next, `fork` has the
@@ -35,8 +35,12 @@
 //! # Invariants
 //!
 //! **Architecture invariant:** the traced program's results, return codes, `errno`, exit status and signals
-//! never change. No signal handler is installed, no `malloc` is hooked, CUPTI is left alone, no object of the
-//! program is kept alive.
+//! never change. No `malloc` is hooked, CUPTI is left alone, no object of the program is kept alive. The one
+//! signal handler is for faults of our own stores, where somebody cuts the recording off (`writer::fault`); any
+//! other SIGBUS comes to the program as it would have.
+//!
+//! **Architecture invariant:** what exists is left as it is. Every file is one that this process made, under a
+//! name that nothing had; nothing else is opened for writing, replaced or mapped.
 //!
 //! **Architecture invariant:** no file, no thread and no allocation before the program's first CUDA call, so
 //! that children like `sh`, `git` and `ninja` stay as they were.

@@ -52,6 +52,11 @@ pub static OPENING: Mutex<()> = Mutex::new(Rank::Opening, ());
 /// Events that could not wait until all was armed.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
+/// The library is loaded.
+pub fn loaded() {
+    fork::register_handlers();
+}
+
 /// Dormant → Armed: looks up what hooks will need. Called where the loader may be asked. Another thread may
 /// be at it: this does not wait, for the caller may hold the loader's lock.
 pub fn arm() {
@@ -68,7 +73,6 @@ pub fn arm() {
     // What arming itself calls is no event.
     thread_state::without_events(|| {
         shield(|| {
-            fork::register_handlers();
             link_map::init();
             let settings = settings::get();
             if !settings.on {
@@ -79,6 +83,7 @@ pub fn arm() {
                 segment_filled,
                 make_room: analyzer::reclaim_segments,
                 full,
+                lost,
             });
             events::set_callbacks(events::Callbacks {
                 allocated: || {
@@ -140,6 +145,10 @@ pub fn start() -> bool {
     let path = settings::get().path();
     match with_signals_blocked(|| recording_path::create(path, now.as_nanos() as u64)) {
         Ok(path) => {
+            state::set_lost_line(&format!(
+                "{} was cut off by somebody else, or its disk failed; tracing is switched off, the program goes on",
+                stderr::quoted(&path)
+            ));
             state::begin(path);
             write_metadata(now);
             step_boundaries::begin();
@@ -167,10 +176,19 @@ fn segment_filled() {
 
 /// The file cannot grow, and no old events could make room.
 fn full(errno: i32) {
+    // Where it was cut off, that was said.
+    if !state::is_recording() {
+        return;
+    }
     let why = std::io::Error::from_raw_os_error(errno);
     let line = format!("the recording cannot grow: {why}; events are lost");
     stderr::say(&line);
     recording::append_entry(&TableEntry::Note { text: &line });
+}
+
+/// The recording is gone from under us.
+fn lost() {
+    state::lost();
 }
 
 /// Writes what the reader has to know about this process.
@@ -186,6 +204,8 @@ fn write_metadata(began: Duration) {
         }
     }
     meta("pid", &std::process::id().to_string());
+    // By this the reader knows whether that process is still alive, also from outside of its container.
+    meta("started", started().as_deref().unwrap_or_default());
     meta("host", &settings::host());
     if let Some(rank) = settings::rank() {
         meta("rank", &rank);
@@ -202,6 +222,14 @@ fn write_metadata(began: Duration) {
     for (id, entry) in (1u16..).zip(entry_points::ENTRY_POINTS) {
         recording::append_entry(&TableEntry::Symbol { id, name: entry.name });
     }
+}
+
+/// Returns when this process started, in the kernel's ticks since the machine did.
+fn started() -> Option<String> {
+    let status = std::fs::read("/proc/self/stat").ok()?;
+    // The name in parentheses may hold anything; the 22nd field is the 20th behind it.
+    let behind = &status[status.iter().rposition(|b| *b == b')')? + 1..];
+    std::str::from_utf8(behind).ok()?.split_whitespace().nth(19).map(str::to_owned)
 }
 
 /// Forgets what lay in a library that may have been unloaded.

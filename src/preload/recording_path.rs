@@ -1,54 +1,69 @@
-//! The path of the recording: the one that was asked for, unless a recording or a file of the user's would be
-//! lost there.
+//! The path of the recording: the one that was asked for, or the next one that nothing has. What stands anywhere
+//! is left as it is.
 
 use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::stderr::quoted;
+use crate::stderr::{self, quoted};
 use crate::writer::recording;
+use leaktrace_core::format::file_layout::MAGIC;
 
-/// Creates the recording; under another name if a living process writes that one already, or if it is of this
-/// very process, from before an `exec`.
+/// The names that are tried: a program that starts itself over and over leaves so many recordings at most.
+const MAX_NAMES: u32 = 9999;
+
+/// Creates the recording; under the next free name if a file has the one that was asked for. Folders that it is
+/// to lie in are made.
 pub fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
     let pid = std::process::id();
-    let since = process_began_ns().unwrap_or(0);
-    let attempt = |path: &PathBuf| {
+    let attempt = |path: &Path| {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
-        recording::open(&name, pid, began_ns, since)
+        recording::open(&name, pid, began_ns)
     };
     // The reports name it by this path, also after a chdir.
     let wanted = std::path::absolute(&path).unwrap_or(path);
     let mut path = wanted.clone();
-    let mut images = 1;
-    let error = loop {
-        match attempt(&path) {
-            Ok(()) => return Ok(path),
-            Err(libc::EWOULDBLOCK) if images == 1 && path == wanted => path = tagged(&wanted, pid),
-            // A program that starts itself over and over leaves so many recordings at most.
-            Err(libc::EEXIST) if images < 100 => {
-                images += 1;
-                path = tagged(&wanted, images);
-            }
-            Err(error) => break error,
-        }
-    };
-    let why = match error {
-        libc::EINVAL => "it is not a plain file".into(),
-        libc::ELOOP => "it is a symbolic link".into(),
-        libc::EISDIR => "it is a directory".into(),
-        libc::EMEDIUMTYPE => "a file that is no recording stands there".into(),
-        libc::EWOULDBLOCK => "another process records into it".into(),
-        error => std::io::Error::from_raw_os_error(error).to_string(),
-    };
-    Err(format!("cannot create {}: {why}", quoted(&path)))
+    let mut created = attempt(&path);
+    if created == Err(libc::ENOENT)
+        && let Some(folder) = path.parent()
+        && fs::create_dir_all(folder).is_ok()
+    {
+        created = attempt(&path);
+    }
+    let mut names = 1;
+    while created == Err(libc::EEXIST) && names < MAX_NAMES {
+        names += 1;
+        path = numbered(&wanted, names);
+        // What has a later name is nobody's wish: whatever it is, it is passed over.
+        created = attempt(&path).map_err(|error| match error {
+            libc::EINVAL | libc::EISDIR | libc::ELOOP => libc::EEXIST,
+            error => error,
+        });
+    }
+    if let Err(error) = created {
+        let why = match error {
+            libc::EINVAL => "it is not a plain file".into(),
+            libc::ELOOP => "it is a symbolic link".into(),
+            libc::EISDIR => "it is a directory".into(),
+            error => std::io::Error::from_raw_os_error(error).to_string(),
+        };
+        return Err(format!("cannot create {}: {why}", quoted(&path)));
+    }
+    // Of recordings there may be as many as there are processes; the summary names each.
+    if names > 1 && !is_recording(&wanted) {
+        let (wanted, path) = (quoted(&wanted), quoted(path.file_name().unwrap_or_default()));
+        stderr::say(&format!("{wanted} is no recording and is left as it is; recording to {path}"));
+    }
+    Ok(path)
 }
 
-/// Returns the path with a tag in its name: `name.ltrace` → `name.TAG.ltrace`.
-fn tagged(path: &Path, tag: u32) -> PathBuf {
+/// Returns the path with a number in its name: `name.ltrace` → `name-2.ltrace`.
+pub fn numbered(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{tag}"));
+    name.push(format!("-{number}"));
     if let Some(extension) = path.extension() {
         name.push(".");
         name.push(extension);
@@ -56,21 +71,13 @@ fn tagged(path: &Path, tag: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns when this process began, in nanoseconds since 1970; an `exec` does not change it. A little early
-/// rather than late, since the kernel counts it in hundredths of a second. `None` without `/proc`.
-fn process_began_ns() -> Option<u64> {
-    let status = std::fs::read("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything; the 22nd field is the 20th behind it.
-    let behind = &status[status.iter().rposition(|b| *b == b')')? + 1..];
-    let ticks: u64 = std::str::from_utf8(behind).ok()?.split_whitespace().nth(19)?.parse().ok()?;
-    let mut up = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `up` has room for one timespec; the other call takes a number.
-    let per_second = unsafe {
-        libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut up);
-        u64::try_from(libc::sysconf(libc::_SC_CLK_TCK)).ok().filter(|n| *n > 0)?
-    };
-    let up = Duration::new(up.tv_sec as u64, up.tv_nsec as u32);
-    let age = up.saturating_sub(Duration::from_millis(ticks * 1000 / per_second)) + Duration::from_millis(20);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Some(now.saturating_sub(age).as_nanos() as u64)
+/// Returns whether a plain file begins as a recording, or was never begun: killed in that moment.
+fn is_recording(path: &Path) -> bool {
+    if !fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+        return false;
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut head = Vec::new();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    opened.is_ok_and(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head).is_ok()) && head == MAGIC
 }

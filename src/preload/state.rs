@@ -139,6 +139,26 @@ pub fn disable(why: &str) {
     }
 }
 
+/// What is said when the recording is lost: made before, since a signal handler says it. Null: nothing.
+static LOST_LINE: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Sets what is said when the recording is lost.
+pub fn set_lost_line(line: &str) {
+    // Never freed: a handler may be reading it. There is one for each recording of this process.
+    LOST_LINE.store(Box::into_raw(Box::new(stderr::line(line))), Release);
+}
+
+/// Ends the tracing for good, since the recording is gone. A signal handler may call it.
+pub fn lost() {
+    let before = STATE.swap(State::Off as u8, AcqRel);
+    if before == State::Recording as u8 && ownership().swap(FINISHED, AcqRel) == OURS {
+        // SAFETY: null, or a line that lives for ever.
+        if let Some(line) = unsafe { LOST_LINE.load(Acquire).as_ref() } {
+            stderr::write(line);
+        }
+    }
+}
+
 /// Notes that the recording begins now, at this path.
 pub fn begin(path: PathBuf) {
     BEGAN.store(now(), Release);

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use crate::writer::signals::with_signals_blocked;
+use leaktrace_core::format::printable::{no_command, printable};
 
 /// Whether the program was started without a stderr. What it opens later may get that number.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -21,8 +22,13 @@ static CONSTRUCTOR: extern "C" fn() = {
 };
 
 /// Writes one line that names leaktrace.
-pub fn say(line: &str) {
-    write(&format!("leaktrace: {line}\n"));
+pub fn say(text: &str) {
+    write(&line(text));
+}
+
+/// Returns a line that names leaktrace.
+pub fn line(text: &str) -> String {
+    format!("leaktrace: {}\n", no_command(&printable(text)))
 }
 
 /// Writes text at once and without stdio, which the program may be using. Errors are nobody's: the reader may
@@ -38,13 +44,11 @@ pub fn write(text: &str) {
 /// Returns what was given to us as a part of one line: without line ends, and not endless.
 pub fn quoted(given: impl AsRef<OsStr>) -> String {
     const MAX_LENGTH: usize = 200;
-    let mut text = String::new();
-    for sign in given.as_ref().to_string_lossy().chars() {
-        if text.len() >= MAX_LENGTH {
-            text.push('…');
-            break;
-        }
-        if sign.is_control() { text.extend(sign.escape_default()) } else { text.push(sign) }
+    let given = given.as_ref().to_string_lossy();
+    let mut text = printable(&given).into_owned();
+    if let Some(end) = (MAX_LENGTH..text.len()).find(|&at| text.is_char_boundary(at)) {
+        text.truncate(end);
+        text.push('…');
     }
     text
 }

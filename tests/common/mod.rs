@@ -199,10 +199,20 @@ fn wait(mut child: Child) -> ExitStatus {
 }
 
 impl Running {
+    /// Waits for the end, with the standard output read by the caller.
+    pub fn wait(mut self) -> Ran {
+        let status = self.child.wait().unwrap();
+        self.ran(status)
+    }
+
     /// Sends SIGKILL and waits for the end.
     pub fn kill(mut self) -> Ran {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
+        self.ran(status)
+    }
+
+    fn ran(&mut self, status: ExitStatus) -> Ran {
         let scratch = self.scratch.take().unwrap();
         let stderr = String::from_utf8_lossy(&fs::read(scratch.path().join("stderr")).unwrap()).into_owned();
         Ran { status, stdout: Vec::new(), stderr, scratch }

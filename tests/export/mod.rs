@@ -172,7 +172,7 @@ fn what_cannot_be_exported() {
         (&[good.clone(), good.clone()], &["--to", "snapshot", "-o", nowhere], "one recording"),
         (std::slice::from_ref(&good), &["--to", "folded", "-o", nowhere], nowhere),
         (std::slice::from_ref(&good), &["--to", "csv"], "-o"),
-        (std::slice::from_ref(&good), &["--to", "csv", "-o", good.to_str().unwrap()], "Not a directory"),
+        (std::slice::from_ref(&good), &["--to", "csv", "-o", good.to_str().unwrap()], "is an input"),
         (std::slice::from_ref(&good), &["--to", "json-schema"], "no recording"),
         (&[good.clone(), torn.clone()], &["--to", "folded"], "torn.ltrace"),
         (&[good.clone(), torn.clone()], &["--to", "perfetto", "-o", nowhere], "torn.ltrace"),

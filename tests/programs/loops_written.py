@@ -179,6 +179,38 @@ class Trained:
         return torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
 
 
+def executed():
+    """Cells of a notebook: each is compiled anew, and trains by hand."""
+    cell = """
+with torch.enable_grad():
+    loss = net(batch()).mean()
+    loss.backward()
+for p in net.parameters():
+    p -= 0.01 * p.grad
+    p.grad = None
+kept.append(torch.ones(8, 16).to(DEVICE))
+"""
+    for n in range(3 * N):
+        globals()["n"] = n
+        exec(compile(cell, f"<cell {n}>", "exec"), globals())
+    return 3 * N
+
+
+def layers_by_hand():
+    """A loop over layers in every step, with more rounds than there are steps."""
+    layers = [nn.Linear(16, 16, device=DEVICE) for _ in range(N + 4)]
+    for _ in range(N):
+        with torch.enable_grad():
+            x = batch()
+            for layer in layers:
+                x = layer(x).relu()
+            x.mean().backward()
+        for layer in layers:
+            layer.weight -= 0.01 * layer.weight.grad
+            layer.weight.grad = layer.bias.grad = None
+        kept.append(x.detach())
+
+
 def fed_training():
     trained = Trained()
     optimizer = trained.sgd()

@@ -13,6 +13,8 @@ pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let baseline = arguments.baseline.as_deref().filter(|_| !arguments.write_baseline);
     let baseline = baseline.map(gate::baseline).transpose()?;
     let files = input::files(&arguments.files)?;
+    output::check(arguments.sarif.as_deref(), &files)?;
+    output::check(arguments.baseline.as_deref().filter(|_| arguments.write_baseline), &files)?;
     let options = GateOptions {
         fail_on: &arguments.fail_on,
         max_bytes_per_step: arguments.max_bytes_per_step,
@@ -25,7 +27,7 @@ pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Some(path) = arguments.baseline.as_deref().filter(|_| arguments.write_baseline) {
         let decided = result.found.causes.iter().zip(&result.decisions);
         let written = Baseline::of(decided.filter(|(_, d)| d.is_failed()).map(|(cause, _)| cause));
-        output::write(Some(path), written.to_text().as_bytes())?;
+        output::write(Some(path), &files, written.to_text().as_bytes())?;
         for decision in result.decisions.iter_mut().filter(|d| d.is_failed()) {
             *decision = Decision::Accepted(Acceptance::Baseline, "written to the baseline".to_owned());
         }
@@ -35,8 +37,8 @@ pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     result.text(&mut page);
     // Before the SARIF file: a file that cannot be written must not keep this back.
-    output::write(None, page.into_text().as_bytes())?;
-    let annotations = result.tools(arguments.github, arguments.sarif.as_deref())?;
-    output::write(None, annotations.as_bytes())?;
+    output::write(None, &[], page.into_text().as_bytes())?;
+    let annotations = result.tools(arguments.github, arguments.sarif.as_deref(), &files)?;
+    output::write(None, &[], annotations.as_bytes())?;
     Ok(ExitCode::from(if result.failed { GATE } else { 0 }))
 }

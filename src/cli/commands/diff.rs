@@ -37,7 +37,8 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let report = |file: &Path, step| Reader::from(Query { step, all: true, ..Query::default() }).report(file);
     let (then, now) = (report(&a, at_a)?, report(&b, at_b)?);
-    let (a, b) = (a.display().to_string(), b.display().to_string());
+    let inputs = [a, b];
+    let [a, b] = inputs.each_ref().map(|file| file.display().to_string());
     let diff = compare((&a, &then), (&b, &now));
     let output = arguments.output.as_deref();
     let text = match arguments.format {
@@ -50,7 +51,7 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
             },
         ),
     };
-    output::write(output, text.as_bytes())?;
+    output::write(output, &inputs, text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -98,7 +98,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
         false => (GOOD, "OK: leaktrace can trace this program."),
     };
     page.wrap("", 0, &[(style, verdict)]);
-    output::write(None, page.into_text().as_bytes())?;
+    output::write(None, &[], page.into_text().as_bytes())?;
     Ok(ExitCode::from(if failed { GATE } else { 0 }))
 }
 
@@ -364,6 +364,8 @@ fn writable(out: &Path) -> Check {
     if folder.as_os_str().as_bytes().contains(&b'%') {
         return Check::Good(format!("{} (its folder is known only when the program runs)", out.display()));
     }
+    // Folders that are missing are made when the program runs.
+    let folder = folder.ancestors().find(|f| f.symlink_metadata().is_ok()).unwrap_or(folder);
     let probe = folder.join(format!(".leaktrace.{}", std::process::id()));
     let tried = fs::OpenOptions::new().write(true).create_new(true).open(&probe);
     match tried {
@@ -373,7 +375,7 @@ fn writable(out: &Path) -> Check {
         }
         Err(e) => Check::Bad(
             format!("{} cannot be written: {e}", folder.display()),
-            "create the folder, or name another with --out or LEAKTRACE_OUT".into(),
+            "name another folder with --out or LEAKTRACE_OUT".into(),
         ),
     }
 }

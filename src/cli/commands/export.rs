@@ -1,15 +1,14 @@
 //! `leaktrace export`: recordings in, another tool's format out. Knows no format: each has a file in
 //! `export`.
 
-use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::Failure;
 use super::input::{self, Reader};
+use super::{Failure, output};
 use crate::export::tables::{self, Form, Head};
 use crate::export::{self, Error, Input, Value};
 use crate::export::{folded::Folded, perfetto::Perfetto, pprof::Pprof, snapshot};
@@ -88,6 +87,7 @@ pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
     if arguments.files.is_empty() {
         return Err(Failure("export needs a recording: leaktrace export FILE… --to FORMAT".into()));
     }
+    output::check(arguments.output.as_deref(), &arguments.files)?;
     let (several, events) = (arguments.files.len() > 1, arguments.events.unwrap_or(EVENTS));
     match arguments.to {
         Format::Folded | Format::Flamegraph => {
@@ -165,8 +165,7 @@ fn single(
     let (out, name): (Box<dyn Write>, String) = match &arguments.output {
         Some(path) => {
             let name = path.display().to_string();
-            let file = File::create(path).map_err(|e| Failure(format!("{name}: {e}")))?;
-            (Box::new(file), name)
+            (Box::new(output::create(path, &arguments.files)?), name)
         }
         None if !text && io::stdout().is_terminal() => {
             return Err(Failure("this format is not for a terminal: name a file with -o OUT".into()));

@@ -141,12 +141,12 @@ impl GateResult {
     }
 
     /// Writes the SARIF file and returns the annotations that were asked for. Paths are relative to the
-    /// working directory.
-    pub fn tools(&self, github: bool, sarif: Option<&Path>) -> Result<String, Failure> {
+    /// working directory. `files`: the recordings.
+    pub fn tools(&self, github: bool, sarif: Option<&Path>, files: &[PathBuf]) -> Result<String, Failure> {
         let root = env::current_dir().unwrap_or_default();
         if let Some(path) = sarif {
             let log = sarif::render(&self.found, &self.decisions, &root);
-            output::write(Some(path), log.as_bytes())?;
+            output::write(Some(path), files, log.as_bytes())?;
         }
         if !github {
             return Ok(String::new());

@@ -57,7 +57,7 @@ pub fn help(arguments: &Help) -> Result<ExitCode, Failure> {
             },
         },
     };
-    output::write(None, text.as_bytes())?;
+    output::write(None, &[], text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

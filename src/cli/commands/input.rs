@@ -10,10 +10,11 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
-use super::{Failure, proc};
+use super::{Failure, output, proc};
 use crate::export::replay;
 use crate::native_symbols::SharedNames;
 use leaktrace_core::format::event::RECORD;
+use leaktrace_core::format::printable::printable;
 use leaktrace_core::format::reader::{self, Ended, Recording};
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::{BoundarySource, Ledger};
@@ -46,8 +47,16 @@ impl From<Query> for Reader {
     }
 }
 
-/// Lists the recordings that are meant: files as they are, folders for those in them.
+/// Lists the recordings that are meant: files as they are, folders for those in them. What is called like one
+/// in a folder and is no file is named and passed over.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    list(named, &mut |path| {
+        output::complain(&format!("{}: is not a plain file; passed over", path.display()));
+    })
+}
+
+/// Lists the recordings that are meant, and has `passed_over` told what is called like one and is no file.
+pub fn list(named: &[PathBuf], passed_over: &mut dyn FnMut(&Path)) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for path in named {
         if !path.is_dir() {
@@ -55,16 +64,21 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let before = all.len();
-        collect(path, DEPTH, &mut all).map_err(|e| Failure(format!("{}: {e}", path.display())))?;
+        collect(path, DEPTH, &mut all, passed_over).map_err(|e| failure(path, &e.to_string()))?;
         if all.len() == before {
-            return Err(Failure(format!("{}: holds no recording (*.ltrace)", path.display())));
+            return Err(failure(path, "holds no recording (*.ltrace)"));
         }
     }
     Ok(all)
 }
 
 /// Adds the recordings below a folder, in the order of their names.
-fn collect(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
+fn collect(
+    folder: &Path,
+    depth: usize,
+    all: &mut Vec<PathBuf>,
+    passed_over: &mut dyn FnMut(&Path),
+) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(|e| e.file_name());
     for entry in entries {
@@ -72,9 +86,13 @@ fn collect(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Resu
         let kind = entry.file_type()?;
         if kind.is_dir() && depth > 0 {
             // A folder inside that may not be read holds nothing for us.
-            let _ = collect(&path, depth - 1, all);
+            let _ = collect(&path, depth - 1, all, passed_over);
         } else if !kind.is_dir() && path.extension().is_some_and(|e| e == "ltrace") {
-            all.push(path);
+            // A link that leads nowhere is an error of reading, as a file that is gone.
+            match fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+                true => passed_over(&path),
+                false => all.push(path),
+            }
         }
     }
     Ok(())
@@ -141,6 +159,7 @@ impl Reader {
         }
         let (end, duration_ns) = match recording.ended {
             Ended::Clean(after) => (End::Clean, Some(after)),
+            Ended::Replaced => (End::Replaced, None),
             Ended::Open if is_running(&recording) => (End::Running, None),
             Ended::Open => (End::Killed, None),
         };
@@ -152,6 +171,7 @@ impl Reader {
             duration_ns,
             began_ns: recording.began_ns,
             dropped_events: recording.dropped_events,
+            unfinished_events: recording.unfinished_events,
             problems: recording.problems.clone(),
         };
         let report = Report::query(&ledger, &recording.tables, &names, &run, self.asked);
@@ -202,7 +222,7 @@ impl<'f, T, F: FnMut(&Path, Result<T, String>)> Queue<'f, T, F> {
 
 /// Says in one line what is wrong with a file.
 pub fn failure(file: &Path, why: &str) -> Failure {
-    Failure(format!("{}: {why}", file.display()))
+    Failure(printable(&format!("{}: {why}", file.display())).into())
 }
 
 /// Replays the same events with their steps ended by another source. `ledger`: as they were read without
@@ -226,5 +246,12 @@ fn read_by(recording: &Recording, ledger: &Ledger, by: BoundarySource) -> Result
 fn is_running(recording: &Recording) -> bool {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let same_host = host.is_some_and(|h| recording.tables.meta.get("host").is_some_and(|of| of == h.trim()));
-    same_host && proc::started(recording.pid).is_some_and(|at| at <= recording.began_ns / 1_000_000_000 + 1)
+    same_host
+        && match recording.tables.meta.get("started").and_then(|ticks| ticks.parse().ok()) {
+            Some(ticks) => proc::is_alive(recording.pid, ticks),
+            None => {
+                let began_s = recording.began_ns / 1_000_000_000;
+                proc::started(recording.pid).is_some_and(|at| at <= began_s + 1)
+            }
+        }
 }

@@ -45,7 +45,7 @@ pub fn live_set(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Answer { schema: "leaktrace.live-set/1", steps: ledger.step_count(), rows: rows(ledger, place) };
     // Numbers and strings only: that cannot fail.
     let text = serde_json::to_string(&answer).unwrap_or_default() + "\n";
-    output::write(None, text.as_bytes())?;
+    output::write(None, &[], text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,12 +13,12 @@ use super::{Arguments, Failure, output};
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "leaktrace", &mut text);
-    output::write(None, &text)?;
+    output::write(None, &[], &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn man() -> Result<ExitCode, Failure> {
-    output::write(None, &page().map_err(|e| Failure(format!("the manual page: {e}")))?)?;
+    output::write(None, &[], &page().map_err(|e| Failure(format!("the manual page: {e}")))?)?;
     Ok(ExitCode::SUCCESS)
 }
 

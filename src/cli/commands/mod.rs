@@ -374,7 +374,7 @@ pub fn main() -> ExitCode {
         Command::LiveSet(arguments) => live_set::live_set(&arguments),
     };
     done.unwrap_or_else(|Failure(lines)| {
-        lines.lines().for_each(|line| eprintln!("leaktrace: {line}"));
+        lines.lines().for_each(output::complain);
         ExitCode::from(BAD_INPUT)
     })
 }

@@ -18,11 +18,34 @@ pub fn started(pid: u32) -> Option<u64> {
     alive.then_some(boot + since_boot / TICKS)
 }
 
+/// Returns whether a process is alive that started at this tick of the kernel's clock, and has this number
+/// where it lives, be that a container.
+pub fn is_alive(pid: u32, started: u64) -> bool {
+    let started_then = |pid: u32| {
+        let stat = stat(pid)?;
+        let mut fields = stat.split_whitespace();
+        let alive = !matches!(fields.next()?, "Z" | "X");
+        Some(alive && fields.nth(18)?.parse() == Ok(started))
+    };
+    let is_called_so = |outside: u32| {
+        let status = fs::read_to_string(format!("/proc/{outside}/status")).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some(numbers.split_whitespace().next_back()?.parse() == Ok(pid))
+    };
+    let fits =
+        |outside| started_then(outside) == Some(true) && is_called_so(outside).unwrap_or(outside == pid);
+    fits(pid) || processes().any(fits)
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// Returns a process and all its descendants.
 pub fn family(pid: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(child) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+    for child in processes() {
         let parent = stat(child).and_then(|stat| stat.split_whitespace().nth(1)?.parse().ok());
         if let Some(parent) = parent {
             children.entry(parent).or_default().push(child);

@@ -9,6 +9,7 @@ use super::{By, Failure, Format, Report as Arguments, output};
 use crate::ranks::{self, Gathered, Summary};
 use crate::render::html::{self, Page, Pages};
 use crate::render::terminal::{self, Look};
+use leaktrace_core::format::printable::printable;
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::suppress::Suppressions;
@@ -20,6 +21,7 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = suppressions(arguments.suppressions.as_deref())?;
     let files = input::files(&arguments.files)?;
     let output = arguments.output.as_deref();
+    output::check(output, &files)?;
     let by = match arguments.by {
         By::Site => text::By::Site,
         By::File => text::By::File,
@@ -62,7 +64,7 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
             }
         }
     };
-    output::write(output, text.as_bytes())?;
+    output::write(output, &files, text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,7 +76,7 @@ fn page(files: &[PathBuf], reader: &Reader, suppressions: Option<&Suppressions>)
         |file: &Path, mut report: report::Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
             suppressions.iter().for_each(|s| s.apply(&mut report));
             let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-            Page::new(&name, report, ledger, tables, names, &limits)
+            Page::new(&printable(&name), report, ledger, tables, names, &limits)
         };
     reader.read_all(files, make, |file, made| match made {
         Ok(page) => pages.add(&page),

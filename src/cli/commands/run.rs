@@ -71,7 +71,8 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         eprint!("{}", page.into_text());
     }
     // Without a recording too: the next stage of a pipeline expects the file.
-    let annotations = result.tools(arguments.github && !files.is_empty(), arguments.sarif.as_deref())?;
+    let github = arguments.github && !files.is_empty();
+    let annotations = result.tools(github, arguments.sarif.as_deref(), &files)?;
     // A reader that has gone does not change the result.
     let _ = io::stderr().write_all(annotations.as_bytes());
     Ok(supervise::end_like(status, ExitCode::from(if result.failed { GATE } else { 0 })))

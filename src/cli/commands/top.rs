@@ -47,7 +47,7 @@ pub fn top(arguments: &Arguments) -> Result<ExitCode, Failure> {
         if let [Seen { report: Err(why), file, .. }] = &seen[..] {
             return Err(input::failure(Path::new(file), why));
         }
-        output::write(None, live::once(&seen, output::width(None).clamp(80, 300) as u16).as_bytes())?;
+        output::write(None, &[], live::once(&seen, output::width(None).clamp(80, 300) as u16).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdout().is_terminal() {
@@ -143,7 +143,7 @@ fn targets(what: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let pid = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
         match pid {
             Some(pid) => files.extend(of_process(pid)?),
-            None => files.extend(input::files(std::slice::from_ref(name))?),
+            None => files.extend(input::list(std::slice::from_ref(name), &mut |_| {})?),
         }
     }
     Ok(files)

@@ -7,6 +7,7 @@ use inferno::flamegraph::{self, Options};
 
 use super::input::device_name;
 use super::{Error, Input, Result, Value, stats};
+use leaktrace_core::format::printable::no_command;
 
 /// Bytes by stack over all recordings.
 pub struct Folded {
@@ -47,7 +48,7 @@ impl Folded {
 
     /// Writes lines of `outermost;…;innermost bytes`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        self.stacks.iter().try_for_each(|(stack, bytes)| writeln!(out, "{stack} {bytes}"))
+        self.stacks.iter().try_for_each(|(stack, bytes)| writeln!(out, "{} {bytes}", no_command(stack)))
     }
 
     /// Draws the flame graph as SVG.
@@ -78,7 +79,6 @@ fn push(line: &mut String, frame: &str) {
     }
     line.extend(frame.chars().map(|c| match c {
         ';' => ':',
-        c if c.is_control() => ' ',
         c => c,
     }));
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Decision, headline, in_repository, location};
 use crate::ranks::Gathered;
+use leaktrace_core::format::printable::printable_but;
 use leaktrace_core::report::wording::advice;
 
 /// Writes one annotation per cause that failed or was accepted.
@@ -40,6 +41,7 @@ pub fn warning(text: &str) -> String {
 }
 
 fn message(text: &str) -> String {
+    let text = printable_but(text, &['\r', '\n']);
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 

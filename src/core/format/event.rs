@@ -9,6 +9,8 @@
 //! word 3 │ stack id               │    context      │  class   │  entry point│
 //! ```
 
+use std::ops::Range;
+
 /// Size of one record in bytes.
 pub const RECORD: usize = 32;
 
@@ -247,6 +249,15 @@ impl Event {
             class: 0,
             entry_point: 0,
         }
+    }
+
+    /// Returns the event as it counts where the backward passes of these events turned out to end steps.
+    #[inline(always)]
+    pub fn with_backward_steps(self, of: &Range<u64>) -> Event {
+        let is_one = of.contains(&self.seq)
+            && self.kind == EventKind::AltBoundary as u8
+            && self.class == StepSource::Backward as u8;
+        if is_one { Event { kind: EventKind::StepEnd as u8, ..self } } else { self }
     }
 
     /// Returns the words of the record; word 0 is the sequence number.

@@ -11,6 +11,7 @@
 //!  48  checkpoint: its first segment           32  checkpoint: next part's segment, 0 = last
 //!  56  events dropped (no room for them)       40  –
 //!  64  ended, ns after it began                64  payload
+//!  72  first sequence number after `exec` was called, 0 = never
 //! ```
 //!
 //! Two checkpoints never share a segment: a new one is written whole, then words 48 and 40 name it.
@@ -40,6 +41,7 @@ pub mod header {
     pub const CHECKPOINT: usize = 48;
     pub const DROPPED: usize = 56;
     pub const ENDED: usize = 64;
+    pub const REPLACED: usize = 72;
 }
 
 /// Segment offsets.

@@ -18,5 +18,6 @@ pub mod backfilled;
 pub mod entry;
 pub mod event;
 pub mod file_layout;
+pub mod printable;
 pub mod reader;
 pub mod tables;

@@ -1,11 +1,14 @@
 //! The reader: takes what is intact out of a recording and lists what is damaged. It must not trust a length
-//! it reads.
+//! it reads: of each segment it keeps what that holds, so the memory it takes is bounded by the data in the
+//! file, not by the file's length.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File, FileType};
 use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::backfilled::BackfilledBoundary;
@@ -19,6 +22,8 @@ use super::tables::Tables;
 pub enum Ended {
     /// It exited cleanly, this many nanoseconds after the recording began.
     Clean(u64),
+    /// Another program took its place by `exec`.
+    Replaced,
     /// It was killed, crashed, or is still running.
     Open,
 }
@@ -31,17 +36,21 @@ pub struct Recording {
     pub ended: Ended,
     /// Events that found no room in the file.
     pub dropped_events: u64,
+    /// The most events that can have been unfinished when the process ended: a thread that is stopped while it
+    /// writes an event, or a pair of them, leaves numbers without events.
+    pub unfinished_events: u64,
     /// The newest complete checkpoint: the state of a ledger. `None`: start from an empty one.
     pub checkpoint: Option<Vec<u8>>,
     pub tables: Tables,
     /// The damage found, one line each.
     pub problems: Vec<String>,
+    /// The records of the segments, one after the other.
     bytes: Vec<u8>,
     /// Runs of events of one thread, by the first sequence number.
     runs: Vec<Run>,
 }
 
-/// A range of the file with records of rising sequence numbers.
+/// A range of the bytes with records of rising sequence numbers.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
@@ -53,20 +62,37 @@ struct Run {
 #[derive(Debug)]
 pub enum ReadError {
     Io(io::Error),
-    Directory,
+    /// A folder, a FIFO, a socket, a device: never opened.
+    NotAFile(&'static str),
     Empty,
+    NotBegun,
     NotARecording,
     Version(u32),
-    Truncated { have: u64, want: u64 },
-    Checkpoint { segment: u64 },
+    Truncated {
+        have: u64,
+        want: u64,
+    },
+    Checkpoint {
+        segment: u64,
+    },
+    Hollow {
+        at: u64,
+        segments: u64,
+    },
+    Memory,
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(e) => write!(f, "{e}"),
-            ReadError::Directory => write!(f, "is a directory, not a recording"),
-            ReadError::Empty => write!(f, "is empty"),
+            ReadError::NotAFile(kind) => write!(f, "is a {kind}, not a recording"),
+            ReadError::Empty => {
+                write!(f, "is empty: cut off, or its program was killed while it was being created")
+            }
+            ReadError::NotBegun => {
+                write!(f, "holds nothing: its program was killed while it was being created")
+            }
             ReadError::NotARecording => {
                 write!(f, "is not a leaktrace recording (no LTRACE header at byte 0)")
             }
@@ -77,8 +103,15 @@ impl fmt::Display for ReadError {
                 write!(f, "is cut off at byte {have} of {want}; copy the whole file")
             }
             ReadError::Checkpoint { segment } => {
-                write!(f, "is damaged: its checkpoint at byte {} does not check", segment * SEGMENT as u64)
+                let at = segment.saturating_mul(SEGMENT as u64);
+                write!(f, "is damaged: its checkpoint at byte {at} does not check")
             }
+            ReadError::Hollow { at, segments } => write!(
+                f,
+                "is damaged: it claims {segments} segments, and from byte {} on there is nothing in them",
+                at * SEGMENT as u64
+            ),
+            ReadError::Memory => write!(f, "is too large for the memory of this machine"),
         }
     }
 }
@@ -103,26 +136,39 @@ pub fn read(path: &Path) -> Result<Recording, ReadError> {
 }
 
 fn read_once(path: &Path) -> Result<Recording, ReadError> {
+    // Not opened to find out: opening a FIFO waits for a writer.
+    plain(fs::metadata(path).map_err(ReadError::Io)?.file_type())?;
     let mut file = File::open(path).map_err(ReadError::Io)?;
     let meta = file.metadata().map_err(ReadError::Io)?;
-    if meta.is_dir() {
-        return Err(ReadError::Directory);
-    }
-    let mut bytes = Vec::with_capacity(SEGMENT);
-    // The head alone decides whether the rest is worth reading: a huge file of something else is refused at
-    // once.
-    file.by_ref().take(SEGMENT as u64).read_to_end(&mut bytes).map_err(ReadError::Io)?;
-    let segments = check_head(&bytes, meta.len())?;
-    let rest = (segments * SEGMENT as u64).saturating_sub(bytes.len() as u64);
-    bytes.reserve_exact(rest as usize);
-    file.take(rest).read_to_end(&mut bytes).map_err(ReadError::Io)?;
-    parse(bytes)
+    plain(meta.file_type())?;
+    take_apart(&mut file, meta.len())
+}
+
+/// Returns whether a plain file begins as a recording does, or is one that is being created by its name.
+pub fn is_recording(path: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    let is_named_so = path.extension().is_some_and(|e| e == "ltrace");
+    let read = File::open(path).and_then(|mut file| file.read(&mut head));
+    read.is_ok_and(|n| head == MAGIC || (is_named_so && head[..n].iter().all(|b| *b == 0)))
+}
+
+fn plain(kind: FileType) -> Result<(), ReadError> {
+    Err(ReadError::NotAFile(match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "directory",
+        kind if kind.is_fifo() => "FIFO",
+        kind if kind.is_socket() => "socket",
+        _ => "device",
+    }))
 }
 
 /// Checks the header; returns the number of segments in use, the header's included.
 fn check_head(head: &[u8], length: u64) -> Result<u64, ReadError> {
     if head.is_empty() {
         return Err(ReadError::Empty);
+    }
+    if head.starts_with(&[0; MAGIC.len()]) && length >= SEGMENT as u64 {
+        return Err(ReadError::NotBegun);
     }
     if !head.starts_with(&MAGIC) {
         return Err(ReadError::NotARecording);
@@ -140,54 +186,115 @@ fn check_head(head: &[u8], length: u64) -> Result<u64, ReadError> {
 }
 
 /// Takes a recording out of the bytes of a file.
-pub fn parse(file: Vec<u8>) -> Result<Recording, ReadError> {
-    let bytes = &file[..];
-    let segments = check_head(bytes, bytes.len() as u64)?;
-    let pid = u64_at(bytes, header::PID);
+pub fn parse(file: &[u8]) -> Result<Recording, ReadError> {
+    take_apart(&mut &file[..], file.len() as u64)
+}
+
+/// The segments in a row that nothing may have been written to. A few are seen as such while their process
+/// takes them.
+const MAX_HOLLOW: u64 = 64;
+
+/// Reads a file of this length to its end, a segment at a time.
+fn take_apart(file: &mut impl Read, length: u64) -> Result<Recording, ReadError> {
+    let mut segment = Vec::with_capacity(SEGMENT);
+    let mut next = |segment: &mut Vec<u8>| {
+        segment.clear();
+        file.by_ref().take(SEGMENT as u64).read_to_end(segment).map_err(ReadError::Io)
+    };
+    next(&mut segment)?;
+    let segments = check_head(&segment, length)?;
+    let pid = u64_at(&segment, header::PID);
+    let replaced = u64_at(&segment, header::REPLACED);
     let mut recording = Recording {
         pid: pid as u32,
-        began_ns: u64_at(bytes, header::BEGAN),
-        ended: if pid >> 32 & 1 == 1 { Ended::Clean(u64_at(bytes, header::ENDED)) } else { Ended::Open },
-        dropped_events: u64_at(bytes, header::DROPPED),
+        began_ns: u64_at(&segment, header::BEGAN),
+        ended: match pid >> 32 & 1 == 1 {
+            true => Ended::Clean(u64_at(&segment, header::ENDED)),
+            false => Ended::Open,
+        },
+        dropped_events: u64_at(&segment, header::DROPPED),
+        unfinished_events: 0,
         checkpoint: None,
         tables: Tables::default(),
         problems: Vec::new(),
         bytes: Vec::new(),
         runs: Vec::new(),
     };
-    recording.checkpoint = checkpoint(bytes, u64_at(bytes, header::CHECKPOINT), segments)?;
-    for (index, segment) in bytes.chunks_exact(SEGMENT).enumerate().skip(1) {
-        match u64_at(segment, segment::USE) {
-            usage::EVENTS => recording.take_events(index, segment),
-            usage::TABLES => recording.take_tables(index, segment),
+    let newest = u64_at(&segment, header::CHECKPOINT);
+    let (mut parts, mut hollow) = (BTreeMap::new(), 0);
+    for index in 1..segments {
+        if next(&mut segment)? < SEGMENT {
+            // Cut off while it is read.
+            break;
+        }
+        let kind = u64_at(&segment, segment::USE);
+        hollow = if kind == usage::FREE && u64_at(&segment, segment::FIRST) == 0 { hollow + 1 } else { 0 };
+        match kind {
+            _ if hollow > MAX_HOLLOW => {
+                return Err(ReadError::Hollow { at: index - MAX_HOLLOW, segments });
+            }
+            usage::EVENTS => recording.take_events(index, &segment)?,
+            usage::TABLES => recording.take_tables(index, &segment),
+            usage::CHECKPOINT => drop(parts.insert(index, Part::of(&segment)?)),
             _ => {}
         }
     }
+    recording.checkpoint = checkpoint(&parts, newest)?;
     recording.runs.sort_by_key(|run| run.first);
-    recording.bytes = file;
+    // Should the `exec` have failed, the program went on.
+    let went_on = |run: &Run| run.end >= RECORD && u64_at(&recording.bytes, run.end - RECORD) >= replaced;
+    if replaced > 0 && recording.ended == Ended::Open && !recording.runs.iter().any(went_on) {
+        recording.ended = Ended::Replaced;
+    }
     Ok(recording)
 }
 
-fn checkpoint(bytes: &[u8], first: u64, segments: u64) -> Result<Option<Vec<u8>>, ReadError> {
+/// A part of a checkpoint.
+struct Part {
+    generation: u64,
+    crc: u64,
+    next: u64,
+    /// Empty if the segment's words cannot be true.
+    used: Vec<u8>,
+}
+
+impl Part {
+    fn of(segment: &[u8]) -> Result<Part, ReadError> {
+        let used = Some(u64_at(segment, segment::USED) as usize).filter(|used| *used <= ROOM).unwrap_or(0);
+        let mut part = Part {
+            generation: u64_at(segment, segment::FIRST),
+            crc: u64_at(segment, segment::CRC),
+            next: u64_at(segment, segment::NEXT),
+            used: Vec::new(),
+        };
+        keep(&mut part.used, &segment[PAYLOAD..PAYLOAD + used])?;
+        Ok(part)
+    }
+}
+
+/// Appends bytes, if there is memory for them.
+fn keep(all: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ReadError> {
+    all.try_reserve(bytes.len()).map_err(|_| ReadError::Memory)?;
+    all.extend_from_slice(bytes);
+    Ok(())
+}
+
+fn checkpoint(parts: &BTreeMap<u64, Part>, first: u64) -> Result<Option<Vec<u8>>, ReadError> {
     if first == 0 {
         return Ok(None);
     }
     let (mut state, mut at, mut generation) = (Vec::new(), first, None);
-    // A chain longer than the file has a loop in it.
-    for _ in 0..segments {
+    // A chain of more parts than there are has a loop in it.
+    for _ in 0..parts.len() {
         let damaged = ReadError::Checkpoint { segment: at };
-        let start = (at as usize).saturating_mul(SEGMENT);
-        let Some(part) = bytes.get(start..start.saturating_add(SEGMENT)) else { return Err(damaged) };
-        let used = u64_at(part, segment::USED) as usize;
-        let whole = u64_at(part, segment::USE) == usage::CHECKPOINT
-            && *generation.get_or_insert(u64_at(part, segment::FIRST)) == u64_at(part, segment::FIRST)
-            && used <= ROOM
-            && u64::from(crc32fast::hash(&part[PAYLOAD..PAYLOAD + used])) == u64_at(part, segment::CRC);
+        let Some(part) = parts.get(&at) else { return Err(damaged) };
+        let whole = *generation.get_or_insert(part.generation) == part.generation
+            && u64::from(crc32fast::hash(&part.used)) == part.crc;
         if !whole {
             return Err(damaged);
         }
-        state.extend_from_slice(&part[PAYLOAD..PAYLOAD + used]);
-        at = u64_at(part, segment::NEXT);
+        keep(&mut state, &part.used)?;
+        at = part.next;
         if at == 0 {
             return Ok(Some(state));
         }
@@ -196,16 +303,18 @@ fn checkpoint(bytes: &[u8], first: u64, segments: u64) -> Result<Option<Vec<u8>>
 }
 
 impl Recording {
-    fn take_events(&mut self, index: usize, segment: &[u8]) {
+    fn take_events(&mut self, index: u64, segment: &[u8]) -> Result<(), ReadError> {
         let payload = &segment[PAYLOAD..];
         let used = u64_at(segment, segment::USED) as usize;
+        // Nobody writes to a sealed one.
+        self.unfinished_events += if used == 0 { 2 } else { 0 };
         // Sealed: the checksum covers all of it. Open: each record's own sequence number shows that it was
         // committed.
         if used != 0
             && (used > ROOM || u64::from(crc32fast::hash(&payload[..used])) != u64_at(segment, segment::CRC))
         {
-            self.problems.push(format!("events at byte {} are damaged and left out", index * SEGMENT));
-            return;
+            self.problems.push(format!("events at byte {} are damaged and left out", index * SEGMENT as u64));
+            return Ok(());
         }
         let mut last = u64_at(segment, segment::FIRST).saturating_sub(1);
         let rises = |record: &&[u8]| {
@@ -214,9 +323,11 @@ impl Recording {
         };
         let count = payload.chunks_exact(RECORD).take_while(rises).count();
         if count > 0 {
-            let at = index * SEGMENT + PAYLOAD;
-            self.runs.push(Run { first: u64_at(payload, 0), at, end: at + count * RECORD });
+            let at = self.bytes.len();
+            keep(&mut self.bytes, &payload[..count * RECORD])?;
+            self.runs.push(Run { first: u64_at(payload, 0), at, end: self.bytes.len() });
         }
+        Ok(())
     }
 
     /// Returns every committed event still in the file, in sequence order, and the backfilled boundaries in
@@ -228,15 +339,16 @@ impl Recording {
             begun: BinaryHeap::new(),
             now: None,
             backfilled: self.tables.backfilled.all(),
+            backward_steps: self.tables.backward_steps(),
         }
     }
 
-    fn take_tables(&mut self, index: usize, segment: &[u8]) {
+    fn take_tables(&mut self, index: u64, segment: &[u8]) {
         let used = (u64_at(segment, segment::USED) as usize).min(ROOM);
         if let Err(at) = entries(&segment[PAYLOAD..PAYLOAD + used], &mut self.tables) {
             self.problems.push(format!(
                 "a table entry at byte {} is damaged; those after it in its segment are left out",
-                index * SEGMENT + PAYLOAD + at
+                index * SEGMENT as u64 + (PAYLOAD + at) as u64
             ));
         }
     }
@@ -254,6 +366,8 @@ pub struct Events<'a> {
     now: Option<(usize, usize, u64)>,
     /// Boundaries that lie before an event still to come.
     backfilled: &'a [BackfilledBoundary],
+    /// The events whose backward passes turned out to end steps.
+    backward_steps: Range<u64>,
 }
 
 impl Events<'_> {
@@ -273,7 +387,7 @@ impl Iterator for Events<'_> {
                 if seq <= limit {
                     self.now = Some((at + RECORD, end, limit));
                     let [a, b, c] = [8, 16, 24].map(|word| self.seq(at + word));
-                    return Some(Event::unpack([seq, a, b, c]));
+                    return Some(Event::unpack([seq, a, b, c]).with_backward_steps(&self.backward_steps));
                 }
                 self.begun.push(Reverse((seq, at, end)));
             }
@@ -320,72 +434,4 @@ pub fn entries(bytes: &[u8], tables: &mut Tables) -> Result<(), usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::event::EventKind;
-
-    /// A recording whose segments hold events of these numbers.
-    fn recording(segments: &[Vec<u64>]) -> Recording {
-        let mut bytes = vec![0; SEGMENT * (segments.len() + 1)];
-        let mut set = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        set(0, u64::from_le_bytes(MAGIC));
-        set(header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
-        set(header::SEGMENTS, segments.len() as u64 + 1);
-        for (i, numbers) in segments.iter().enumerate() {
-            let start = (i + 1) * SEGMENT;
-            set(start + segment::USE, usage::EVENTS);
-            set(start + segment::FIRST, 1);
-            for (n, &seq) in numbers.iter().enumerate() {
-                let e = Event { seq, address: seq * 7, ..Event::new(EventKind::BlockFree) };
-                for (word, value) in e.pack().into_iter().enumerate() {
-                    set(start + PAYLOAD + n * RECORD + word * 8, value);
-                }
-            }
-        }
-        parse(bytes).expect("is a recording")
-    }
-
-    #[test]
-    fn the_events_of_all_threads_come_in_the_order_of_their_numbers() {
-        let mut seed = 9u64;
-        for segments in 1..12 {
-            let mut all = vec![Vec::new(); segments as usize];
-            for seq in 1..3000 {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                // Threads take turns; some numbers are missing, and now and then one is there twice.
-                let turn = if seed >> 60 == 0 { seed >> 33 } else { seq / 100 };
-                if seed >> 40 & 63 != 0 {
-                    all[(turn % segments) as usize].push(seq);
-                }
-                if seed >> 40 & 63 == 1 {
-                    let other = &mut all[((turn + 1) % segments) as usize];
-                    if other.last() != Some(&seq) {
-                        other.push(seq);
-                    }
-                }
-            }
-            let mut wanted: Vec<u64> = all.iter().flatten().copied().collect();
-            wanted.sort_unstable();
-            let read = recording(&all);
-            let events: Vec<Event> = read.events().collect();
-            assert!(events.iter().map(|e| e.seq).eq(wanted), "{segments} segments");
-            assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == EventKind::BlockFree as u8));
-        }
-        assert_eq!(recording(&[vec![], vec![5]]).events().count(), 1);
-        // A backfilled boundary lies before its event, or the first that is left behind it, or the end.
-        let mut backfilled = recording(&[vec![2, 3, 7], vec![4, 5, 8]]);
-        let places =
-            [1, 2, 4, 4, 6, 9].map(|seq| BackfilledBoundary { seq, ns: 0, depth: 1, ends_step: true });
-        backfilled.tables.backfilled.add(1, true, &super::super::backfilled::pack(&places));
-        let order: Vec<(u64, u64)> = backfilled.events().map(|e| (e.seq, e.size)).collect();
-        let (event, boundary) = (|seq| (seq, 0), |place| (0, place));
-        let wanted = [
-            [boundary(1), boundary(2), event(2), event(3)],
-            [boundary(4), boundary(4), event(4), event(5)],
-            [boundary(6), event(7), event(8), boundary(9)],
-        ];
-        assert_eq!(order, wanted.concat());
-        // What stands behind a number that does not rise was never committed.
-        assert_eq!(recording(&[vec![4, 5, 2, 6]]).events().map(|e| e.seq).collect::<Vec<_>>(), [4, 5]);
-    }
-}
+mod tests;

@@ -1,9 +1,12 @@
-//! The tables as the reader holds them: every entry by its id.
+//! The tables as the reader holds them: every entry by its id. What the program named is escaped here, at the
+//! one place through which it comes to every report and export.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use super::backfilled::BackfillRounds;
 use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
+use super::printable::{printable, printable_but};
 
 /// Frames of a stack that are read; the writer writes fewer.
 const MAX_FRAMES: usize = 2048;
@@ -89,23 +92,38 @@ pub struct Tables {
     pub backfilled: BackfillRounds,
 }
 
+/// The key of the events whose backward passes turned out to end steps: `FIRST END`.
+pub const BACKWARD_STEPS: &str = "backward_steps";
+
 impl Tables {
+    /// Returns the events whose backward passes turned out to end steps.
+    pub fn backward_steps(&self) -> Range<u64> {
+        let (first, end) = self.meta.get(BACKWARD_STEPS).and_then(|v| v.split_once(' ')).unwrap_or_default();
+        first.parse().unwrap_or(0)..end.parse().unwrap_or(0)
+    }
+
     /// Takes in one entry; a later entry of the same number replaces the earlier.
     pub fn add(&mut self, entry: TableEntry<'_>) {
         match entry {
             TableEntry::Meta { key, value } => {
-                self.meta.insert(key.into(), value.into());
+                // Lists are separated by these.
+                let kept: &[char] = match key {
+                    "argv" => &['\0'],
+                    "exe" | "cwd" | "host" | "rank" | "python" => &[],
+                    _ => &['\0', '\n', '\t'],
+                };
+                self.meta.insert(key.into(), printable_but(value, kept).into());
             }
             TableEntry::Symbol { id, name } => {
-                self.entry_points.insert(id, name.into());
+                self.entry_points.insert(id, name_of(name));
             }
             TableEntry::Code { id, file, name, first_line, encoding, lines } => {
-                let (file, name) = (short(file).into(), short(name).into());
+                let (file, name) = (name_of(file), name_of(name));
                 let code = Code { file, name, first_line, encoding, lines: lines.into() };
                 self.codes.insert(id, code);
             }
             TableEntry::Module { id, start, end, bias, build_id, path } => {
-                let module = Module { start, end, bias, build_id: build_id.into(), path: short(path).into() };
+                let module = Module { start, end, bias, build_id: build_id.into(), path: name_of(path) };
                 self.modules.insert(id, module);
             }
             TableEntry::Stack { id, python, frames } => {
@@ -120,21 +138,22 @@ impl Tables {
                 self.stacks.insert(id, Stack { python: python.into(), native: native.into() });
             }
             TableEntry::Label { id, text } => {
-                self.labels.insert(id, text.into());
+                self.labels.insert(id, printable(text).into());
             }
             TableEntry::Note { text } => {
-                if self.noted.insert(text.into()) {
+                let text = printable(text);
+                if self.noted.insert(text.clone().into()) {
                     self.notes.push(text.into());
                 }
             }
             TableEntry::Device { index, name, total_bytes } => {
-                self.devices.insert(index, Device { name: name.into(), total_bytes });
+                self.devices.insert(index, Device { name: name_of(name), total_bytes });
             }
             TableEntry::Backward { id, node, forward } => {
-                self.backward.insert(id, Backward { node: short(node).into(), forward });
+                self.backward.insert(id, Backward { node: name_of(node), forward });
             }
             TableEntry::Unheld { site, step, why } => {
-                self.unheld.insert(site, (step, why.into()));
+                self.unheld.insert(site, (step, printable(why).into()));
             }
             TableEntry::Holder { site, search, step, blocks, bytes, name_len, retention, path } => {
                 let (newest, holders) = self.holders.entry(site).or_default();
@@ -143,9 +162,10 @@ impl Tables {
                     *newest = search;
                 }
                 if search == *newest {
+                    let name = path.get(..name_len as usize).map_or(0, |name| printable(name).len());
                     holders.push(Holder {
-                        path: path.into(),
-                        name_len: name_len as usize,
+                        path: printable(path).into(),
+                        name_len: name,
                         retention,
                         step,
                         blocks,
@@ -162,6 +182,11 @@ impl Tables {
             TableEntry::Backfilled { round, last, ends } => self.backfilled.add(round, last, ends),
         }
     }
+}
+
+/// Returns a name as it is shown.
+fn name_of(name: &str) -> String {
+    printable(short(name)).into()
 }
 
 /// Cuts a name to the longest that is read: a few bytes of a damaged recording must not fill the memory,

@@ -7,6 +7,9 @@ use crate::int_map::IntMap;
 
 /// Paths of a group that are put in words, to see what they have in common.
 const EXAMPLES: usize = 12;
+/// Paths part where less than this share of them goes the same way: the variable that holds one tensor of the cause
+/// beside the list that has all others does not hide the list's name.
+const SAME_WAY: f64 = 0.9;
 /// Shapes of a group's paths that are told apart.
 const SHAPES: usize = 8;
 
@@ -45,31 +48,45 @@ impl Group {
     }
 }
 
-/// Which node each node of a cause's paths leads to; `None`: to several.
-type Onward = IntMap<u64, Option<Node>>;
+/// The paths of a cause: how many lead through each node, and how many through each reference.
+#[derive(Default)]
+struct Onward {
+    nodes: IntMap<u64, u32>,
+    references: HashMap<(Node, Node), u32>,
+}
+
+impl Onward {
+    fn add(&mut self, from: Node, to: Node) {
+        *self.nodes.entry(from).or_default() += 1;
+        *self.references.entry((from, to)).or_default() += 1;
+    }
+
+    /// Returns whether a path that goes from one node to the next leaves most others there.
+    fn parts(&self, from: Node, to: Node) -> bool {
+        let all = self.nodes.get(&from).copied().unwrap_or(0);
+        f64::from(self.references.get(&(from, to)).copied().unwrap_or(0)) < SAME_WAY * f64::from(all)
+    }
+}
 
 /// Puts the paths of each cause into groups, in the order of what was wanted.
 pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<Path>) -> Vec<Group> {
     let mut onward: HashMap<u32, Onward> = HashMap::new();
     for path in &paths {
         let of_cause = onward.entry(wanted[path.wanted].cause).or_default();
-        for pair in path.nodes.windows(2) {
-            let leads = of_cause.entry(pair[0]).or_insert(Some(pair[1]));
-            if *leads != Some(pair[1]) {
-                *leads = None;
-            }
-        }
+        path.nodes.windows(2).for_each(|pair| of_cause.add(pair[0], pair[1]));
     }
     let mut groups: Vec<Group> = Vec::new();
     let mut by_node: HashMap<(u32, Node), usize> = HashMap::new();
     let mut by_name: HashMap<(u32, Node, String), usize> = HashMap::new();
     for path in paths {
         let cause = path.cause;
-        let parts = |i: &usize| onward.get(&cause).and_then(|o| o.get(&path.nodes[*i])) == Some(&None);
-        let parting: Option<usize> = (0..path.nodes.len()).filter(parts).find(|&i| {
-            let holder = i.checked_sub(1).map(|h| path.nodes[h]);
-            graph.is_collection(holder, path.nodes[i])
-        });
+        let of_cause = onward.get(&cause);
+        let parts = |i: usize| of_cause.is_some_and(|o| o.parts(path.nodes[i], path.nodes[i + 1]));
+        let parting: Option<usize> =
+            (0..path.nodes.len().saturating_sub(1)).filter(|&i| parts(i)).find(|&i| {
+                let holder = i.checked_sub(1).map(|h| path.nodes[h]);
+                graph.is_collection(holder, path.nodes[i])
+            });
         let owner = match parting {
             Some(i) => Owning::Node(path.nodes[i]),
             None => keeper(graph, &path),

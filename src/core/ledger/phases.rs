@@ -1,5 +1,5 @@
-//! Which steps were ended by an optimizer, and which by a loop between (an evaluation, an encoder that runs
-//! first). What grows in one kind of step stands still in the other, so each kind is counted by itself.
+//! Which steps trained, and which only a loop ended (an evaluation, an encoder that runs first). What grows in one
+//! kind of step stands still in the other, so each kind is counted by itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,8 @@ const MAX_PHASES: usize = 4096;
 pub struct Phase {
     /// Its first step.
     pub first: u32,
-    /// True for iterations of a loop; else an optimizer, or another step source, ended the steps.
+    /// True for iterations of a loop without a backward pass; else they trained: an optimizer, or another step source,
+    /// ended them, or there were backward passes.
     pub looped: bool,
     /// Steps of either kind before it: of others, of loops.
     before: [u32; 2],
@@ -19,32 +20,51 @@ pub struct Phase {
 
 /// All phases, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Phases(Vec<Phase>);
+pub struct Phases {
+    all: Vec<Phase>,
+    /// Whether there was a backward pass since the last step's end.
+    backward: bool,
+    /// Whether anything but loops ended steps.
+    other_sources: bool,
+}
 
 impl Phases {
-    /// Takes in that a step ended.
-    pub fn end_step(&mut self, step: u32, looped: bool) {
-        if self.0.last().is_some_and(|p| p.looped == looped) {
+    /// Takes in that a backward pass began.
+    pub fn backward(&mut self) {
+        self.backward = true;
+    }
+
+    /// Takes in that a step ended, by a loop or otherwise.
+    pub fn end_step(&mut self, step: u32, by_loop: bool) {
+        let trained = std::mem::take(&mut self.backward);
+        let looped = by_loop && !trained;
+        self.other_sources |= !by_loop;
+        if self.all.last().is_some_and(|p| p.looped == looped) {
             return;
         }
         let before = [false, true].map(|of| self.count(of, step.saturating_sub(1)));
-        if self.0.len() >= MAX_PHASES {
-            self.0.drain(1..MAX_PHASES / 2);
+        if self.all.len() >= MAX_PHASES {
+            self.all.drain(1..MAX_PHASES / 2);
         }
-        self.0.push(Phase { first: step, looped, before });
+        self.all.push(Phase { first: step, looped, before });
     }
 
     /// Returns whether there are steps of both kinds.
     pub fn are_mixed(&self) -> bool {
-        self.0.len() > 1
+        self.all.len() > 1
+    }
+
+    /// Returns whether loops ended steps between those of others.
+    pub fn have_sources(&self) -> bool {
+        self.are_mixed() && self.other_sources
     }
 
     pub fn all(&self) -> &[Phase] {
-        &self.0
+        &self.all
     }
 
     fn at(&self, step: u32) -> Option<&Phase> {
-        self.0.get(self.0.partition_point(|p| p.first <= step).checked_sub(1)?)
+        self.all.get(self.all.partition_point(|p| p.first <= step).checked_sub(1)?)
     }
 
     pub fn is_looped(&self, step: u32) -> bool {

@@ -127,7 +127,12 @@ impl Ledger {
             EventKind::PoolTotals => books.device(e.device).set_pool_totals(e.size, e.address),
             EventKind::MemInfo => books.device(e.device).set_memory_info(e.address, e.size),
             EventKind::StepEnd => self.step_end(e),
-            EventKind::AltBoundary => self.step_sources.count(e),
+            EventKind::AltBoundary => {
+                self.step_sources.count(e);
+                if e.class == StepSource::Backward as u8 {
+                    self.phases.backward();
+                }
+            }
             EventKind::OutOfMemory => self.out_of_memory.record(books, &self.blocks, &self.driver, e),
             EventKind::Exit => self.exit(e),
             EventKind::UntrackedCall => self.untracked.count(e.entry_point, e.size),

@@ -25,6 +25,8 @@ pub enum End {
     Clean,
     /// It was killed, or crashed.
     Killed,
+    /// Another program took its place by `exec`.
+    Replaced,
     /// It was still running when the recording was read.
     #[default]
     Running,
@@ -180,6 +182,9 @@ pub struct Site {
     pub number: u32,
     /// The innermost frame in the user's own code; `null`: no stack was taken.
     pub allocated_at: Option<Location>,
+    /// The innermost frame of a package other than PyTorch that `allocated_at` called, which tells causes apart that share
+    /// its line; `null`: none.
+    pub library_at: Option<Location>,
     pub bytes_per_step: f64,
     pub live_bytes: u64,
     pub live_blocks: u64,

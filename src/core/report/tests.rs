@@ -367,3 +367,19 @@ fn each_device_fills_at_its_own_pace() {
     assert!(other.explanation.contains("(between ") && !large.explanation.contains("(between "));
     assert_eq!((other.first_step, large.first_step), (Some(2), Some(1)));
 }
+
+#[test]
+fn an_event_that_was_being_written_at_the_end_is_not_lost() {
+    let tables = tables();
+    let lost = |numbers: &[u64], unfinished_events: u64| {
+        let event = |&seq: &u64| Event { seq, address: seq, ..Event::new(EventKind::BlockAlloc) };
+        let ledger = Ledger::replay(None, numbers.iter().map(event)).expect("a new ledger");
+        let run = Run { end: End::Killed, unfinished_events, ..Run::default() };
+        let report = Report::build(&ledger, &tables, &Names::new(&tables, None), &run, None);
+        report.expect("a report").coverage.dropped_events
+    };
+    // A thread was killed between taking the numbers 4 and 5 and writing its pair.
+    assert_eq!(lost(&[1, 2, 3, 6], 2), 0);
+    // More than its threads can have left unfinished.
+    assert_eq!(lost(&[1, 2, 3, 9], 4), 5);
+}

@@ -71,6 +71,8 @@ pub struct Boundary {
 /// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than
 /// usual gradient accumulation before the first optimizer step.
 const WITHOUT_OPTIMIZER: u32 = 64;
+/// Backward passes that suffice at the program's end: there will not be more.
+const FEW_PASSES: u32 = 4;
 /// Optimizer steps without the one that opened the cycle, after which another one opens it.
 const WITHOUT_FIRST: u32 = 64;
 /// Cycles after which it is known how many others follow the one that opens them …
@@ -196,7 +198,17 @@ impl Steps {
         self.setting == StepSetting::Auto
             && !self.called
             && !self.optimizer_seen
+            && !self.looped
             && self.backwards == WITHOUT_OPTIMIZER
+    }
+
+    /// Returns whether, at the program's end, nothing but backward passes was seen that can have ended its steps.
+    pub fn has_backward_passes_only(&self) -> bool {
+        self.setting == StepSetting::Auto
+            && !self.called
+            && !self.optimizer_seen
+            && !self.looped
+            && (FEW_PASSES..=WITHOUT_OPTIMIZER).contains(&self.backwards)
     }
 
     /// Returns whether the program's loop may be what ends its steps, or some of them.

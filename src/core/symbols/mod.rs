@@ -129,6 +129,11 @@ impl<'a> Names<'a> {
         self.ownership.allocated_at(frames)
     }
 
+    /// Returns the innermost frame of a package other than torch that the user's own code called.
+    pub fn library_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
+        self.ownership.library_at(frames)
+    }
+
     /// Returns whether a frame is the user's own code.
     pub fn is_own(&self, frame: &NamedFrame) -> bool {
         self.ownership.is_own(frame)

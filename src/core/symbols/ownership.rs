@@ -45,6 +45,9 @@ const LAUNCHERS: [&str; 9] = [
     "pdb",
 ];
 
+/// The file of code that was made from a string without a name.
+const STRING: &str = "<string>";
+
 /// What tells the user's code from that of packages.
 #[derive(Clone, Debug, Default)]
 pub struct Ownership {
@@ -81,9 +84,12 @@ impl Ownership {
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
         let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
         let own = || python().filter(|f| self.is_own(f));
+        // What `python -c` or the user's `exec` runs begins with a module; what dataclasses and their like make is called.
+        let mut outwards = python().skip_while(|f| f.file != STRING || f.function != "<module>");
+        let is_text = outwards.next().is_some() && outwards.next().is_none_or(|f| self.is_own(f));
         // Code that was made at run time is seldom what a person can look up: its caller is.
         own()
-            .find(|f| !is_generated(&f.file))
+            .find(|f| !is_generated(&f.file) && (is_text || f.file != STRING))
             .or_else(|| own().next())
             .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
             .or_else(|| python().find(|f| !is_internal(&f.file)))
@@ -91,6 +97,15 @@ impl Ownership {
             // All of it is the runtime's: at least the one that made the request.
             .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_of(f, &CARRIERS)))
             .or_else(|| frames.first())
+    }
+
+    /// Returns the innermost frame of a package other than torch that the user's own code called; `None` where the line
+    /// that allocates is not the user's.
+    pub fn library_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
+        let at = self.allocated_at(frames).filter(|f| self.is_own(f))?;
+        let called = frames.iter().take_while(|f| !std::ptr::eq(*f, at));
+        let mut packaged = called.filter(|f| f.kind == FrameKind::Python && self.is_packaged(&f.file));
+        packaged.find(|f| !f.file.contains("/torch/"))
     }
 
     /// Returns whether a frame is Python's and neither in a package, nor in the standard library, nor in the
@@ -104,10 +119,12 @@ impl Ownership {
         if file.is_empty() || is_internal(file) {
             return false;
         }
-        let is_packaged = Ownership::is_package_folder(file)
-            || in_python_dir(file)
-            || self.packages.iter().any(|package| is_in(file, package));
-        !is_packaged || self.is_program(file)
+        !(self.is_packaged(file) || in_python_dir(file)) || self.is_program(file)
+    }
+
+    /// Returns whether a file of Python code was installed with a package.
+    fn is_packaged(&self, file: &str) -> bool {
+        Ownership::is_package_folder(file) || self.packages.iter().any(|package| is_in(file, package))
     }
 
     /// Returns whether a file of a package is part of the program.
@@ -124,7 +141,7 @@ fn is_in(file: &str, module: &str) -> bool {
 
 /// Returns whether a file of code exists nowhere, nor was typed by a person.
 fn is_generated(file: &str) -> bool {
-    const TYPED: [&str; 4] = ["<stdin>", "<string>", "<console>", "<ipython-input-"];
+    const TYPED: [&str; 4] = ["<stdin>", STRING, "<console>", "<ipython-input-"];
     file.starts_with('<') && !TYPED.iter().any(|start| file.starts_with(start))
 }
 
@@ -182,6 +199,20 @@ mod tests {
     }
 
     #[test]
+    fn the_packages_frame_that_tells_causes_of_one_line_apart() {
+        let within = |files: &[NamedFrame]| Ownership::default().library_at(files).map(|f| f.file.clone());
+        let package = |name: &str| python(&format!("/v/lib/python3.11/site-packages/{name}"));
+        let (torch, outer, inner) =
+            (package("torch/nn/functional.py"), package("a/trainer.py"), package("a/loop.py"));
+        let standard = python("/v/lib/python3.11/contextlib.py");
+        let stack = [torch.clone(), standard, inner.clone(), outer.clone(), python("t.py")];
+        assert_eq!(within(&stack).as_deref(), Some(inner.file.as_str()));
+        // What called the user's line says nothing of what it allocates; without such a line there is none.
+        assert_eq!(within(&[torch.clone(), python("t.py"), outer.clone(), python("t.py")]), None);
+        assert_eq!(within(&[torch, inner, outer]), None);
+    }
+
+    #[test]
     fn what_distributions_installed_anywhere_is_theirs() {
         let arguments = ["python", "train.py", "-m", "torch"];
         let some = Ownership::new("/home/u/deps/torch\n/home/u/deps/six.py", arguments.into_iter());
@@ -214,6 +245,11 @@ mod tests {
         assert_eq!(at(&[torch.clone(), graph.clone(), python("t.py")]).as_deref(), Some("t.py"));
         assert_eq!(at(&[python("<stdin>"), python("t.py")]).as_deref(), Some("<stdin>"));
         assert_eq!(at(&[torch.clone(), graph.clone()]), Some(graph.file));
+        // A dataclass's methods are made from a string; a program of `python -c` is one.
+        let made = python("<string>");
+        assert_eq!(at(&[made.clone(), python("t.py")]).as_deref(), Some("t.py"));
+        let module = NamedFrame { function: "<module>".into(), ..made.clone() };
+        assert_eq!(at(&[made.clone(), module, python("t.py")]).as_deref(), Some("<string>"));
         let stack = [native("/x/libleaktrace.so"), native("/x/libcudart.so.12"), native("/home/u/a.out")];
         assert_eq!(at(&stack).as_deref(), Some("/home/u/a.out"));
         assert_eq!(at(&stack[..1]).as_deref(), Some("/x/libleaktrace.so"));

@@ -5,11 +5,13 @@
 //! `step_boundaries`.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
+use crate::analysis::report_files::ReportFiles;
 use crate::analysis::{holders, loop_steps, step_boundaries};
 use crate::lock::{Mutex, Rank};
 use crate::python;
@@ -19,8 +21,9 @@ use crate::writer::drain::{self, Drain};
 use crate::writer::recording;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
+use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, RECORD};
-use leaktrace_core::format::{reader, tables::Tables};
+use leaktrace_core::format::{reader, tables::BACKWARD_STEPS, tables::Tables};
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::{self, Report, Run};
 use leaktrace_core::symbols::Names;
@@ -50,6 +53,8 @@ pub struct Analyzer {
     pub stream: Drain,
     /// Boundaries that were found later, each before an event that is still to be drained.
     pub backfilled: VecDeque<BackfilledBoundary>,
+    /// The events whose backward passes turned out to end steps.
+    pub backward_steps: Range<u64>,
     /// The steps that ended since events were drained.
     pub pending_steps: u32,
     /// The size of the last checkpoint in records.
@@ -58,6 +63,7 @@ pub struct Analyzer {
     /// The time that verdicts and reports took.
     pub dumping: Duration,
     pub searches: holders::Searches,
+    pub files: ReportFiles,
 }
 
 /// The analyzer of this process; empty without a recording.
@@ -89,6 +95,14 @@ impl Analyzer {
         }
     }
 
+    /// Has the backward passes so far end steps, as far as the ledger can still take that in: there is nothing else that
+    /// could. What they are is known too late for the events themselves.
+    pub fn end_steps_at_backward_passes(&mut self) {
+        self.backward_steps = self.ledger.next_seq()..recording::sequence() + 1;
+        let value = format!("{} {}", self.backward_steps.start, self.backward_steps.end);
+        recording::append_entry(&TableEntry::Meta { key: BACKWARD_STEPS, value: &value });
+    }
+
     fn drain_into_ledger(&mut self) -> bool {
         // No boundary can be put before an event that was drained.
         self.choose_loop(false);
@@ -104,8 +118,9 @@ impl Analyzer {
         if !allocator::can_allocate(waiting * 8 * RECORD + 4 * self.checkpoint as usize * RECORD) {
             return false;
         }
-        let Analyzer { ledger, stream, backfilled, .. } = self;
+        let Analyzer { ledger, stream, backfilled, backward_steps, .. } = self;
         stream.run(ledger.next_seq(), |event| {
+            let event = &event.with_backward_steps(backward_steps);
             while let Some(boundary) = backfilled.front().filter(|p| p.seq <= event.seq) {
                 ledger.apply(&boundary.event());
                 backfilled.pop_front();
@@ -180,6 +195,8 @@ impl Analyzer {
             pid: std::process::id(),
             duration_ns: Some(state::elapsed()),
             dropped_events: recording::dropped(),
+            // No file that could be damaged comes in between.
+            unfinished_events: u64::MAX,
             ..Run::default()
         };
         Report::build(&self.ledger, &tables, &names, &run, None).ok()
@@ -198,17 +215,13 @@ impl Analyzer {
         self.dumping > DUMP_ALLOWANCE + Duration::from_nanos(state::elapsed()) / DUMP_SHARE
     }
 
-    /// Writes a file beside the recording, replacing an older one atomically.
-    pub fn write(&self, extension: &str, render: impl FnOnce(&Report) -> Option<String>) {
+    /// Writes a file beside the recording, replacing the one from before.
+    pub fn write(&mut self, extension: &'static str, render: impl FnOnce(&Report) -> Option<String>) {
         let (Some(path), Some(text)) = (state::path(), self.report().and_then(|r| render(&r))) else {
             return;
         };
-        let (target, draft) = (sibling_path(&path, extension), sibling_path(&path, "draft"));
-        with_signals_blocked(|| {
-            if std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &target)).is_err() {
-                let _ = std::fs::remove_file(&draft);
-            }
-        });
+        // A report that cannot be written is missing, and the recording has it all.
+        let _ = with_signals_blocked(|| self.files.write(&path, extension, &text));
     }
 }
 
@@ -240,17 +253,6 @@ pub fn reclaim_segments() {
     {
         analyzer.write_checkpoint();
     }
-}
-
-/// Returns the path of another file beside a recording; never the recording's own, whatever that is called.
-fn sibling_path(path: &Path, extension: &str) -> PathBuf {
-    if path.extension().is_some_and(|e| e == "ltrace") {
-        return path.with_extension(extension);
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
 }
 
 /// Returns the path as a person would type it: relative where the recording lies below the working directory.

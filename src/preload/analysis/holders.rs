@@ -45,6 +45,8 @@ pub struct Searches {
     /// The step from which on new findings are looked for again, and the time that such looks took.
     next_look: u32,
     looking: Duration,
+    /// The number of the level of loops whose steps these are.
+    level: u32,
 }
 
 /// The reason for a search.
@@ -107,6 +109,15 @@ pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Found) -> Ans
 const OUT_OF_TIME: &str = "the time for a search of the heap was up before it was found";
 
 impl Searches {
+    /// Takes in of which level of loops the steps are. What was answered for those of another is void: what outlived
+    /// one of these need not outlive one of those.
+    pub fn set_level(&mut self, level: u32) {
+        if level != self.level {
+            self.recorded.clear();
+            (self.level, self.next_look) = (level, 0);
+        }
+    }
+
     /// Returns the blocks of every cause that there is now; none if it is not time to search.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
         let began = Instant::now();

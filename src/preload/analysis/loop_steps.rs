@@ -25,6 +25,7 @@ use crate::thread_state::{self, ThreadState};
 use crate::writer::recording;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::ledger::verdict::MIN_COHORTS;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
     ANY_THREAD, CodeText, EventContext, Loops, Moment, Progress, STEPS_BETWEEN, Seen, What,
@@ -69,6 +70,14 @@ static STEP: AtomicU32 = AtomicU32::new(0);
 /// Whether the last event that was shown had a frequent stack.
 #[unsafe(link_section = ".data.leaktrace")]
 static LAST_WAS_FREQUENT: AtomicBool = AtomicBool::new(false);
+
+/// The number of the level of loops that was drafted or chosen last: what was answered for the steps of another is void.
+static LEVEL: AtomicU32 = AtomicU32::new(0);
+
+/// Returns that number.
+pub fn level() -> u32 {
+    LEVEL.load(Acquire)
+}
 
 /// Enables the detector, or leaves it out from the start.
 pub fn enable(yes: bool) {
@@ -246,11 +255,22 @@ fn act_on(progress: Progress, mut detector: Guard) {
             step_boundaries::loop_is_ready();
         }
         Progress::Sought => {
-            if let Some(draft) = loops.draft(MIN_ITERATIONS) {
+            if let Some(draft) = loops.redraft(MIN_ITERATIONS) {
                 loop_entries::write(&draft);
-                let steps = draft.past.iter().filter(|end| end.ends_step).count();
-                drop(detector);
-                step_boundaries::loop_was_drafted(steps as u32);
+                LEVEL.store(loops.level_number(), Release);
+            }
+            // Where fewer blocks are left than a finding has steps, there is nothing to look for.
+            let steps = loops.drafted_steps();
+            let grows = loops.kept() >= MIN_COHORTS as u64;
+            drop(detector);
+            if grows {
+                step_boundaries::loop_was_drafted(steps);
+            }
+        }
+        Progress::Lengthened => {
+            let ends = loops.since_draft();
+            if !ends.is_empty() {
+                loop_entries::add(&ends);
             }
         }
         Progress::GaveUp => {
@@ -282,6 +302,16 @@ pub fn optimizer() -> bool {
         begin_phases(me);
     }
     new_phase
+}
+
+/// Tells the detector that a backward pass begins on this thread.
+pub fn backward() {
+    event(false);
+    if let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE)
+        && let Some(loops) = detector.as_deref_mut()
+    {
+        loops.backward(thread_state::current().address());
+    }
 }
 
 /// Leaves the ends of steps to optimizers from now on. With the detector's lock held.
@@ -333,6 +363,7 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
         })?,
     };
     THREAD.store(loops.thread().unwrap_or(0), Release);
+    LEVEL.store(loops.level_number(), Release);
     let missed = choice.past.iter().filter(|p| p.ends_step && p.seq < first).count();
     choice.past.retain(|p| p.seq >= first);
     if missed > 0 {

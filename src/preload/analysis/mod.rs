@@ -12,4 +12,5 @@ pub mod holders;
 pub mod loop_entries;
 pub mod loop_steps;
 pub mod public_api;
+mod report_files;
 pub mod step_boundaries;

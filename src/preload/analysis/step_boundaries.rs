@@ -103,11 +103,18 @@ pub fn optimizer_gone(id: usize) {
 pub fn backward() {
     if state::is_recording() && loop_steps::samples_all_events() {
         shield(|| {
-            loop_steps::event(false);
+            loop_steps::backward();
             // Now or never: from here on backward passes end the steps of a program without an optimizer, if
             // its loop does not.
-            if STEPS.lock().is_some_and(|steps| steps.falls_back_at_next_backward()) {
+            let falls_back = || STEPS.lock().is_some_and(|steps| steps.falls_back_at_next_backward());
+            if falls_back() {
                 loop_is_ready();
+            }
+            if falls_back() {
+                with_analyzer(|analyzer| {
+                    analyzer.end_steps_at_backward_passes();
+                    analyzer.drain();
+                });
             }
         });
     }
@@ -149,6 +156,9 @@ fn end_loop(analyzer: &mut Analyzer) {
     if unreadable > 0 {
         let text = format!("the bytecode of {unreadable} functions is not known: loops in them end no step");
         recording::append_entry(&TableEntry::Note { text: &text });
+    }
+    if STEPS.lock().is_some_and(|steps| steps.has_backward_passes_only()) {
+        analyzer.end_steps_at_backward_passes();
     }
     if loop_steps::is_searching() {
         loop_steps::write_unused();
@@ -265,9 +275,11 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
 /// many iterations. From a hook.
 #[cold]
 pub fn loop_was_drafted(steps: u32) {
-    if settings::get().holders
-        && ANALYZER.lock().is_some_and(|a| a.as_ref().is_some_and(|a| a.searches.is_look_due(steps)))
-    {
+    let is_due = |analyzer: &mut Analyzer| {
+        analyzer.searches.set_level(loop_steps::level());
+        analyzer.searches.is_look_due(steps)
+    };
+    if settings::get().holders && ANALYZER.lock().is_some_and(|mut a| a.as_deref_mut().is_some_and(is_due)) {
         with_services(|services| (services.ask_for_search)());
     }
 }
@@ -284,6 +296,7 @@ fn search(mut guard: Guard, occasion: Occasion, drafted: Option<Ledger>) -> Opti
         return Some(guard);
     }
     let Some(analyzer) = guard.as_mut() else { return Some(guard) };
+    analyzer.searches.set_level(loop_steps::level());
     let question = analyzer.searches.question(drafted.as_ref().unwrap_or(&analyzer.ledger), occasion);
     let obstacle = || with_services(|s| (s.search_obstacle)()).flatten();
     if question.is_empty() || analyzer.searches.is_obstructed(may_run, obstacle) || !may_run {
@@ -315,11 +328,10 @@ pub fn search_when_asked() {
         let Some(mut guard) = ANALYZER.lock() else { return };
         let ran_out = RAN_OUT.swap(false, AcqRel);
         // Where the program's loop was not chosen yet, draining events would have it chosen too early.
-        if !ran_out
-            && loop_steps::is_searching()
-            && let Some(ledger) = guard.as_ref().and_then(|analyzer| analyzer.drafted())
-        {
-            search(guard, Occasion::Look, Some(ledger));
+        if !ran_out && loop_steps::is_searching() {
+            if let Some(ledger) = guard.as_ref().and_then(|analyzer| analyzer.drafted()) {
+                search(guard, Occasion::Look, Some(ledger));
+            }
             return;
         }
         if !guard.as_mut().is_some_and(|analyzer| analyzer.drain()) {
@@ -330,8 +342,8 @@ pub fn search_when_asked() {
             true => Occasion::Step,
             false => Occasion::Look,
         };
-        let guard = search(guard, occasion, None);
-        if let Some(analyzer) = guard.as_ref().and_then(|guard| guard.as_ref()).filter(|_| ran_out) {
+        let mut guard = search(guard, occasion, None);
+        if let Some(analyzer) = guard.as_mut().and_then(|guard| guard.as_mut()).filter(|_| ran_out) {
             analyzer.write("oom.txt", report::text::out_of_memory);
         }
     });

@@ -4,6 +4,7 @@
 //! It knows the loader and the table of hooks. What a call means is for `hooks` to know.
 
 mod dispatch;
+mod exec;
 mod exports;
 pub mod got_patch;
 mod hook_table;

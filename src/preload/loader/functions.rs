@@ -19,7 +19,7 @@ pub type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 pub struct LoaderFunction(AtomicPtr<c_void>);
 
 impl LoaderFunction {
-    const fn new() -> LoaderFunction {
+    pub const fn new() -> LoaderFunction {
         LoaderFunction(AtomicPtr::new(std::ptr::null_mut()))
     }
 

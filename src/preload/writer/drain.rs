@@ -4,9 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
-use crate::writer::file;
 use crate::writer::recording::{self, PER_SEGMENT};
 use crate::writer::segment_pool::{EventSegment, SEGMENTS};
+use crate::writer::signals::FaultsLetIn;
+use crate::writer::{fault, file};
 use leaktrace_core::format::event::{Event, RECORD};
 use leaktrace_core::format::file_layout::PAYLOAD;
 
@@ -36,6 +37,8 @@ pub struct Drain {
 impl Drain {
     /// Hands every event from `next` on to `apply`, as far as no event in between is still being written.
     pub fn run(&mut self, mut next: u64, mut apply: impl FnMut(&Event)) {
+        fault::survive_still();
+        let _faults = FaultsLetIn::begin();
         if self.waiting == 0 && self.stalled.is_none() {
             // A segment whose first number lies further on becomes a source once that number is reached.
             loop {
@@ -87,14 +90,14 @@ impl Drain {
     /// Buffers what was written with a number below `limit`.
     fn collect(&mut self, next: u64, limit: u64) {
         let Some(mut pool) = SEGMENTS.lock() else { return };
-        let evict = pool.over_resident_limit();
+        let (evict, records) = (pool.over_resident_limit(), pool.records());
         for s in &mut pool.events {
             // Its memory is not read: that would bring its pages back.
             if s.ahead >= limit || s.is_done() {
                 continue;
             }
             let Some(base) = file::base(s.index) else { continue };
-            while s.drained < PER_SEGMENT {
+            while s.drained < records {
                 // SAFETY: inside the segment's payload; word 0 with acquire, then the rest, as `append`
                 // stored them.
                 let record = unsafe {
@@ -125,8 +128,16 @@ impl Drain {
 
 /// Hands every event from `next` on to `apply`, as far as they lie in a row, and leaves them to be drained.
 pub fn peek(next: u64, mut apply: impl FnMut(&Event)) {
-    let (mut sources, count) = sources(next);
-    apply_in_turn(next, &mut sources[..count], &mut apply);
+    let _faults = FaultsLetIn::begin();
+    // Of all segments at once: how far each is read is noted here alone, and cannot be asked for again.
+    let Some(count) = SEGMENTS.lock().map(|pool| pool.events.len()) else { return };
+    let mut sources = Vec::with_capacity(count);
+    if let Some(pool) = SEGMENTS.lock() {
+        let waiting = pool.events.iter().filter(|s| s.drained < s.sealed.unwrap_or(PER_SEGMENT));
+        let room = pool.records();
+        sources.extend(waiting.filter_map(|s| source(s, room)).take(count).map(Some));
+    }
+    apply_in_turn(next, &mut sources, &mut apply);
 }
 
 fn slot(base: u64, seq: u64) -> usize {
@@ -139,6 +150,9 @@ struct Source {
     index: u32,
     base: *const u8,
     drained: usize,
+    /// The records that it has room for by now: behind them there may be no disk space, so that reading would
+    /// fail on a full disk.
+    room: usize,
     last: u64,
 }
 
@@ -166,6 +180,10 @@ fn in_turn(next: u64, apply: &mut impl FnMut(&Event)) -> u64 {
     next
 }
 
+fn source(s: &EventSegment, room: usize) -> Option<Source> {
+    Some(Source { index: s.index, base: file::base(s.index)?, drained: s.drained, room, last: s.last })
+}
+
 /// Returns the segments that may have event `next` or later ones, and how many they are.
 fn sources(next: u64) -> ([Option<Source>; MAX_SOURCES], usize) {
     let mut sources = [const { None::<Source> }; MAX_SOURCES];
@@ -173,22 +191,37 @@ fn sources(next: u64) -> ([Option<Source>; MAX_SOURCES], usize) {
     // The memory of a segment whose next event comes later is not read: that would bring its pages back.
     let wanted = |s: &&EventSegment| s.drained < s.sealed.unwrap_or(PER_SEGMENT) && s.ahead <= next;
     let Some(pool) = SEGMENTS.lock() else { return (sources, 0) };
+    let room = pool.records();
     for s in pool.events.iter().filter(wanted) {
-        let (Some(base), Some(source)) = (file::base(s.index), sources.get_mut(count)) else { continue };
-        *source = Some(Source { index: s.index, base, drained: s.drained, last: s.last });
+        let (Some(found), Some(place)) = (source(s, room), sources.get_mut(count)) else { continue };
+        *place = Some(found);
         count += 1;
     }
     (sources, count)
 }
 
 /// Applies the events of these segments from `next` on. Returns the number of the first that was not there.
-fn apply_in_turn(mut next: u64, sources: &mut [Option<Source>], apply: &mut impl FnMut(&Event)) -> u64 {
+fn apply_in_turn(next: u64, sources: &mut [Option<Source>], apply: &mut impl FnMut(&Event)) -> u64 {
+    match sources.iter().flatten().all(|source| source.room == PER_SEGMENT) {
+        true => apply_up_to(next, sources, |_| PER_SEGMENT, apply),
+        false => apply_up_to(next, sources, |source| source.room, apply),
+    }
+}
+
+/// The same for segments with so much room: nearly always a constant, which costs less.
+#[inline(always)]
+fn apply_up_to(
+    mut next: u64,
+    sources: &mut [Option<Source>],
+    room: impl Fn(&Source) -> usize,
+    apply: &mut impl FnMut(&Event),
+) -> u64 {
     // A segment that is new since then is found when its event is missed.
     let mut found = true;
     while std::mem::take(&mut found) {
         for source in sources.iter_mut().flatten() {
             let before = next;
-            while source.drained < PER_SEGMENT
+            while source.drained < room(source)
                 && let Some(record) = source.head(next)
             {
                 apply(&Event::unpack(record));
@@ -205,7 +238,7 @@ impl Source {
     /// Returns the next record, if it has this number.
     #[inline(always)]
     fn head(&self, number: u64) -> Option<[u64; 4]> {
-        // SAFETY: inside the segment's payload: `drained` is less than what it has room for. Word 0 with
+        // SAFETY: inside the segment's payload: `drained` is less than `room`. Word 0 with
         // acquire, then the rest, as `append` stored them.
         unsafe {
             let at = self.base.add(PAYLOAD + self.drained * RECORD).cast::<u64>();

@@ -1,13 +1,19 @@
 //! The growing file under a recording: creates it, maps it chunk by chunk, hands out words of it.
 //!
-//! Space is allocated on the disk before it is touched, so that a full disk is an error here and never a
-//! SIGBUS in the program. Chunks are never unmapped while the process lives: a thread may be writing.
+//! The file is one that this process has made itself, under a name that nothing had (`O_EXCL`): nothing that
+//! stands anywhere is opened for writing, and no file of another's is ever mapped.
+//!
+//! Space is allocated on the disk before it is touched, so that a full disk is an error here. The first chunk
+//! gets its space piece by piece: a process with a few events leaves a small file. Chunks are never unmapped
+//! while the process lives: a thread may be writing. What happens where the file is cut off under the mapping
+//! is told in `fault`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::lock::{Mutex, Rank};
+use crate::writer::fault;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::file_layout::SEGMENT;
 
@@ -27,6 +33,8 @@ static FD: AtomicI32 = AtomicI32::new(-1);
 /// program's own.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
+/// The length that the file has at least, unless somebody else cut it off.
+static LENGTH: AtomicU64 = AtomicU64::new(0);
 /// The file's path, to open it anew then.
 pub static PATH: Mutex<Option<CString>> = Mutex::new(Rank::File, None);
 
@@ -34,58 +42,57 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Creates (or empties) the file and maps its first chunk. `Err` is the errno; `EWOULDBLOCK`: another process
-/// records into it; `EINVAL`: it is no plain file; or what `may_overwrite` says of the first bytes of a file
-/// that stands there.
-pub fn create(path: &CStr, may_overwrite: impl Fn(&[u8]) -> Result<(), i32>) -> Result<(), i32> {
+/// The bytes of the header that have space from the beginning, and those of any segment in the first chunk.
+const HEADER_SPACE: usize = 4096;
+pub const FIRST_SPACE: usize = 32 * 1024;
+
+/// Creates the file and maps its first chunk. Returns whether its space is still to be allocated, piece by
+/// piece. `Err` is the errno; `EEXIST`: a plain file has that name; `EINVAL`, `EISDIR`, `ELOOP`: what has it is
+/// none.
+pub fn create(path: &CStr) -> Result<bool, i32> {
     with_signals_blocked(|| {
-        if let Some(status) = status_at(path) {
-            // Not opened to find out: that alone may do something (a pipe, a tape).
+        let fd =
+            open(path, libc::O_CREAT | libc::O_EXCL).map_err(|error| match (error, status_at(path)) {
+                (libc::EEXIST, Some(status)) => plain(&status).err().unwrap_or(libc::EEXIST),
+                (error, _) => error,
+            })?;
+        let begun = status_of(fd).ok_or_else(errno).and_then(|status| {
             plain(&status)?;
-        }
-        let fd = open(path, libc::O_CREAT)?;
-        // Emptied only once it is known to be a plain file that no living process records into (the lock says
-        // so, for as long as that process lives). Where there are no locks, it is not known.
-        let emptied = status_of(fd).ok_or_else(errno).and_then(|status| {
-            plain(&status)?;
-            // SAFETY: `fd` is open.
-            if unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } != 0 && errno() == libc::EWOULDBLOCK
-            {
-                return Err(libc::EWOULDBLOCK);
+            DEVICE.store(status.st_dev, Relaxed);
+            INODE.store(status.st_ino, Relaxed);
+            *PATH.lock().ok_or(libc::EDEADLK)? = Some(path.to_owned());
+            MAPPED.store(0, Relaxed);
+            LENGTH.store(0, Relaxed);
+            allowed(CHUNK)?;
+            let lean = match allocate(fd, 0, HEADER_SPACE) {
+                Ok(()) => true,
+                Err(error) if is_unsupported(error) => false,
+                Err(error) => return Err(error),
+            };
+            if lean {
+                set_length(fd, CHUNK)?
+            } else {
+                reserve(fd, 0)?
             }
-            let mut head = [0; 64];
-            // SAFETY: a buffer of that length.
-            let read = unsafe { libc::pread(fd, head.as_mut_ptr().cast(), head.len(), 0) };
-            if read > 0 {
-                may_overwrite(&head[..read as usize])?;
-            }
-            // SAFETY: `fd` is open.
-            if unsafe { libc::ftruncate(fd, 0) } != 0 {
-                return Err(errno());
-            }
-            Ok(status)
+            map(fd, 0)?;
+            FD.store(fd, Release);
+            Ok(lean)
         });
-        let status = match emptied {
-            Ok(status) => status,
-            Err(error) => {
-                close(fd);
-                return Err(error);
-            }
-        };
-        DEVICE.store(status.st_dev, Relaxed);
-        INODE.store(status.st_ino, Relaxed);
-        *PATH.lock().ok_or(libc::EDEADLK)? = Some(path.to_owned());
-        MAPPED.store(0, Relaxed);
-        FD.store(fd, Release);
-        grow().inspect_err(|_| {
-            // What never began is nothing to be found later.
-            if status_at(path).is_some_and(|s| is_ours(&s)) {
-                // SAFETY: a NUL-terminated path.
-                unsafe { libc::unlink(path.as_ptr()) };
-            }
-            forget();
+        begun.inspect_err(|_| {
+            discard();
+            close(fd);
         })
     })
+}
+
+/// Removes the file, in which nothing was recorded.
+pub fn discard() {
+    let path = PATH.lock().and_then(|path| path.clone());
+    if let Some(path) = path.filter(|path| status_at(path).is_some_and(|s| is_ours(&s))) {
+        // SAFETY: a NUL-terminated path.
+        unsafe { libc::unlink(path.as_ptr()) };
+    }
+    forget();
 }
 
 /// Opens a file for reading and writing, by a descriptor out of the program's way.
@@ -109,6 +116,10 @@ fn open(path: &CStr, flags: i32) -> Result<RawFd, i32> {
     }
     // The last free ones are the standard three: the program's, though it closed them.
     close(fd);
+    if flags & libc::O_EXCL != 0 {
+        // SAFETY: a NUL-terminated path, of a file that was made a moment ago.
+        unsafe { libc::unlink(path.as_ptr()) };
+    }
     Err(libc::EMFILE)
 }
 
@@ -142,22 +153,85 @@ fn is_ours(status: &libc::stat) -> bool {
     (status.st_dev, status.st_ino) == (DEVICE.load(Relaxed), INODE.load(Relaxed))
 }
 
-/// Returns a descriptor of our file: the one we have, or a new one if the program closed that.
+/// Returns whether the file is shorter than it was made.
+fn is_shorter(status: &libc::stat) -> bool {
+    (status.st_size as u64) < LENGTH.load(Relaxed)
+}
+
+/// Returns whether somebody else cut the file off, as far as our descriptor shows.
+pub fn is_cut_off() -> bool {
+    status_of(FD.load(Acquire)).is_some_and(|status| is_ours(&status) && is_shorter(&status))
+}
+
+/// Returns a descriptor of our file: the one we have, or a new one if the program closed that. Ends the tracing
+/// if the file was cut off: what is written behind the cut would be all that is left of it.
 fn descriptor() -> Result<RawFd, i32> {
     let fd = FD.load(Acquire);
-    if fd >= 0 && status_of(fd).is_some_and(|s| is_ours(&s)) {
-        return Ok(fd);
+    match status_of(fd).filter(|status| fd >= 0 && is_ours(status)) {
+        Some(status) if is_shorter(&status) => {
+            fault::lost();
+            return Err(libc::ESTALE);
+        }
+        Some(_) => return Ok(fd),
+        None => FD.store(-1, Release),
     }
-    FD.store(-1, Release);
     let path = PATH.lock().ok_or(libc::EDEADLK)?;
-    let fd = open(path.as_deref().ok_or(libc::EBADF)?, 0)?;
-    if status_of(fd).is_some_and(|s| is_ours(&s)) {
+    let path = path.as_deref().ok_or(libc::EBADF)?;
+    // Not opened to find out.
+    if !status_at(path).is_some_and(|s| is_ours(&s)) {
+        return Err(libc::ESTALE);
+    }
+    let fd = open(path, 0)?;
+    if status_of(fd).is_some_and(|s| is_ours(&s) && !is_shorter(&s)) {
         FD.store(fd, Release);
         return Ok(fd);
     }
     // Another file stands there now.
     close(fd);
     Err(libc::ESTALE)
+}
+
+/// Allocates the first bytes of a segment of the first chunk. Callers hold the lock of the segment pool.
+pub fn reserve_first_bytes(segment: u32) -> Result<(), i32> {
+    reserve_mapped(segment as usize * SEGMENT, FIRST_SPACE)
+}
+
+/// Allocates all of the first chunk, which keeps what was written there. Callers hold the lock of the segment
+/// pool.
+pub fn reserve_first_chunk() -> Result<(), i32> {
+    reserve_mapped(0, CHUNK)
+}
+
+/// Allocates the space of a range of the first chunk.
+fn reserve_mapped(offset: usize, length: usize) -> Result<(), i32> {
+    with_signals_blocked(|| {
+        let fd = match descriptor() {
+            // The program has closed ours, and has no other left. Touching the pages does it too.
+            Err(libc::EMFILE | libc::ENFILE) => {
+                let base = CHUNKS[0].load(Acquire);
+                // SAFETY: whole pages inside the first chunk, if that is mapped; nothing in them changes.
+                let touched = !base.is_null()
+                    && unsafe {
+                        libc::madvise(base.add(offset).cast(), length, libc::MADV_POPULATE_WRITE) == 0
+                    };
+                return if touched { Ok(()) } else { Err(libc::EMFILE) };
+            }
+            fd => fd?,
+        };
+        allocate(fd, offset, length)?;
+        // It was made shorter when it had ended: it goes on.
+        if LENGTH.load(Relaxed) < CHUNK as u64 { set_length(fd, CHUNK) } else { Ok(()) }
+    })
+}
+
+/// Cuts off what has no disk space and will have none, since the recording has ended. Callers hold the lock of
+/// the segment pool.
+pub fn shorten(segments: u32) {
+    with_signals_blocked(|| {
+        if let Ok(fd) = descriptor() {
+            let _ = set_length(fd, segments as usize * SEGMENT);
+        }
+    });
 }
 
 /// Maps one more chunk. Callers hold the lock of the segment pool. `Err` is the errno.
@@ -167,40 +241,94 @@ pub fn grow() -> Result<(), i32> {
         if chunk >= MAX_CHUNKS {
             return Err(libc::EFBIG);
         }
+        allowed((chunk + 1) * CHUNK)?;
         let fd = descriptor()?;
-        let (offset, end) = (chunk * CHUNK, (chunk + 1) * CHUNK);
-        // Growing past RLIMIT_FSIZE would raise SIGXFSZ in the program.
-        // SAFETY: `limit` is written by getrlimit before it is read.
-        let allowed = unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) != 0 || limit.rlim_cur >= end as u64
-        };
-        if !allowed {
-            return Err(libc::EFBIG);
-        }
-        reserve(fd, offset)?;
-        // SAFETY: a fresh mapping of our own file at an address of the kernel's choice.
-        let base = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), CHUNK, protection, libc::MAP_SHARED, fd, offset as libc::off_t)
-        };
-        if base == libc::MAP_FAILED {
-            return Err(errno());
-        }
-        CHUNKS[chunk].store(base.cast(), Release);
-        MAPPED.store(chunk as u32 + 1, Release);
-        Ok(())
+        reserve(fd, chunk * CHUNK)?;
+        map(fd, chunk)
     })
 }
 
-/// Allocates the disk space of a chunk.
+/// Returns whether the file may be as long as this: growing past RLIMIT_FSIZE would raise SIGXFSZ in the
+/// program.
+fn allowed(length: usize) -> Result<(), i32> {
+    // SAFETY: `limit` is written by getrlimit before it is read.
+    let allowed = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) != 0 || limit.rlim_cur >= length as u64
+    };
+    if allowed { Ok(()) } else { Err(libc::EFBIG) }
+}
+
+/// Maps a chunk, whether it has its space yet or not.
+fn map(fd: RawFd, chunk: usize) -> Result<(), i32> {
+    // SAFETY: a fresh mapping of our own file at an address of the kernel's choice.
+    let base = unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let offset = (chunk * CHUNK) as libc::off_t;
+        libc::mmap(std::ptr::null_mut(), CHUNK, protection, libc::MAP_SHARED, fd, offset)
+    };
+    if base == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    CHUNKS[chunk].store(base.cast(), Release);
+    MAPPED.store(chunk as u32 + 1, Release);
+    Ok(())
+}
+
+/// Puts memory of nobody's in the place of the mapped chunk in which an address lies. `false`: it lies in none.
+/// Called by the handler of a fault.
+pub fn replace_chunk(address: usize) -> bool {
+    CHUNKS[..MAPPED.load(Acquire) as usize].iter().any(|chunk| {
+        let base = chunk.load(Acquire);
+        if base.is_null() || !(base as usize..base as usize + CHUNK).contains(&address) {
+            return false;
+        }
+        // SAFETY: a chunk of our own, in which nothing but events and tables of ours lie; whoever writes there
+        // at this moment goes on with the new memory.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+            libc::mmap(base.cast(), CHUNK, protection, kind, -1, 0) != libc::MAP_FAILED
+        }
+    })
+}
+
+/// Allocates disk space for a range, which keeps what it holds.
+fn allocate(fd: RawFd, offset: usize, length: usize) -> Result<(), i32> {
+    loop {
+        // SAFETY: `fd` is our open file; the range is within off_t. Not the C library's function of that name:
+        // where the file system cannot, that one writes into blocks that other threads write to.
+        if unsafe { libc::fallocate(fd, 0, offset as libc::off_t, length as libc::off_t) } == 0 {
+            LENGTH.fetch_max((offset + length) as u64, Relaxed);
+            return Ok(());
+        }
+        if errno() != libc::EINTR {
+            return Err(errno());
+        }
+    }
+}
+
+/// Makes the file so long, without space for it.
+fn set_length(fd: RawFd, length: usize) -> Result<(), i32> {
+    // SAFETY: `fd` is our open file.
+    if unsafe { libc::ftruncate(fd, length as libc::off_t) } != 0 {
+        return Err(errno());
+    }
+    LENGTH.store(length as u64, Relaxed);
+    Ok(())
+}
+
+/// Not supported here: a sandbox, an odd file system.
+fn is_unsupported(error: i32) -> bool {
+    matches!(error, libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL | libc::EOPNOTSUPP)
+}
+
+/// Allocates the disk space of a chunk that nobody has written to yet.
 fn reserve(fd: RawFd, offset: usize) -> Result<(), i32> {
-    // SAFETY: `fd` is our open file; the range is within off_t.
-    match unsafe { libc::posix_fallocate(fd, offset as libc::off_t, CHUNK as libc::off_t) } {
-        0 => return Ok(()),
-        // Not supported here (a sandbox, an odd file system): writing zeros does it too.
-        libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL | libc::EOPNOTSUPP => {}
-        error => return Err(error),
+    match allocate(fd, offset, CHUNK) {
+        // Writing zeros does it too.
+        Err(error) if is_unsupported(error) => {}
+        done => return done,
     }
     static ZEROS: [u8; 4096] = [0; 4096];
     let mut at = offset;
@@ -213,6 +341,7 @@ fn reserve(fd: RawFd, offset: usize) -> Result<(), i32> {
             _ => return Err(errno()),
         }
     }
+    LENGTH.fetch_max((offset + CHUNK) as u64, Relaxed);
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 //! It knows bytes, not meaning: nothing here knows CUDA, Python, or what a leak is.
 
 pub mod drain;
+mod entries;
+mod fault;
 pub mod file;
 pub mod recording;
 pub mod segment_pool;

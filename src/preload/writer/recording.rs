@@ -1,19 +1,18 @@
-//! The writing side: appends events (lock-free, per thread), table entries and checkpoints to the mapped
-//! file.
+//! The writing side: begins and ends the recording, and appends events (lock-free, per thread). Table entries
+//! and checkpoints: `entries`.
 //!
 //! It does not know what an event means. The hot path is [`append`]: one atomic add and a few stores.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 
 use crate::lock::is_interrupted;
-use crate::writer::file;
+pub use crate::writer::entries::{append_entry, checkpoint, table_bytes};
 use crate::writer::segment_pool::{EventSegment, SEGMENTS, SegmentPool, set};
-use leaktrace_core::format::entry::TableEntry;
+use crate::writer::signals::FaultsLetIn;
+use crate::writer::{fault, file};
 use leaktrace_core::format::event::{Event, RECORD};
-use leaktrace_core::format::file_layout::{
-    ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage,
-};
+use leaktrace_core::format::file_layout::{MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, usage};
 
 /// Events that fit in a segment.
 pub const PER_SEGMENT: usize = ROOM / RECORD;
@@ -49,15 +48,20 @@ struct Sequence(AtomicU64);
 #[unsafe(link_section = ".data.leaktrace")]
 static SEQUENCE: Sequence = Sequence(AtomicU64::new(1));
 
-/// Opens the recording of this process, which began at `since_ns` (0: not known). `Err` is the errno;
-/// `EWOULDBLOCK`: another process writes it; `EEXIST`: it is of this very process, from before an `exec`;
-/// `EMEDIUMTYPE`: a file that is no recording stands there.
-pub fn open(path: &CStr, pid: u32, began_ns: u64, since_ns: u64) -> Result<(), i32> {
+/// Opens the recording of this process. `Err` is the errno; `EEXIST`: a file has that name.
+pub fn open(path: &CStr, pid: u32, began_ns: u64) -> Result<(), i32> {
     let mut pool = SEGMENTS.lock().ok_or(libc::EDEADLK)?;
-    file::create(path, |head| may_overwrite(head, pid, since_ns))?;
+    let is_lean = file::create(path)?;
+    with_callbacks(|callbacks| fault::survive(&callbacks.lost));
     *pool = SegmentPool::new();
+    pool.is_lean = is_lean;
     REPORTED_FULL.store(false, Relaxed);
     SEQUENCE.0.store(1, Relaxed);
+    if !pool.begin() {
+        // What never began is nothing to be found later.
+        file::discard();
+        return Err(pool.refused);
+    }
     set(0, header::VERSION, u64::from(VERSION) | (SEGMENT as u64) << 32);
     set(0, header::PID, u64::from(pid));
     set(0, header::BEGAN, began_ns);
@@ -66,18 +70,6 @@ pub fn open(path: &CStr, pid: u32, began_ns: u64, since_ns: u64) -> Result<(), i
     set(0, 0, u64::from_le_bytes(MAGIC));
     RECORDING.store(OPENED.fetch_add(1, Relaxed) + 1, Release);
     Ok(())
-}
-
-/// Returns whether a file that begins so may be overwritten; `Err` is the errno that says why not.
-fn may_overwrite(head: &[u8], pid: u32, since_ns: u64) -> Result<(), i32> {
-    let word = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-    match word(0) {
-        // Never begun.
-        0 => Ok(()),
-        magic if magic != u64::from_le_bytes(MAGIC) => Err(libc::EMEDIUMTYPE),
-        _ if word(header::PID) as u32 == pid && word(header::BEGAN) >= since_ns => Err(libc::EEXIST),
-        _ => Ok(()),
-    }
 }
 
 /// Returns whether a recording is open.
@@ -167,6 +159,8 @@ fn append_in_next_segment(cursor: &mut Cursor, events: &[Event]) -> bool {
     let mut own = Cursor::NONE;
     let in_use = cursor.recording == IN_USE;
     let cursor = if in_use { &mut own } else { cursor };
+    fault::survive_still();
+    let faults = FaultsLetIn::begin();
     let mut appended = false;
     // A segment that another thread left may be nearly full.
     while !appended && next_segment(cursor, events.len() as u64) {
@@ -175,6 +169,10 @@ fn append_in_next_segment(cursor: &mut Cursor, events: &[Event]) -> bool {
             [event, ..] => append_in_segment(cursor, event),
             [] => true,
         };
+    }
+    if faults.were_blocked() {
+        // So that it comes here for the next one too.
+        cursor.end = cursor.next;
     }
     if in_use {
         release(&mut own);
@@ -215,8 +213,10 @@ fn next_segment(cursor: &mut Cursor, events: u64) -> bool {
 /// Takes a segment for events in place of that of `old`. `Err`: the errno with which the file cannot grow.
 fn take_segment(old: &Cursor, recording: u32) -> Result<Cursor, i32> {
     let mut pool = SEGMENTS.lock().ok_or(libc::EDEADLK)?;
-    if old.recording == recording {
-        retire(&mut pool, old);
+    if old.recording == recording
+        && let Some(more) = more_room(&mut pool, old)
+    {
+        return Ok(more);
     }
     let fresh = pool.fresh;
     let mut taken = pool.take_for_events();
@@ -231,22 +231,50 @@ fn take_segment(old: &Cursor, recording: u32) -> Result<Cursor, i32> {
     }
     let (index, used, base) =
         taken.and_then(|(i, used)| Some((i, used, file::base(i)?))).ok_or(pool.refused)?;
+    let (records, is_lean) = (pool.records(), pool.is_lean);
     drop(pool);
     // Nobody has to wait for it. A segment that was in use before has its pages, or had them taken for good
     // reason.
-    if index >= fresh {
+    if index >= fresh && !is_lean {
         file::populate(index);
     }
     let start = base as u64 + PAYLOAD as u64;
-    let (next, end) = (start + (used * RECORD) as u64, start + (PER_SEGMENT * RECORD) as u64);
+    let (next, end) = (start + (used * RECORD) as u64, start + (records * RECORD) as u64);
     Ok(Cursor { next, end, segment: index, recording })
 }
 
+/// Returns the cursor with all the room that its segment has, if that is more; else nobody writes there any
+/// more, until there is.
+fn more_room(pool: &mut SegmentPool, cursor: &Cursor) -> Option<Cursor> {
+    let base = file::base(cursor.segment)? as u64 + PAYLOAD as u64;
+    let end = |pool: &SegmentPool| base + (pool.records() * RECORD) as u64;
+    if cursor.end < end(pool) || (pool.is_lean && pool.grow()) {
+        return Some(Cursor { end: end(pool), ..*cursor });
+    }
+    // Less than a pair needs is as good as nothing.
+    if pool.is_lean && cursor.next == cursor.end {
+        leave(pool, cursor)
+    } else {
+        retire(pool, cursor)
+    }
+    None
+}
+
 impl SegmentPool {
+    /// Takes the first segments: where there is no room for a few events and names, nothing is recorded.
+    fn begin(&mut self) -> bool {
+        let tables = self.take(usage::TABLES, 0);
+        self.tables.extend(tables);
+        let events = self.take_for_events();
+        self.orphans.extend(events);
+        tables.is_some() && events.is_some()
+    }
+
     /// Returns a segment for events and how many it holds already.
     fn take_for_events(&mut self) -> Option<(u32, usize)> {
-        if let Some(orphan) = self.orphans.pop() {
-            return Some(orphan);
+        let records = self.records();
+        if let Some(at) = self.orphans.iter().rposition(|(_, used)| *used < records) {
+            return Some(self.orphans.swap_remove(at));
         }
         let first = SEQUENCE.0.load(Acquire);
         let index = self.take(usage::EVENTS, first)?;
@@ -264,6 +292,8 @@ pub struct Callbacks {
     pub make_room: fn(),
     /// Events are lost, since the file cannot grow (the errno says why) and no old ones could make room.
     pub full: fn(i32),
+    /// Somebody else cut the file off, or its disk fails. May do nothing but store words and write.
+    pub lost: fn(),
 }
 
 static CALLBACKS: AtomicPtr<Callbacks> = AtomicPtr::new(std::ptr::null_mut());
@@ -274,7 +304,7 @@ pub fn set_callbacks(callbacks: &'static Callbacks) {
     CALLBACKS.store(std::ptr::from_ref(callbacks).cast_mut(), Release);
 }
 
-fn with_callbacks(call: impl FnOnce(&Callbacks)) {
+fn with_callbacks(call: impl FnOnce(&'static Callbacks)) {
     // SAFETY: null, or what `set_callbacks` was given, which lives for ever.
     if let Some(callbacks) = unsafe { CALLBACKS.load(Acquire).as_ref() } {
         call(callbacks);
@@ -289,10 +319,9 @@ fn report_full(errno: i32) {
 
 /// Notes that no thread writes to the cursor's segment any more.
 fn retire(pool: &mut SegmentPool, cursor: &Cursor) {
-    let Some(base) = file::base(cursor.segment) else { return };
-    let used = (cursor.next - base as u64) as usize - PAYLOAD;
+    let Some(used) = used(cursor) else { return };
     if let Some(s) = pool.events.iter_mut().find(|s| s.index == cursor.segment) {
-        s.sealed = Some(used / RECORD);
+        s.sealed = Some(used);
         s.seal();
     }
     if pool.over_resident_limit() {
@@ -306,14 +335,23 @@ pub fn release(cursor: &mut Cursor) {
     if old.recording == 0 || old.recording != RECORDING.load(Acquire) {
         return;
     }
+    let _faults = FaultsLetIn::begin();
     let Some(mut pool) = SEGMENTS.lock() else { return };
-    match file::base(old.segment).filter(|_| old.next < old.end) {
-        Some(base) => {
-            let used = (old.next - base as u64) as usize - PAYLOAD;
-            pool.orphans.push((old.segment, used / RECORD));
-        }
-        None => retire(&mut pool, &old),
+    match used(&old) {
+        Some(PER_SEGMENT) => retire(&mut pool, &old),
+        _ => leave(&mut pool, &old),
     }
+}
+
+/// Returns how many records the cursor's segment holds.
+fn used(cursor: &Cursor) -> Option<usize> {
+    let base = file::base(cursor.segment)?;
+    Some(((cursor.next - base as u64) as usize - PAYLOAD) / RECORD)
+}
+
+/// Leaves the cursor's segment to the next thread that needs one.
+fn leave(pool: &mut SegmentPool, cursor: &Cursor) {
+    pool.orphans.extend(used(cursor).map(|used| (cursor.segment, used)));
 }
 
 /// Counts events that are not in the recording.
@@ -321,113 +359,6 @@ pub fn count_dropped(events: u64) {
     if let Some(word) = file::word(0, header::DROPPED) {
         word.fetch_add(events, Relaxed);
     }
-}
-
-/// Writes a table entry. `false`: no recording, no room, a signal handler on top of who writes one, or the
-/// entry is larger than a segment.
-pub fn append_entry(entry: &TableEntry<'_>) -> bool {
-    if !is_open() {
-        return false;
-    }
-    let Some(mut pool) = SEGMENTS.lock() else { return false };
-    for _ in 0..2 {
-        if pool.write_entry(entry) {
-            return true;
-        }
-        // Full (or none yet). A fresh segment that is still too small is no use.
-        if !pool.tables.is_empty() && pool.tables_used == 0 {
-            return false;
-        }
-        let Some(index) = pool.take(usage::TABLES, 0) else { return false };
-        pool.tables.push(index);
-        pool.tables_used = 0;
-    }
-    false
-}
-
-impl SegmentPool {
-    fn write_entry(&mut self, entry: &TableEntry<'_>) -> bool {
-        let Some(&table) = self.tables.last() else { return false };
-        let Some(base) = file::base(table) else { return false };
-        let Some(room) = (ROOM - self.tables_used).checked_sub(ENTRY_HEAD) else { return false };
-        // SAFETY: the rest of the payload of a segment that only the holder of this lock writes.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(base.add(PAYLOAD + self.tables_used), room + ENTRY_HEAD)
-        };
-        let (head, body) = bytes.split_at_mut(ENTRY_HEAD);
-        let Ok(written) = postcard::to_slice(entry, body) else { return false };
-        let (length, crc) = (written.len(), crc32fast::hash(written));
-        head[..4].copy_from_slice(&(length as u32).to_le_bytes());
-        head[4..].copy_from_slice(&crc.to_le_bytes());
-        self.tables_used += (ENTRY_HEAD + length).next_multiple_of(8);
-        self.tables_used = self.tables_used.min(ROOM);
-        // The commit word: what lies before it is whole.
-        set(table, segment::USED, self.tables_used as u64);
-        true
-    }
-}
-
-/// Returns the committed bytes of every table segment, in the order of writing. For a reader in the same
-/// process.
-pub fn table_bytes() -> Vec<Vec<u8>> {
-    let Some(pool) = SEGMENTS.lock() else { return Vec::new() };
-    let mut all = Vec::new();
-    // The memory of others is not read: that would bring their pages back.
-    for &index in &pool.tables {
-        let Some(base) = file::base(index) else { continue };
-        let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
-        // SAFETY: committed table bytes never change.
-        all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());
-    }
-    all
-}
-
-/// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the
-/// event segments it covers unless `keep_events`. `false`: no room; the older checkpoint stays and no segment
-/// is recycled.
-pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
-    let Some(mut pool) = SEGMENTS.lock() else { return false };
-    if RECORDING.load(Acquire) == 0 {
-        return false;
-    }
-    let generation = pool.generation + 1;
-    let parts: Vec<&[u8]> = state.chunks(ROOM).collect();
-    let mut taken = Vec::with_capacity(parts.len());
-    for _ in &parts {
-        match pool.take(usage::CHECKPOINT, generation) {
-            Some(index) => taken.push(index),
-            None => {
-                taken.into_iter().for_each(|i| pool.give_back(i));
-                return false;
-            }
-        }
-    }
-    for (i, (index, part)) in taken.iter().zip(&parts).enumerate() {
-        let Some(base) = file::base(*index) else { return false };
-        // SAFETY: a segment just taken: ROOM payload bytes that only we write, and `part` is no longer than
-        // that.
-        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), base.add(PAYLOAD), part.len()) };
-        set(*index, segment::CRC, u64::from(crc32fast::hash(part)));
-        set(*index, segment::NEXT, u64::from(taken.get(i + 1).copied().unwrap_or(0)));
-        set(*index, segment::USED, part.len() as u64);
-    }
-    fence(SeqCst);
-    set(0, header::CHECKPOINT, u64::from(taken.first().copied().unwrap_or(0)));
-    set(0, header::GENERATION, generation);
-    pool.generation = generation;
-    let old = std::mem::replace(&mut pool.checkpoint, taken);
-    old.into_iter().for_each(|i| pool.give_back(i));
-    // Kept or not, what is drained to its end need not be read again.
-    let (gone, rest): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut pool.events).into_iter().partition(|s| s.is_done() && s.last < next);
-    pool.events = rest;
-    for s in gone {
-        match keep_events {
-            true => file::evict_pages(s.index),
-            false => pool.give_back(s.index),
-        }
-    }
-    true
 }
 
 /// Returns the next sequence number to be given.
@@ -442,9 +373,28 @@ pub fn dropped() -> u64 {
 
 /// Marks a clean end, `ended_ns` after the beginning.
 pub fn mark_clean(ended_ns: u64) {
+    let _faults = FaultsLetIn::begin();
+    let begins = file::word(0, 0).map_or(0, |word| word.load(Relaxed));
+    if is_open() && (file::is_cut_off() || begins != u64::from_le_bytes(MAGIC)) {
+        fault::lost();
+        return;
+    }
+    if let Some(pool) = SEGMENTS.lock().filter(|pool| pool.is_lean) {
+        file::shorten(pool.fresh);
+    }
     set(0, header::ENDED, ended_ns);
     if let Some(word) = file::word(0, header::PID) {
         word.fetch_or(1 << 32, Release);
+    }
+}
+
+/// Notes that this process is about to run another program by `exec`. Should that fail, later events show it.
+pub fn mark_replaced() {
+    let is_ours = |word: &&AtomicU64| word.load(Relaxed) as u32 == std::process::id();
+    // The child of a `vfork` has its parent's memory.
+    if is_open() && file::word(0, header::PID).is_some_and(|word| is_ours(&word)) {
+        let _faults = FaultsLetIn::begin();
+        set(0, header::REPLACED, sequence());
     }
 }
 

@@ -56,6 +56,9 @@ pub struct SegmentPool {
     pub generation: u64,
     /// First segment that was never handed out.
     pub fresh: u32,
+    /// Whether segments have disk space for their first bytes only. Ends when one of them needs more, or there
+    /// are some of them.
+    pub is_lean: bool,
     /// The errno with which the file could not grow when last tried; 0 if it could.
     pub refused: i32,
     /// Requests to refuse before the file is grown again: on a full disk a try is slow, and every event would
@@ -71,6 +74,8 @@ const BACKOFF: u32 = 4096;
 const RESIDENT_LIMIT: usize = (24 << 20) / SEGMENT;
 /// Segments that only a checkpoint takes: when the file can grow no more, one gives the others back.
 const RESERVE: usize = 8;
+/// The segments of a file that is lean.
+const MAX_LEAN: u32 = 16;
 
 pub static SEGMENTS: Mutex<SegmentPool> = Mutex::new(Rank::Segments, SegmentPool::new());
 
@@ -93,6 +98,7 @@ impl SegmentPool {
             checkpoint: Vec::new(),
             generation: 0,
             fresh: 1,
+            is_lean: false,
             refused: 0,
             growth_backoff: 0,
             reclaim_backoff: 0,
@@ -102,6 +108,15 @@ impl SegmentPool {
     /// Returns a segment for `usage`, zeroed where old bytes could be taken for new ones; grows the file when
     /// it must.
     pub fn take(&mut self, usage: u64, first: u64) -> Option<u32> {
+        if self.is_lean {
+            let few = usage != usage::CHECKPOINT && self.fresh < MAX_LEAN;
+            if few && file::reserve_first_bytes(self.fresh).is_ok() {
+                return Some(self.take_fresh(usage, first));
+            }
+            if !self.grow() {
+                return None;
+            }
+        }
         let left = self.free.len() + self.evicted.len() + (file::segments() - self.fresh) as usize;
         let reserve = if usage == usage::CHECKPOINT { 0 } else { RESERVE };
         if left <= reserve && !self.grow() {
@@ -114,16 +129,30 @@ impl SegmentPool {
                 unsafe { std::ptr::write_bytes(base, 0, SEGMENT) };
                 index
             }
-            None => {
-                let index = self.fresh;
-                self.fresh += 1;
-                index
-            }
+            None => return Some(self.take_fresh(usage, first)),
         };
         set(index, segment::FIRST, first);
         set(index, segment::USE, usage);
-        set(0, header::SEGMENTS, u64::from(self.fresh));
         Some(index)
+    }
+
+    fn take_fresh(&mut self, usage: u64, first: u64) -> u32 {
+        let index = self.fresh;
+        self.fresh += 1;
+        set(index, segment::FIRST, first);
+        set(index, segment::USE, usage);
+        set(0, header::SEGMENTS, u64::from(self.fresh));
+        index
+    }
+
+    /// Returns the bytes of a segment that have disk space.
+    pub fn space(&self) -> usize {
+        if self.is_lean { file::FIRST_SPACE } else { SEGMENT }
+    }
+
+    /// Returns how many events have room in a segment.
+    pub fn records(&self) -> usize {
+        (self.space() - PAYLOAD) / RECORD
     }
 
     /// Returns whether there are so many segments that the pages of those at rest are not kept.
@@ -131,12 +160,15 @@ impl SegmentPool {
         self.events.len() + self.free.len() > RESIDENT_LIMIT
     }
 
-    fn grow(&mut self) -> bool {
+    /// Allocates the space of the first chunk where the file is lean, else of one chunk more.
+    pub fn grow(&mut self) -> bool {
         if self.growth_backoff > 0 {
             self.growth_backoff -= 1;
             return false;
         }
-        self.refused = file::grow().err().unwrap_or(0);
+        let grown = if self.is_lean { file::reserve_first_chunk() } else { file::grow() };
+        self.is_lean &= grown.is_err();
+        self.refused = grown.err().unwrap_or(0);
         if self.refused != 0 {
             self.growth_backoff = BACKOFF;
         }

@@ -39,6 +39,49 @@ pub fn with_signals_blocked<R>(ours: impl FnOnce() -> R) -> R {
     ours()
 }
 
+/// While it lives, a fault reaches `fault` also on a thread that has SIGBUS blocked, which it would kill: held
+/// around what reads and writes the recording.
+#[must_use]
+pub struct FaultsLetIn(Option<libc::sigset_t>);
+
+impl FaultsLetIn {
+    pub fn begin() -> FaultsLetIn {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: a set of our own, filled before it is read; the calling thread's own mask and what waits for
+        // it. A SIGBUS that waits is the program's, and goes on waiting.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr());
+            let mut set = set.assume_init();
+            if libc::sigismember(&set, libc::SIGBUS) != 1 {
+                return FaultsLetIn(None);
+            }
+            libc::sigpending(&mut set);
+            if libc::sigismember(&set, libc::SIGBUS) == 1 {
+                return FaultsLetIn(None);
+            }
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGBUS);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+            FaultsLetIn(Some(set))
+        }
+    }
+
+    /// Returns whether the thread has SIGBUS blocked.
+    pub fn were_blocked(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Drop for FaultsLetIn {
+    fn drop(&mut self) {
+        if let Some(set) = &self.0 {
+            // SAFETY: the set that `begin` let in, on the same thread.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, std::ptr::null_mut()) };
+        }
+    }
+}
+
 impl Blocked {
     fn begin() -> Blocked {
         let mut old = MaybeUninit::uninit();

@@ -31,7 +31,7 @@ pub enum Fate {
 /// What `leaktrace report` does with a file of these bytes, in every format. Native symbols are not looked up: they
 /// come from files of this machine.
 pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
-    let Ok(recording) = reader::parse(bytes.to_vec()) else { return Fate::Refused };
+    let Ok(recording) = reader::parse(bytes) else { return Fate::Refused };
     let Some(ledger) = Ledger::replay(recording.checkpoint.as_deref(), recording.events()) else {
         return Fate::Refused;
     };
@@ -42,6 +42,7 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
         began_ns: recording.began_ns,
         duration_ns: None,
         dropped_events: recording.dropped_events,
+        unfinished_events: recording.unfinished_events,
         problems: recording.problems.clone(),
     };
     let query = Query { step, since: step.map(|step| step / 2), all: true, cohorts: step.is_none() };

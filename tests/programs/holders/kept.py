@@ -49,6 +49,8 @@ def main(way, steps):
                 Keeper().update(x.view(8, 8))
             case "slots":
                 slots[step] = x
+            case "strided":
+                slots[step * 3] = x
             case "sampled" | "redrawn" | "both":
                 memory.append((x, step))
                 size = 128 if way == "redrawn" else 40

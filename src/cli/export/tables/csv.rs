@@ -1,4 +1,5 @@
-//! Rows as CSV with a header; an absent value is empty.
+//! Rows as CSV with a header; an absent value is empty. A text that a spreadsheet would take for a formula has
+//! an apostrophe before it.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,8 +12,7 @@ pub struct Csv(Writer<File>);
 
 impl Csv {
     pub fn create(folder: &Path, table: &Table) -> Result<Csv> {
-        let file = File::create(folder.join(table.name).with_extension("csv"))?;
-        let mut writer = Writer::from_writer(file);
+        let mut writer = Writer::from_writer(super::create(folder, table, "csv")?);
         writer.write_record(table.columns.iter().map(|(name, _)| name)).map_err(failed)?;
         Ok(Csv(writer))
     }
@@ -29,6 +29,9 @@ impl Sink for Csv {
                 Field::Null => self.0.write_field(""),
                 Field::Int(n) => self.0.write_field(n.to_string()),
                 Field::Float(x) => self.0.write_field(x.to_string()),
+                Field::Text(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => {
+                    self.0.write_field(format!("'{text}"))
+                }
                 Field::Text(text) => self.0.write_field(text.as_bytes()),
                 Field::Bool(yes) => self.0.write_field(yes.to_string()),
             };

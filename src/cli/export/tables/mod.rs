@@ -9,12 +9,13 @@ mod partition;
 mod rows;
 
 use std::borrow::Cow;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 pub use partition::{Head, Partition, partitions};
 
 use super::{Error, Input, Result};
+use leaktrace_core::format::reader;
 use leaktrace_core::report::Report;
 
 /// The format of the files.
@@ -63,6 +64,18 @@ impl Form {
             #[cfg(feature = "parquet")]
             Form::Parquet => Ok(Box::new(parquet::Parquet::create(folder, table)?)),
         }
+    }
+}
+
+/// Creates the file of a table, in place of one of an export before; what is no plain file, or a recording, is
+/// left as it is.
+fn create(folder: &Path, table: &Table, extension: &str) -> Result<File> {
+    let path = folder.join(table.name).with_extension(extension);
+    let refused = |why| Err(Error::Input(format!("{}: {why}", path.display())));
+    match fs::symlink_metadata(&path) {
+        Ok(there) if !there.is_file() => refused("is not a plain file, and is left as it is"),
+        Ok(_) if reader::is_recording(&path) => refused("is a recording, and is left as it is"),
+        _ => Ok(File::create(path)?),
     }
 }
 

@@ -48,7 +48,7 @@ fn failed(e: ParquetError) -> super::Error {
 
 impl Parquet {
     pub fn create(folder: &Path, table: &Table) -> Result<Parquet> {
-        let file = File::create(folder.join(table.name).with_extension("parquet"))?;
+        let file = super::create(folder, table, "parquet")?;
         let fields = table.columns.iter().map(|&(name, r#type)| field(name, r#type).map(Arc::new));
         let fields = fields.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
         let schema = Schema::group_type_builder(table.name).with_fields(fields).build().map_err(failed)?;

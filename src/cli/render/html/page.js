@@ -7,7 +7,7 @@ const KINDS = {
 };
 // Steps beyond which nobody waits for a device to run out of memory.
 const FAR = 10_000_000;
-const ENDS = { clean: "exited cleanly", killed: "was killed or crashed", running: "is running" };
+const ENDS = { clean: "exited cleanly", killed: "was killed or crashed", running: "is running", replaced: "was replaced by exec" };
 
 function summary(run) {
   const { program: p, steps, devices, step } = run.report;

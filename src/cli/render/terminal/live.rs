@@ -7,6 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 
+use leaktrace_core::format::printable::{no_command, printable};
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::text::{fitted, sparkline};
 use leaktrace_core::report::wording::{
@@ -83,7 +84,7 @@ pub fn once(seen: &[Seen], width: u16) -> String {
     let mut text = String::new();
     for row in buffer.content.chunks(usize::from(width)) {
         let line: String = row.iter().map(|cell| cell.symbol()).collect();
-        text.push_str(line.trim_end());
+        text.push_str(&no_command(&printable(line.trim_end())));
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
@@ -125,6 +126,7 @@ fn processes_table(seen: &[Seen]) -> Table<'static> {
             let (state, style) = match r.program.end {
                 End::Running => ("running", Style::new().fg(Color::Green)),
                 End::Clean => ("ended", dim()),
+                End::Replaced => ("replaced by exec", dim()),
                 End::Killed => ("killed", Style::new().fg(Color::Red)),
             };
             let sum = |of: fn(&Device) -> u64| r.devices.iter().map(of).fold(0, u64::saturating_add);

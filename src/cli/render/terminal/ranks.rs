@@ -153,6 +153,7 @@ fn table(page: &mut Page, g: &Gathered, all: bool) {
         let end = match p.end {
             End::Clean => "",
             End::Killed => ", killed or crashed",
+            End::Replaced => ", replaced by exec",
             End::Running => ", running",
         };
         let name = p.rank.as_ref().map_or_else(String::new, |_| format!("{}, ", p.name()));

@@ -38,7 +38,7 @@ impl Ledger {
     /// Returns what ended most of the steps; where loops end steps only in phases between others, what ended
     /// these.
     pub fn source(&self) -> Option<StepSource> {
-        self.step_sources.most_frequent(self.phases.are_mixed().then_some(StepSource::Loop))
+        self.step_sources.most_frequent(self.phases.have_sources().then_some(StepSource::Loop))
     }
 
     /// Returns which steps were ended by loops between others.
@@ -48,7 +48,7 @@ impl Ledger {
 
     /// Counts the steps that were ended by loops between others.
     pub fn phase_steps(&self) -> u32 {
-        if self.phases.are_mixed() { self.phases.count(true, self.books.completed) } else { 0 }
+        if self.phases.have_sources() { self.phases.count(true, self.books.completed) } else { 0 }
     }
 
     /// Returns everything that ended steps or could have, with the number of its boundaries.

@@ -120,6 +120,9 @@ pub struct Finding {
     pub renewed: bool,
     /// What it can grow to, where its holder is bounded.
     pub bound_bytes: Option<u64>,
+    /// True if it may yet end by itself: with the first phase of its kind, which is not over, or as what was freed
+    /// late in the run.
+    pub may_end: bool,
 }
 
 impl Finding {
@@ -149,6 +152,7 @@ impl Finding {
             reserved_growth_bytes: None,
             renewed: false,
             bound_bytes: None,
+            may_end: false,
         }
     }
 

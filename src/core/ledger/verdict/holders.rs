@@ -2,7 +2,8 @@
 //! one holder has is one cause, however many lines filled it.
 
 use super::finding::{Confidence, Finding, Kind};
-use super::view::{SiteHolder, View};
+use super::survivors::{STEADY_COHORTS, STEADY_SHARE};
+use super::view::{CERTAIN_COHORTS, SiteHolder, View};
 use crate::format::entry::Retention;
 
 /// A kind of retention decides from this share of what the largest holder has on.
@@ -49,6 +50,12 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             largest > 0.0 && sum(&|h| of(&h.retention)) >= DECISIVE_SHARE * largest
         };
         if most(&|h| *h == Retention::Unbounded) {
+            // What the curve of a short or irregular run leaves open, the container decides: it has no bound, and has
+            // kept what was put into it.
+            let every_step = f.growth_step_ratio >= STEADY_SHARE && f.cohorts as usize >= CERTAIN_COHORTS;
+            if f.kind == Kind::Growing && !f.may_end && (every_step || f.cohorts as usize >= STEADY_COHORTS) {
+                f.kind = Kind::Leak;
+            }
             if f.kind == Kind::Leak {
                 f.confidence = Confidence::Confirmed;
             }

@@ -31,8 +31,8 @@ const SATURATING_DEVIATIONS: f64 = -1.64;
 /// with few the other.
 const SATURATING_SHARE: f64 = 0.105;
 /// Births are steady in this share of the steps, from so many on.
-const STEADY_SHARE: f64 = 0.9;
-const STEADY_COHORTS: usize = 20;
+pub const STEADY_SHARE: f64 = 0.9;
+pub const STEADY_COHORTS: usize = 20;
 /// Bursts that must be seen for anything to be said, and for the growth to be steady.
 const MIN_BURSTS: usize = 2;
 const CERTAIN_BURSTS: usize = 3;
@@ -56,6 +56,9 @@ struct Survivors<'a, 'b> {
     /// The steps from one birth, or burst, to the next, where they are regular.
     period: Option<f64>,
     is_certain: bool,
+    may_end: bool,
+    /// Counts the steps of the phases that it grows in.
+    clock: PhaseClock<'a>,
 }
 
 /// At which intervals births come.
@@ -126,7 +129,7 @@ fn period(rhythm: &Rhythm) -> Option<f64> {
     (rhythm.regular && rhythm.spacing >= 2.0).then_some(rhythm.spacing)
 }
 
-fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> {
+fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> {
     let steps = view.steps;
     if site.cohorts.len() < MIN_REGULAR {
         return Outcome::Nothing;
@@ -174,7 +177,8 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         || (rhythm.in_bursts && rhythm.events.len() >= CERTAIN_BURSTS);
     let enough =
         proof.len() >= CERTAIN_COHORTS && (!rhythm.in_bursts || rhythm.events.len() >= CERTAIN_BURSTS);
-    let is_certain = site.late == 0 && enough && !own.under_way && (site.site.frees > 0 || steady);
+    let may_end = site.late > 0 || own.under_way;
+    let is_certain = enough && !may_end && (site.site.frees > 0 || steady);
     // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
     // in between: that has warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
@@ -187,7 +191,7 @@ fn over_age<'a, 'b>(view: &View<'_>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let held = site.cohorts.iter().filter(belongs).copied().collect();
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
-    Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain })
+    Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain, may_end, clock: own })
 }
 
 /// Takes out cohorts that are far larger than the others, where these are few: a library's workspace that was set up
@@ -259,7 +263,12 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let proof = by_birth(aligned(&proof, latest).iter());
     let held = by_birth(group.iter().flat_map(|s| &s.held));
     let first = proof.first()?.birth;
-    let span = latest.saturating_sub(first).saturating_add(1);
+    // What grows in one kind of step is compared with steps of that kind.
+    let steps = |from: u32, to: u32| {
+        let (from, to) = (leader.clock.at(from), leader.clock.at(to));
+        to.saturating_sub(from).saturating_add(1)
+    };
+    let span = steps(first, latest);
     let frees = |s: &Survivors<'_, '_>| s.site.site.frees;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let collected = group.iter().map(|s| s.site.site.collected).fold(0, u64::wrapping_add);
@@ -271,7 +280,11 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         () if group.iter().any(|s| s.is_certain) => Kind::Leak,
         () => Kind::Growing,
     };
-    let confidence = if freed > 0 { Confidence::Confirmed } else { Confidence::Likely };
+    let confidence = match kind {
+        Kind::Growing => Confidence::Likely,
+        _ if freed > 0 => Confidence::Confirmed,
+        _ => Confidence::Likely,
+    };
     let oldest_step = held.first()?.birth;
     // The span that `held` can fill: up to the newest birth that counts.
     let newest = held.last()?.birth.max(latest);
@@ -285,10 +298,11 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         cohorts: held.len() as u32,
         oldest_step,
         first_step: oldest_step,
-        span: newest.saturating_sub(oldest_step).saturating_add(1),
+        span: steps(oldest_step, newest),
         freed,
         longest_life: group.iter().map(|s| s.site.site.longest_life()).max().unwrap_or(0),
         evidence_step: group.iter().map(|s| s.site.late).max().unwrap_or(0),
+        may_end: group.iter().any(|s| s.may_end),
         ..Finding::new(kind, confidence, site.device, site.layer)
     };
     f.sites = group

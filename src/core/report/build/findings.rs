@@ -24,6 +24,7 @@ impl Builder<'_> {
                 Some(Site {
                     number: part.site,
                     allocated_at,
+                    library_at: self.library_at(site.stack),
                     bytes_per_step: part.bytes_per_step,
                     live_bytes: part.live_bytes,
                     live_blocks: part.live_blocks,

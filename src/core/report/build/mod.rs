@@ -33,6 +33,8 @@ pub struct Run {
     pub duration_ns: Option<u64>,
     /// Events that found no room in the recording.
     pub dropped_events: u64,
+    /// The most events that can be missing without being lost: each was being written when the run ended.
+    pub unfinished_events: u64,
     /// What the reader or the recorder could not do, one line each.
     pub problems: Vec<String>,
     /// Nanoseconds since 1970 when the recording began; 0: not known.
@@ -231,6 +233,8 @@ impl Builder<'_> {
     }
 
     fn coverage(&self, run: &Run) -> Coverage {
+        let missing = self.ledger.lost_events();
+        let lost = if missing > run.unfinished_events { missing } else { 0 };
         Coverage {
             gaps: self.tables.notes.clone(),
             frees_without_allocation: self
@@ -238,7 +242,7 @@ impl Builder<'_> {
                 .unknown_frees()
                 .iter()
                 .fold(0, |sum, n| sum.wrapping_add(*n)),
-            dropped_events: run.dropped_events.saturating_add(self.ledger.lost_events()),
+            dropped_events: run.dropped_events.saturating_add(lost),
             ledger_matches_allocator: self.ledger.matches_allocator(),
             allocations_without_free: self.ledger.missed_frees(),
             freed_with_context: self.ledger.freed_with_context(),

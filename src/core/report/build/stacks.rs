@@ -20,9 +20,14 @@ impl Builder<'_> {
         let find = || {
             let frames = names.forward_of(stack);
             let at = names.allocated_at(&frames)?;
-            Some(Location { file: at.file.clone(), line: at.line, function: at.function.clone() })
+            Some(location(at))
         };
         self.forward.entry(stack).or_insert_with(find).clone()
+    }
+
+    /// Returns the innermost frame of a package that a stack's line called.
+    pub(super) fn library_at(&self, stack: u32) -> Option<Location> {
+        self.names.library_at(&self.names.frames(stack)).map(location)
     }
 
     /// Returns a stack and the line of it that allocates.
@@ -32,8 +37,7 @@ impl Builder<'_> {
         let resolve = || {
             let frames = names.frames(id);
             let at = names.allocated_at(&frames);
-            let location =
-                at.map(|f| Location { file: f.file.clone(), line: f.line, function: f.function.clone() });
+            let location = at.map(location);
             let mut frames = listed_frames(names, id, frames);
             shorten(&mut frames, left);
             (location, frames)
@@ -63,6 +67,10 @@ impl Builder<'_> {
     }
 }
 
+fn location(frame: &NamedFrame) -> Location {
+    Location { file: frame.file.clone(), line: frame.line, function: frame.function.clone() }
+}
+
 /// The allocating lines of stacks, each with a number. Stacks of one line have the same.
 pub(super) struct Lines<'a> {
     names: &'a Names<'a>,
@@ -81,7 +89,7 @@ impl<'a> Lines<'a> {
             let frames = self.names.frames(stack);
             // A stack without a line is one of its own.
             let Some(at) = self.names.allocated_at(&frames) else { return u64::from(stack) };
-            let location = Location { file: at.file.clone(), line: at.line, function: at.function.clone() };
+            let location = location(at);
             let mut numbers = self.numbers.borrow_mut();
             // Beyond every stack id.
             let next = (numbers.len() as u64) << 32 | u64::from(u32::MAX);

@@ -5,7 +5,7 @@ use super::Style::{Accent, Bold, Dim, Plain};
 use super::{SourceLines, Style, Text, fitted, sparkline, style_of};
 use crate::ledger::verdict::Kind;
 use crate::report::wording::{
-    advice, block_count, confidence, count, exact, grouped, held_by, is_named, kind, live, location, rate,
+    advice, block_count, confidence, count, exact, grouped, held_by, is_named, kind, live, place, rate,
     relative_path, reserved_growth, sanitize, site_amount, size, stack, time_to_oom,
 };
 use crate::report::{Finding, Frame, Point, Program};
@@ -37,7 +37,7 @@ pub fn finding(
     text.wrap(INDENT, 3, &[(Plain, &sanitize(&f.explanation))]);
     for (i, site) in f.sites.iter().enumerate().take(most) {
         if f.sites.len() > 1 {
-            let at = sanitize(&location(site.allocated_at.as_ref(), cwd));
+            let at = sanitize(&place(site, cwd));
             text.wrap("   - ", 5, &[(Plain, &format!("{} at", site_amount(site))), (Bold, &at)]);
         }
         if i == 0 || all {
@@ -91,7 +91,7 @@ fn headline(text: &mut Text, number: usize, f: &Finding, cwd: &str) {
     let what = format!("{} ({}):", kind(f.kind), confidence(f.confidence));
     let much = rate(f).unwrap_or_else(|| exact(f.live_bytes as f64)) + ",";
     let at = match f.sites.first() {
-        Some(site) => sanitize(&location(site.allocated_at.as_ref(), cwd)),
+        Some(site) => sanitize(&place(site, cwd)),
         None => "unattributed".to_owned(),
     };
     let held = f.holders.first().filter(|h| is_named(&h.path)).map(|h| sanitize(&held_by(&h.path)));

@@ -1,9 +1,11 @@
 //! Styled text that fits a width: lines of spans, broken at spaces. Knows no report and no terminal.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::format::printable::{no_command, printable};
 use crate::report::wording::words;
 
 /// The narrowest width that text is laid out for.
@@ -98,8 +100,19 @@ impl Text {
         self.push(line);
     }
 
-    /// Appends a line without the spaces at its end.
+    /// Appends a line without the spaces at its end. Whatever it says, it steers no terminal and is no command
+    /// to who reads the log.
     fn push(&mut self, mut line: Vec<Span>) {
+        for span in &mut line {
+            if let Cow::Owned(text) = printable(&span.text) {
+                span.text = text;
+            }
+        }
+        let whole: String = line.iter().map(|span| span.text.as_str()).collect();
+        if let Cow::Owned(text) = no_command(&whole) {
+            // Rare, and then it is not worth its colours.
+            line = vec![Span { style: Style::Plain, text }];
+        }
         while let Some(last) = line.last_mut() {
             last.text.truncate(last.text.trim_end_matches(' ').len());
             if !last.text.is_empty() {

@@ -1,6 +1,6 @@
 //! The explanation of a finding: one sentence on what happens, since when, and why it is a leak or is none.
 
-use super::{count, exact, grouped, location, ordinal, size};
+use super::{count, exact, grouped, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
 use crate::report::{Location, Site};
@@ -43,7 +43,7 @@ struct Subject {
 
 fn subject(sites: &[Site], cwd: &str) -> Subject {
     let first = sites.first();
-    let mut main = location(first.and_then(|s| s.allocated_at.as_ref()), cwd);
+    let mut main = first.map_or_else(|| location(None, cwd), |s| place(s, cwd));
     if first.is_some_and(|s| s.forward_site.is_some() && s.forward_site == s.allocated_at) {
         main.push_str(", in its backward pass,");
     }

@@ -1,7 +1,7 @@
 //! The short labels of a finding: its kind, how sure it is, how fast it grows, what is live, who holds it. Knows the
 //! report's model only.
 
-use super::{count, exact, grouped, size};
+use super::{count, exact, grouped, location, size};
 use crate::ledger::verdict::{Confidence, Kind};
 use crate::report::{Finding, Site};
 
@@ -93,6 +93,20 @@ pub fn live(f: &Finding) -> String {
 /// Returns `200 blocks`, or `200 allocations` of a finding outside a caching allocator.
 pub fn block_count(f: &Finding, n: u64) -> String {
     count(n as f64, if f.layer == "block" { "block" } else { "allocation" })
+}
+
+/// Returns where a site allocates: the user's line, and the frame of a package below it that tells causes apart.
+pub fn place(site: &Site, cwd: &str) -> String {
+    let at = location(site.allocated_at.as_ref(), cwd);
+    match &site.library_at {
+        Some(library) => format!("{at}, in {}", location(Some(library), package_folder(&library.file))),
+        None => at,
+    }
+}
+
+/// Returns the folder that a file's package was installed in.
+fn package_folder(file: &str) -> &str {
+    file.rfind("-packages/").map_or("", |at| &file[..at + "-packages".len()])
 }
 
 /// Returns a site's growth per step, or what it has live where it does not grow.

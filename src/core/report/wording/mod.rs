@@ -12,7 +12,7 @@ mod units;
 pub use advice::advice;
 pub use finding::explanation;
 pub use labels::{
-    block_count, confidence, found, held_by, is_named, kind, live, rate, reserved_growth, site_amount,
+    block_count, confidence, found, held_by, is_named, kind, live, place, rate, reserved_growth, site_amount,
     time_to_oom,
 };
 pub use out_of_memory::explanation as out_of_memory;

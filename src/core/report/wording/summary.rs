@@ -29,6 +29,7 @@ pub const fn ending(end: End) -> &'static str {
     match end {
         End::Clean => "exited cleanly",
         End::Killed => "was killed or crashed",
+        End::Replaced => "was replaced by exec",
         End::Running => "is running",
     }
 }

@@ -1,5 +1,6 @@
 //! Figures, paths and words for people: sizes with their unit, grouped digits, shortened paths. Knows no finding.
 
+use crate::format::printable::printable;
 use crate::report::Location;
 
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
@@ -80,9 +81,9 @@ pub fn location(location: Option<&Location>, cwd: &str) -> String {
     }
 }
 
-/// Replaces control characters: a program's own texts must not steer the terminal.
+/// Escapes control characters: a program's own texts must not steer the terminal.
 pub fn sanitize(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable(text).into()
 }
 
 /// Returns the words that a line may be broken between; a number stays with its unit.

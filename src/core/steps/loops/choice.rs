@@ -5,8 +5,8 @@
 //!    of all events, the outermost loops of any, but for the framework's: those go over layers and parameters.
 //!    A user's loop that a library's loop calls now and then is a callback's: the library's it is.
 //! 2. Down to the loop inside, where that does nearly all of the work and has far more iterations: an epoch is
-//!    no step, its batches are; not where an optimizer steps outside of it, which makes its rounds
-//!    micro-batches. Loops beside it that do comparable work (an evaluation) are phases of the same level.
+//!    no step, its batches are; not where an optimizer steps or backward passes begin outside of it, which makes
+//!    its rounds micro-batches, or layers. Loops beside it that do comparable work (an evaluation) are phases of the same level.
 //! 3. Those that come round at least twice, do a noticeable amount of work each time compared with the main
 //!    one (the printing of a table is no step), and give something back. What gives nothing back comes in where
 //!    nothing else does, or after it: before, it prepares something. Where models are made is no step.
@@ -67,6 +67,7 @@ struct Chooser<'a> {
     frees: Vec<u64>,
     built: Vec<u64>,
     optimizers: Vec<u64>,
+    backwards: Vec<u64>,
 }
 
 /// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any,
@@ -176,6 +177,7 @@ impl<'a> Chooser<'a> {
             frees: tree.totals(|n| n.frees),
             built: tree.totals(|n| n.built),
             optimizers: tree.totals(|n| n.optimizers),
+            backwards: tree.totals(|n| n.backwards),
         }
     }
 
@@ -353,8 +355,11 @@ impl<'a> Chooser<'a> {
         let all = self.total(outer).max(1.0);
         let covered = inner.iter().map(|&(id, _)| self.total(id)).sum::<f64>() / all;
         let directly = direct().map(|id| self.total(id)).sum::<f64>() / all;
-        let optimizers = |id: Id| self.optimizers[usize::from(id)];
-        if inner.iter().map(|&(id, _)| optimizers(id)).sum::<u64>() * 2 < optimizers(outer) {
+        // Where most of what trains lies outside of the loops inside, these are parts of a step: micro-batches, layers.
+        let trains_outside = |by: &[u64]| {
+            inner.iter().map(|&(id, _)| by[usize::from(id)]).sum::<u64>() * 2 < by[usize::from(outer)]
+        };
+        if trains_outside(&self.optimizers) || trains_outside(&self.backwards) {
             return vec![outer];
         }
         let n = self.iterations(outer).max(1.0);

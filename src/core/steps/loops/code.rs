@@ -28,8 +28,8 @@ const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
 /// A generator that is iterated over, and not a coroutine.
 const ITERATED: u32 = 0x20 | 0x200;
 const COROUTINE: u32 = 0x80;
-/// What a call of an object calls, through C: once for each instruction that asks for it.
-const SLOTS: [&str; 2] = ["__call__", "_wrapped_call_impl"];
+/// What C calls once for each instruction that asks for it: an object that is called, code that is executed.
+const ONCE: [&str; 3] = ["__call__", "_wrapped_call_impl", "<module>"];
 /// The library's functions by which a model is made, or moved to its device.
 const BUILDERS: [&str; 2] = ["__init__", "_apply"];
 /// The functions of the library by which a thread begins, and the file they are in.
@@ -48,7 +48,7 @@ pub(super) struct Code {
     pub coroutine: bool,
     /// A thread begins with it.
     pub bootstrap: bool,
-    pub slot: bool,
+    pub once: bool,
     /// Takes whatever arguments it is given, to hand them on.
     pub wrapper: bool,
     pub library: bool,
@@ -70,7 +70,7 @@ impl Code {
             iterated: text.flags & ITERATED != 0,
             coroutine: text.flags & COROUTINE != 0,
             bootstrap: text.library && BOOTSTRAP.contains(&plain) && text.file.ends_with(THREADS),
-            slot: SLOTS.contains(&plain),
+            once: ONCE.contains(&plain),
             wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
             library: text.library,
             framework: text.library && text.file.contains(FRAMEWORK),

@@ -20,6 +20,7 @@
 
 mod choice;
 mod code;
+mod draft;
 mod extents;
 mod level;
 mod opcodes;
@@ -35,6 +36,7 @@ pub use extents::Extents;
 
 use crate::format::backfilled::BackfilledBoundary;
 use code::Codes;
+use draft::Draft;
 pub use shadow::What;
 use shadow::{Shadow, View};
 pub use tree::STEPS_BETWEEN;
@@ -134,6 +136,8 @@ pub enum Progress {
     Sought,
     /// The level can be chosen now.
     Ready,
+    /// An iteration ended that may belong to what was drafted: see [`Loops::since_draft`].
+    Lengthened,
     /// Another loop has joined the level.
     Extended,
     /// There is no loop to be found.
@@ -167,6 +171,10 @@ pub struct Loops {
     depth: usize,
     /// The work of a batch of the training, measured while every event was shown.
     batch: Option<f64>,
+    draft: Draft,
+    /// Where the loops are of the level that was drafted or chosen last, and its number.
+    level_at: Vec<LoopLocation>,
+    level_number: u32,
 }
 
 impl Loops {
@@ -190,6 +198,9 @@ impl Loops {
             roots: Vec::with_capacity(MOST_THREADS),
             depth: usize::MAX,
             batch: None,
+            draft: Draft::default(),
+            level_at: Vec::new(),
+            level_number: 0,
         }
     }
 
@@ -229,7 +240,11 @@ impl Loops {
             return self.seek();
         }
         let waits = !self.tree.chosen || self.tree.phased;
-        if waits && self.tree.is_full() { Progress::Ready } else { Progress::Nothing }
+        match () {
+            () if waits && self.tree.is_full() => Progress::Ready,
+            () if self.draft.is_behind(&self.tree) => Progress::Lengthened,
+            () => Progress::Nothing,
+        }
     }
 
     /// Returns the iterations that ended before the event: the depth of the loop, and whether it was a step.
@@ -257,11 +272,27 @@ impl Loops {
             (self.thread, self.root) = (thread, shadow.root);
             self.depth = usize::MAX;
             self.tree.phase();
+            self.draft = Draft::default();
         }
         if stepped.first_there && self.tree.phased {
             self.without_training();
         }
         Some(stepped.new_phase)
+    }
+
+    /// Takes in that a backward pass begins where this thread's last event was.
+    pub fn backward(&mut self, thread: usize) {
+        let node = self.shadows.iter().find(|s| s.thread == thread).map(Shadow::node);
+        if let Some(n) = node.and_then(|id| self.tree.get_mut(id)) {
+            n.backwards += 1;
+        }
+    }
+
+    /// Counts the blocks that were allocated and not freed in the events shown so far.
+    pub fn kept(&self) -> u64 {
+        let sum =
+            |of: fn(&Node) -> u64| self.tree.ids().filter_map(|id| self.tree.get(id)).map(of).sum::<u64>();
+        sum(|n| n.events).saturating_sub(2 * sum(|n| n.frees))
     }
 
     /// Notes that not every event of the training is shown from now on: what is counted there is less than
@@ -295,17 +326,8 @@ impl Loops {
             let level = choice::phases(&self.tree, shadow.root, self.batch);
             if self.join(&level) {
                 self.tree.chosen = true;
-                let place = |end: &tree::End| {
-                    let mark = self.tree.get(end.node)?.mark;
-                    let counts = mark.counts(end.sign);
-                    counts.then_some(BackfilledBoundary {
-                        seq: end.at.seq,
-                        ns: end.at.ns,
-                        depth: mark.level,
-                        ends_step: mark.main,
-                    })
-                };
-                chosen.past = self.tree.log.iter().filter_map(place).collect();
+                let mark = |end: &tree::End| Some(self.tree.get(end.node)?.mark);
+                chosen.past = self.tree.log.iter().filter_map(|end| mark(end)?.place(end)).collect();
                 chosen.locations = self.locations();
             }
         }
@@ -344,28 +366,6 @@ impl Loops {
         level.iter().filter_map(|&id| self.tree.get(id)).map(Node::iterations).sum()
     }
 
-    /// Returns what would be chosen now, if it has had at least `least` iterations.
-    pub fn draft(&self, least: u64) -> Option<Choice> {
-        let level = choice::choose(&self.tree, self.unasked);
-        if self.tree.chosen || level.is_empty() || self.iterations(&level) < least {
-            return None;
-        }
-        let mut so_far = Vec::new();
-        self.widen(&mut so_far, &level);
-        let marks = self.marks(&so_far);
-        let place = |end: &tree::End| {
-            let mark = marks.get(usize::from(end.node)).filter(|mark| mark.counts(end.sign))?;
-            Some(BackfilledBoundary {
-                seq: end.at.seq,
-                ns: end.at.ns,
-                depth: mark.level,
-                ends_step: mark.main,
-            })
-        };
-        let past = self.tree.log.iter().filter_map(place).collect();
-        Some(Choice { past, locations: self.locations_by(&marks) })
-    }
-
     /// Chooses the level now, if one has had at least `least` iterations.
     pub fn choose(&mut self, least: u64) -> Option<Choice> {
         let drafted = self.draft(least)?;
@@ -373,7 +373,9 @@ impl Loops {
         (self.thread, self.root) = self.thread_of(level[0]);
         self.join(&level);
         self.tree.log = Vec::new();
+        self.draft = Draft::default();
         self.tree.chosen = true;
+        self.number_level(&drafted);
         Some(drafted)
     }
 

@@ -1,6 +1,8 @@
 //! What the loops of a program did: a tree of loops, each under the one it ran in, and a log of where their
 //! iterations ended. Bounded: beyond its capacity it takes nothing new in. Knows no frames.
 
+use crate::format::backfilled::BackfilledBoundary;
+
 /// Loops that are distinguished, each in each context that it runs in.
 const MOST_NODES: usize = 2048;
 /// Ends of iterations that are remembered until a level is chosen.
@@ -78,6 +80,8 @@ pub(super) struct Node {
     pub built: u64,
     /// Optimizer steps seen with this as the innermost loop.
     pub optimizers: u64,
+    /// Backward passes that began with this as the innermost loop.
+    pub backwards: u64,
     /// Optimizer steps in it, or in a loop inside.
     steps: u32,
     /// There were such.
@@ -104,6 +108,17 @@ pub(super) struct Mark {
 impl Mark {
     pub fn counts(self, sign: Sign) -> bool {
         self.signs >> sign as u8 & 1 == 1
+    }
+
+    /// Returns the boundary that an end is, if it counts.
+    pub fn place(self, end: &End) -> Option<BackfilledBoundary> {
+        let (seq, ns) = (end.at.seq, end.at.ns);
+        self.counts(end.sign).then_some(BackfilledBoundary {
+            seq,
+            ns,
+            depth: self.level,
+            ends_step: self.main,
+        })
     }
 }
 
@@ -132,6 +147,7 @@ impl Node {
             frees: 0,
             built: 0,
             optimizers: 0,
+            backwards: 0,
             steps: 0,
             trains: false,
             ends: [0; 6],

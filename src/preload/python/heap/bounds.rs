@@ -3,11 +3,10 @@
 use crate::python::heap::Heap;
 use crate::python::heap::objects::{self, Kind};
 use crate::python::memory::word;
-use crate::python::offsets::{DEQUE_MAXLEN, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
+use crate::python::offsets::{DEQUE_MAXLEN, LIST_ALLOCATED, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
 use leaktrace_core::holders::Node;
 
-/// The least empty places behind the last entry of a list that make it one of a fixed length, and the share
-/// of its length, 1 in so many.
+/// The least empty places of a list that make it one of a fixed length, and the share of its length, 1 in so many.
 const MIN_ROOM: usize = 4;
 const ROOM_SHARE: usize = 32;
 
@@ -36,21 +35,24 @@ impl Heap<'_> {
         (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
     }
 
-    /// Returns the entries and the length of a list that was made with all its places, and is being filled
-    /// from the front, as a ring buffer is.
+    /// Returns the entries and the length of a list that was made with all its places, and is being filled: from
+    /// the front, or here and there, as a ring buffer is that not every step writes to.
     fn room_of(&self, list: Node) -> Option<(u64, u64)> {
         let none = self.python.api.none_address();
-        // SAFETY: a living list: so many items lie where it says.
-        let (length, items) = unsafe { (word(list, VAR_SIZE) as usize, word(list, LIST_ITEMS)) };
+        // SAFETY: a living list: so many items lie where it says, in so many places.
+        let (length, items, places) = unsafe {
+            (word(list, VAR_SIZE) as usize, word(list, LIST_ITEMS), word(list, LIST_ALLOCATED) as usize)
+        };
         // SAFETY: as above; called for places below the length.
         let is_none = |i: usize| unsafe { word(items, 8 * i) } == none;
+        let enough = |room: usize| room >= MIN_ROOM.max(length / ROOM_SHARE);
         let last = (0..length).rev().find(|&i| !is_none(i))?;
-        let room = length - 1 - last;
-        if room < MIN_ROOM.max(length / ROOM_SHARE) {
-            return None;
-        }
         let first = (0..=last).find(|&i| !is_none(i))?;
-        let is_ring = first <= 1 && !(first..=last).any(is_none);
-        is_ring.then_some(((last + 1 - first) as u64, length as u64))
+        let inside = (first..=last).filter(|&i| is_none(i)).count();
+        let from_front = first <= 1 && inside == 0 && enough(length - 1 - last);
+        // One that was appended to has places to spare, but for a few lengths.
+        let here_and_there = places == length && enough(length - 1 - last + inside + first);
+        let entries = last + 1 - first - inside;
+        (from_front || here_and_there).then_some((entries as u64, length as u64))
     }
 }

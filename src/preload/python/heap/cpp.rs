@@ -36,11 +36,17 @@ pub type Item = (u32, Node);
 const HEAD: usize = 10;
 /// How many words of a node are read first, one of them before it.
 const NODE: usize = 65;
-/// The bytes read of a node whose size is not known, and of any node at most.
-const USUAL: usize = 384;
+/// The bytes read of a node whose size is not known, beside those that all nodes have in common, and of any node at
+/// most.
+const OWN: usize = 384;
 const LARGEST: usize = 4096;
+/// The words in which an accumulator's leaf is looked for (PyTorch 2.11: it is behind the 80th).
+const ACCUMULATOR: usize = 160;
 /// The words of the longest vector that is searched.
 const VECTOR: u64 = 2048;
+
+/// The node that adds up a leaf's gradient, and holds the leaf.
+const ACCUMULATE: &str = "AccumulateGrad";
 
 #[derive(Default)]
 pub struct Cpp {
@@ -148,15 +154,16 @@ impl Cpp {
         }
         for (i, class) in self.classify(&deeper).into_iter().enumerate() {
             let (holder, tensor) = owners[i];
-            if class.is_named(&self.names, "AccumulateGrad") && self.common.is_none() {
+            if class.is_named(&self.names, ACCUMULATE) && self.common.is_none() {
                 // It refers to the leaf that refers to it, in the first word of its own.
-                let body = memory::copy(&[(deeper[i], NODE)]);
-                self.common = body.get(0).iter().position(|w| *w == tensor);
+                self.common = [ACCUMULATOR, NODE].into_iter().find_map(|words| {
+                    memory::copy(&[(deeper[i], words)]).get(0).iter().position(|w| *w == tensor)
+                });
             }
             let own = match class {
                 MemoryClass::Tensor => true,
                 // The accumulator of a leaf is held by the graphs that lead to it, not by the leaf.
-                MemoryClass::Node(name) => graphs && self.names[name as usize] != "AccumulateGrad",
+                MemoryClass::Node(name) => graphs && self.names[name as usize] != ACCUMULATE,
                 _ => false,
             };
             if own {
@@ -172,7 +179,16 @@ impl Cpp {
         let ranges: Vec<(u64, usize)> = items.iter().map(|&(_, node)| (node - 8, NODE)).collect();
         let copies = memory::copy(&ranges);
         let mut bodies = Vec::new();
+        let usual = OWN + 8 * self.common.unwrap_or(0);
         for (i, &(holder, node)) in items.iter().enumerate() {
+            // An accumulator has its leaf and nothing else of its own; its size is never known.
+            let is_accumulator =
+                self.met.get(&node).is_some_and(|class| class.is_named(&self.names, ACCUMULATE));
+            if let Some(common) = self.common.filter(|_| is_accumulator) {
+                let leaf = memory::copy(&[(node + 8 * common as u64, 1)]).get(0)[0];
+                bodies.push((holder, node, [vec![0; common], vec![leaf]].concat()));
+                continue;
+            }
             let mut body = copies.get(i).to_vec();
             if body[1] == 0 {
                 // The mapping ends before the last word.
@@ -181,9 +197,13 @@ impl Cpp {
             // The word before it is its size, if `malloc` made it.
             let size = (body[0] & !7) as usize;
             let size =
-                if size.is_multiple_of(16) && (96..=LARGEST).contains(&size) { size - 8 } else { USUAL };
+                if size.is_multiple_of(16) && (96..=LARGEST).contains(&size) { size - 8 } else { usual };
             if size > (body.len() - 1) * 8 && body.len() == NODE {
-                body = memory::copy(&[(node - 8, 1 + size / 8)]).get(0).to_vec();
+                let whole = memory::copy(&[(node - 8, 1 + size / 8)]);
+                // Beyond the end of a node whose size is not known there may be no memory.
+                if whole.get(0)[1] != 0 {
+                    body = whole.get(0).to_vec();
+                }
             }
             body.truncate(1 + size / 8);
             bodies.push((holder, node, body.split_off(1)));
@@ -258,7 +278,7 @@ fn node_name(mangled: &str) -> Option<String> {
         last = rest.get(digits..digits + length)?;
         rest = rest.get(digits + length..)?;
     }
-    let known = ["PyNode", "AccumulateGrad", "CopySlices", "GraphRoot", "Error", "DelayedError"];
+    let known = ["PyNode", ACCUMULATE, "CopySlices", "GraphRoot", "Error", "DelayedError"];
     let is = rest.starts_with('E')
         && (known.contains(&last)
             || last.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("Backward")

@@ -100,14 +100,14 @@ impl Shadow {
     }
 
     /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
-    /// is one that an object's slot holds, or a wrapper hands its own arguments on to it.
+    /// is one that C calls once, or a wrapper hands its own arguments on to it.
     pub(super) fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
-        let slot = view.codes.get(code).slot;
+        let once = view.codes.get(code).once;
         let wrapped = self.levels.get(above).is_some_and(|l| {
             let caller = view.codes.get(l.code);
             caller.wrapper && caller.extents.spreads_at(l.seen.offset)
         });
-        usize::from(entry && !slot && !wrapped)
+        usize::from(entry && !once && !wrapped)
     }
     /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
     /// that begin with it. `again`: also if the one before began in the same place.

@@ -1,0 +1,129 @@
+//! Table entries and checkpoints: what is written under the lock of the segment pool. It knows bytes, not
+//! meaning.
+
+use std::sync::atomic::Ordering::*;
+use std::sync::atomic::fence;
+
+use crate::writer::file;
+use crate::writer::recording::is_open;
+use crate::writer::segment_pool::{SEGMENTS, SegmentPool, set};
+use crate::writer::signals::FaultsLetIn;
+use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::format::file_layout::{ENTRY_HEAD, PAYLOAD, ROOM, header, segment, usage};
+
+/// Writes a table entry. `false`: no recording, no room, a signal handler on top of who writes one, or the
+/// entry is larger than a segment.
+pub fn append_entry(entry: &TableEntry<'_>) -> bool {
+    if !is_open() {
+        return false;
+    }
+    let _faults = FaultsLetIn::begin();
+    let Some(mut pool) = SEGMENTS.lock() else { return false };
+    for _ in 0..3 {
+        if pool.write_entry(entry) {
+            return true;
+        }
+        if pool.is_lean && !pool.tables.is_empty() {
+            if !pool.grow() {
+                return false;
+            }
+            continue;
+        }
+        // Full (or none yet). A fresh segment that is still too small is no use.
+        if !pool.tables.is_empty() && pool.tables_used == 0 {
+            return false;
+        }
+        let Some(index) = pool.take(usage::TABLES, 0) else { return false };
+        pool.tables.push(index);
+        pool.tables_used = 0;
+    }
+    false
+}
+
+impl SegmentPool {
+    fn write_entry(&mut self, entry: &TableEntry<'_>) -> bool {
+        let Some(&table) = self.tables.last() else { return false };
+        let Some(base) = file::base(table) else { return false };
+        let room = (self.space() - PAYLOAD).saturating_sub(self.tables_used);
+        let Some(room) = room.checked_sub(ENTRY_HEAD) else { return false };
+        // SAFETY: the rest of the payload of a segment that only the holder of this lock writes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(base.add(PAYLOAD + self.tables_used), room + ENTRY_HEAD)
+        };
+        let (head, body) = bytes.split_at_mut(ENTRY_HEAD);
+        let Ok(written) = postcard::to_slice(entry, body) else { return false };
+        let (length, crc) = (written.len(), crc32fast::hash(written));
+        head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        head[4..].copy_from_slice(&crc.to_le_bytes());
+        self.tables_used += (ENTRY_HEAD + length).next_multiple_of(8);
+        self.tables_used = self.tables_used.min(ROOM);
+        // The commit word: what lies before it is whole.
+        set(table, segment::USED, self.tables_used as u64);
+        true
+    }
+}
+
+/// Returns the committed bytes of every table segment, in the order of writing. For a reader in the same
+/// process.
+pub fn table_bytes() -> Vec<Vec<u8>> {
+    let _faults = FaultsLetIn::begin();
+    let Some(pool) = SEGMENTS.lock() else { return Vec::new() };
+    let mut all = Vec::new();
+    // The memory of others is not read: that would bring their pages back.
+    for &index in &pool.tables {
+        let Some(base) = file::base(index) else { continue };
+        let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
+        // SAFETY: committed table bytes never change.
+        all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());
+    }
+    all
+}
+
+/// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the
+/// event segments it covers unless `keep_events`. `false`: no room; the older checkpoint stays and no segment
+/// is recycled.
+pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
+    let _faults = FaultsLetIn::begin();
+    let Some(mut pool) = SEGMENTS.lock() else { return false };
+    if !is_open() {
+        return false;
+    }
+    let generation = pool.generation + 1;
+    let parts: Vec<&[u8]> = state.chunks(ROOM).collect();
+    let mut taken = Vec::with_capacity(parts.len());
+    for _ in &parts {
+        match pool.take(usage::CHECKPOINT, generation) {
+            Some(index) => taken.push(index),
+            None => {
+                taken.into_iter().for_each(|i| pool.give_back(i));
+                return false;
+            }
+        }
+    }
+    for (i, (index, part)) in taken.iter().zip(&parts).enumerate() {
+        let Some(base) = file::base(*index) else { return false };
+        // SAFETY: a segment just taken: ROOM payload bytes that only we write, and `part` is no longer than
+        // that.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), base.add(PAYLOAD), part.len()) };
+        set(*index, segment::CRC, u64::from(crc32fast::hash(part)));
+        set(*index, segment::NEXT, u64::from(taken.get(i + 1).copied().unwrap_or(0)));
+        set(*index, segment::USED, part.len() as u64);
+    }
+    fence(SeqCst);
+    set(0, header::CHECKPOINT, u64::from(taken.first().copied().unwrap_or(0)));
+    set(0, header::GENERATION, generation);
+    pool.generation = generation;
+    let old = std::mem::replace(&mut pool.checkpoint, taken);
+    old.into_iter().for_each(|i| pool.give_back(i));
+    // Kept or not, what is drained to its end need not be read again.
+    let (gone, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut pool.events).into_iter().partition(|s| s.is_done() && s.last < next);
+    pool.events = rest;
+    for s in gone {
+        match keep_events {
+            true => file::evict_pages(s.index),
+            false => pool.give_back(s.index),
+        }
+    }
+    true
+}
