@@ -32,6 +32,12 @@ pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
     known.then(|| a.iter().any(|holder| b.contains(holder)))
 }
 
+/// Returns whether what a holder has can be what grew. C or C++ code that has more than all of it has something else
+/// of the same site: a library's workspace is large, and set up once by a line that others may follow.
+pub fn may_hold(f: &Finding, retention: Retention, bytes: u64) -> bool {
+    retention != Retention::Unknown || bytes <= f.live_bytes
+}
+
 /// Grades findings by their holders; takes out and returns those that their holder bounds, which are no
 /// findings.
 pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
@@ -40,7 +46,8 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         if !matches!(f.kind, Kind::Leak | Kind::Growing) || f.sites.is_empty() {
             return true;
         }
-        let held: Vec<SiteHolder> = f.sites.iter().flat_map(|p| (view.context.holders)(p.site)).collect();
+        let held = f.sites.iter().flat_map(|p| (view.context.holders)(p.site));
+        let held: Vec<SiteHolder> = held.filter(|h| may_hold(f, h.retention, h.bytes)).collect();
         // Where a block has two holders both count.
         let sum = |of: &dyn Fn(&SiteHolder) -> bool| {
             held.iter().filter(|h| of(h)).fold(0u64, |sum, h| sum.saturating_add(h.bytes)) as f64

@@ -36,7 +36,7 @@ impl Builder<'_> {
             })
             .collect();
         let device = devices.iter().find(|d| d.index == f.device);
-        let holders = self.holders(f.sites.iter().map(|part| part.site));
+        let holders = self.holders_of(f);
         let holders_unknown = if holders.is_empty() { self.why_no_holder(f) } else { None };
         Finding {
             kind: f.kind,

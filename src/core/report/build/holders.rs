@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Builder;
 use crate::format::entry::{self, Retention};
 use crate::holders::listing_order;
-use crate::ledger::verdict::{Finding, Kind, SiteHolder};
+use crate::ledger::verdict::{self, Finding, Kind, SiteHolder};
 use crate::report::{Holder, Searches};
 
 /// How a note begins that says why the heap cannot be searched.
@@ -68,6 +68,17 @@ impl Builder<'_> {
             None if self.meta("python").is_none() => "no Python interpreter was found in this process".into(),
             None => "the heap was not searched: the interpreter was never free for it while this grew".into(),
         })
+    }
+
+    /// Lists who held what grew as of the last heap search; others of the same sites only if nobody else did.
+    pub(super) fn holders_of(&self, f: &Finding) -> Vec<Holder> {
+        let mut holders = self.holders(f.sites.iter().map(|part| part.site));
+        let may_hold =
+            |h: &Holder| h.retention.is_some() || verdict::may_hold(f, Retention::Unknown, h.bytes);
+        if holders.iter().any(may_hold) {
+            holders.retain(may_hold);
+        }
+        holders
     }
 
     /// Lists who held the blocks of these sites as of the last heap search.
