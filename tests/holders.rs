@@ -239,6 +239,13 @@ fn an_owner_that_is_gone_at_the_end_was_found_before() {
     }
 }
 
+/// Backward passes allocate on a thread of PyTorch's what the program's own thread frees.
+#[test]
+fn a_short_training_without_an_optimizer_has_its_owner() {
+    let run = torch("holders/early.py").args(["by_hand", "60"]).traced();
+    is_held(&Report::of(&run.run().success().recording()), "leak", "confirmed", "by_hand() local `samples`[*]");
+}
+
 /// However many allocations a step has, so that the loop is not chosen before the program's end.
 #[test]
 fn locals_of_loops_with_many_allocations_are_found() {

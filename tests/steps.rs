@@ -403,7 +403,7 @@ fn a_killed_program_has_the_steps_of_its_loop() {
         let mut said = BufReader::new(running.child.stdout.take().unwrap()).lines();
         assert_eq!(said.by_ref().take(lines).count(), lines);
         let report = Report::of(&running.kill().recording());
-        // An iteration shows to be over when the next begins, and is written within a millisecond.
+        // An iteration shows to be over when the next begins, and is written within half a millisecond.
         let steps = held(&report);
         assert!(steps.len() + 20 >= lines, "{} steps of {lines}", steps.len());
         let common = steps.len().min(whole.len());

@@ -45,9 +45,6 @@ const LAUNCHERS: [&str; 9] = [
     "pdb",
 ];
 
-/// The file of code that was made from a string without a name.
-const STRING: &str = "<string>";
-
 /// What tells the user's code from that of packages.
 #[derive(Clone, Debug, Default)]
 pub struct Ownership {
@@ -84,12 +81,17 @@ impl Ownership {
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
         let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
         let own = || python().filter(|f| self.is_own(f));
-        // What `python -c` or the user's `exec` runs begins with a module; what dataclasses and their like make is called.
-        let mut outwards = python().skip_while(|f| f.file != STRING || f.function != "<module>");
-        let is_text = outwards.next().is_some() && outwards.next().is_none_or(|f| self.is_own(f));
+        // What `python -c` or the user's `exec` runs begins with a module; what dataclasses, graphs and their like make
+        // is called.
+        let callers = python().skip(1).map(Some).chain([None]);
+        let is_text = |f: &NamedFrame, caller: Option<&NamedFrame>| {
+            f.function == "<module>" && is_without_file(&f.file) && caller.is_none_or(|c| self.is_own(c))
+        };
+        let texts = python().zip(callers).filter(|&(f, caller)| is_text(f, caller));
+        let texts: Vec<String> = texts.map(|(f, _)| letters(&f.file)).collect();
         // Code that was made at run time is seldom what a person can look up: its caller is.
         own()
-            .find(|f| !is_generated(&f.file) && (is_text || f.file != STRING))
+            .find(|f| !is_generated(&f.file) || texts.contains(&letters(&f.file)))
             .or_else(|| own().next())
             .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
             .or_else(|| python().find(|f| !is_internal(&f.file)))
@@ -139,10 +141,20 @@ fn is_in(file: &str, module: &str) -> bool {
     file.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Returns whether the file of code is only a name for it.
+fn is_without_file(file: &str) -> bool {
+    file.starts_with('<')
+}
+
 /// Returns whether a file of code exists nowhere, nor was typed by a person.
 fn is_generated(file: &str) -> bool {
-    const TYPED: [&str; 4] = ["<stdin>", STRING, "<console>", "<ipython-input-"];
-    file.starts_with('<') && !TYPED.iter().any(|start| file.starts_with(start))
+    const TYPED: [&str; 3] = ["<stdin>", "<console>", "<ipython-input-"];
+    is_without_file(file) && !TYPED.iter().any(|start| file.starts_with(start))
+}
+
+/// Returns what the names of one maker's pieces of code have in common: `<cell 7>` is beside `<cell 12>`.
+fn letters(file: &str) -> String {
+    file.chars().filter(|c| c.is_alphabetic()).collect()
 }
 
 fn is_internal(file: &str) -> bool {
@@ -244,12 +256,18 @@ mod tests {
         let graph = python("<eval_with_key>.5");
         assert_eq!(at(&[torch.clone(), graph.clone(), python("t.py")]).as_deref(), Some("t.py"));
         assert_eq!(at(&[python("<stdin>"), python("t.py")]).as_deref(), Some("<stdin>"));
-        assert_eq!(at(&[torch.clone(), graph.clone()]), Some(graph.file));
+        assert_eq!(at(&[torch.clone(), graph.clone()]), Some(graph.file.clone()));
         // A dataclass's methods are made from a string; a program of `python -c` is one.
         let made = python("<string>");
         assert_eq!(at(&[made.clone(), python("t.py")]).as_deref(), Some("t.py"));
         let module = NamedFrame { function: "<module>".into(), ..made.clone() };
         assert_eq!(at(&[made.clone(), module, python("t.py")]).as_deref(), Some("<string>"));
+        // So is what the user's code executes, and the functions of what it has executed before.
+        let cell = NamedFrame { function: "<module>".into(), ..python("<cell 2>") };
+        assert_eq!(at(&[torch.clone(), cell.clone(), python("t.py")]).as_deref(), Some("<cell 2>"));
+        let stack = [torch.clone(), python("<cell 1>"), cell.clone(), python("t.py")];
+        assert_eq!(at(&stack).as_deref(), Some("<cell 1>"));
+        assert_eq!(at(&[graph, torch, cell, python("t.py")]).as_deref(), Some("<cell 2>"));
         let stack = [native("/x/libleaktrace.so"), native("/x/libcudart.so.12"), native("/home/u/a.out")];
         assert_eq!(at(&stack).as_deref(), Some("/home/u/a.out"));
         assert_eq!(at(&stack[..1]).as_deref(), Some("/x/libleaktrace.so"));

@@ -216,6 +216,7 @@ fn show(me: usize, freed: bool) -> Option<Walk> {
         *detector = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
     }
     let loops = detector.as_deref_mut()?;
+    loops.count(freed);
     let slot = loops.slot(me, &mut Here(None));
     if THREAD.load(Relaxed) != 0 {
         LAST.store(recording::sequence(), Relaxed);
@@ -261,7 +262,7 @@ fn act_on(progress: Progress, mut detector: Guard) {
             }
             // Where fewer blocks are left than a finding has steps, there is nothing to look for.
             let steps = loops.drafted_steps();
-            let grows = loops.kept() >= MIN_COHORTS as u64;
+            let grows = loops.kept() >= MIN_COHORTS as i64;
             drop(detector);
             if grows {
                 step_boundaries::loop_was_drafted(steps);

@@ -6,9 +6,9 @@ use super::{Choice, Loops, choice};
 use crate::format::backfilled::BackfilledBoundary;
 
 /// The nanoseconds for which ends are gathered, so that many short iterations are added at once …
-const GATHER_NS: u64 = 1_000_000;
-/// … once there are so many that a millisecond's worth of them makes no difference.
-const FEW_ENDS: usize = 256;
+const GATHER_NS: u64 = 500_000;
+/// … once there were so many steps that half a millisecond's worth of them makes no difference.
+const FEW_STEPS: u32 = 512;
 
 /// The draft that was returned last.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Draft {
     /// Returns whether the log has ends that are to be added.
     #[inline(always)]
     pub fn is_behind(&self, tree: &Tree) -> bool {
-        tree.log.len() > self.seen && (self.seen < FEW_ENDS || self.is_late(tree))
+        tree.log.len() > self.seen && (self.steps < FEW_STEPS || self.is_late(tree))
     }
 
     fn is_late(&self, tree: &Tree) -> bool {

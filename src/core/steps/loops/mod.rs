@@ -157,6 +157,8 @@ pub struct Loops {
     /// Nobody has said that the program's steps are a loop's.
     unasked: bool,
     events: u64,
+    /// The allocations less the frees of all threads.
+    kept: i64,
     next_look: u64,
     /// The level that would have been chosen when it was sought last, and since which event.
     candidate: Vec<Id>,
@@ -189,6 +191,7 @@ impl Loops {
             blind,
             unasked,
             events: 0,
+            kept: 0,
             next_look: FIRST_LOOK,
             candidate: Vec::new(),
             since: 0,
@@ -288,11 +291,15 @@ impl Loops {
         }
     }
 
-    /// Counts the blocks that were allocated and not freed in the events shown so far.
-    pub fn kept(&self) -> u64 {
-        let sum =
-            |of: fn(&Node) -> u64| self.tree.ids().filter_map(|id| self.tree.get(id)).map(of).sum::<u64>();
-        sum(|n| n.events).saturating_sub(2 * sum(|n| n.frees))
+    /// Counts an event, also one of a thread that runs no Python: backward passes allocate there what others free.
+    #[inline(always)]
+    pub fn count(&mut self, freed: bool) {
+        self.kept += if freed { -1 } else { 1 };
+    }
+
+    /// Returns how many more blocks were allocated than freed in the events counted so far.
+    pub fn kept(&self) -> i64 {
+        self.kept
     }
 
     /// Notes that not every event of the training is shown from now on: what is counted there is less than
