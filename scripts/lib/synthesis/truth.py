@@ -4,6 +4,7 @@ Where the two contradict each other, the program is no test (`Contradiction`). K
 """
 
 import dataclasses
+import statistics
 
 # A line that keeps blocks of so many steps keeps them by what the plan says, and not as a parameter or a copy.
 FEW = 5
@@ -44,7 +45,15 @@ def kept_by_line(counted):
         # What the last step made is alive anyway.
         if 0 < step < last - 1:
             lines.setdefault(at, []).append((step, size))
+    lines = {at: without_workspaces(blocks) for at, blocks in lines.items()}
     return {at: blocks for at, blocks in lines.items() if len({step for step, _ in blocks}) >= FEW}
+
+
+def without_workspaces(blocks):
+    """Returns the blocks of a line without those that a library set up there: a thread that has a cuBLAS handle of its
+    own may get its workspace in any step."""
+    usual = statistics.median(size for _, size in blocks)
+    return [(step, size) for step, size in blocks if size < 64 * usual]
 
 
 def line_of(source, text):
