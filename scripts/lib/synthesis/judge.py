@@ -32,6 +32,11 @@ def is_at(finding, cause):
     return None in cause.lines and any(site["allocated_at"] is None or site.get("forward_site") for site in finding["sites"])
 
 
+def is_held_by(finding, cause):
+    named_in = lambda path: any(re.search(rf"\b{re.escape(name)}\b", path) for name in cause.holders)
+    return any(named_in(h["path"]) for h in finding["holders"] if h.get("retention") != "unreachable")
+
+
 def allowed_steps(plan):
     """Returns the numbers of steps that are right."""
     n = plan.numbers["N"]
@@ -69,7 +74,7 @@ def figures(plan, cause, matched, report, problems):
             problems.append(("holder", f"held by {holders[:3]}, there is no holder"))
     elif not holders:
         problems.append(("no holder", f"no holder, not {cause.holders[0]}"))
-    elif not any(re.search(rf"\b{re.escape(name)}\b", path) for name in cause.holders for path in holders):
+    elif not any(is_held_by(f, cause) for f in matched):
         problems.append(("holder", f"held by {holders[:3]}, not {cause.holders}"))
 
 
@@ -107,6 +112,9 @@ def judge(plan, kind, causes, status, report):
             continue
         peak = max([device["peak_bytes"] for device in report["devices"]] or [1])
         if finding["kind"] == "carry-over" and finding["peak_reduction_bytes"] < ORDINARY * peak:
+            continue
+        # What else a cause's holder keeps (the parameters and gradients of its graphs) is kept.
+        if any(is_held_by(finding, cause) for cause in causes):
             continue
         if any(is_at(finding, cause) and not cause.required for cause in causes):
             continue

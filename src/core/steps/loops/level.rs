@@ -32,9 +32,12 @@ impl Loops {
                 n.mark = mark;
             }
         }
-        let deepest = all.iter().filter_map(|&id| self.tree.get(id)).map(|n| n.depth);
+        let nodes = || all.iter().filter_map(|&id| self.tree.get(id));
+        // In a recursion the same loop comes at every depth, also at those to come.
+        let recursive = nodes().any(|n| usize::from(n.depth) > usize::from(n.highest) + DEEPER);
+        let deepest = nodes().map(|n| n.depth).max().filter(|_| !recursive);
         if !self.tree.phased {
-            self.depth = usize::from(deepest.max().unwrap_or(u16::MAX)) + DEEPER;
+            self.depth = deepest.map_or(usize::MAX, |depth| usize::from(depth) + DEEPER);
         }
         self.level = all;
         self.level.len() > before

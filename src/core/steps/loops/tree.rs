@@ -88,8 +88,9 @@ pub(super) struct Node {
     pub trains: bool,
     /// Ends of iterations, by sign.
     pub ends: [u32; 6],
-    /// Depth of the deepest frame that showed an end, from 1.
+    /// Depth of the deepest frame that showed an end, from 1; and of the highest one that proved one.
     pub depth: u16,
+    pub highest: u16,
     /// What its ends are, once a level was chosen.
     pub mark: Mark,
 }
@@ -152,6 +153,7 @@ impl Node {
             trains: false,
             ends: [0; 6],
             depth: 0,
+            highest: u16::MAX,
             mark: Mark::default(),
         }
     }
@@ -388,7 +390,11 @@ impl Tree {
         let Some(n) = self.nodes.get_mut(usize::from(id)) else { return };
         let count = &mut n.ends[sign as usize];
         *count = count.saturating_add(1);
-        n.depth = n.depth.max(depth.min(usize::from(u16::MAX)) as u16);
+        let depth = depth.min(usize::from(u16::MAX)) as u16;
+        n.depth = n.depth.max(depth);
+        if sign == Sign::Proof {
+            n.highest = n.highest.min(depth);
+        }
         if self.chosen && (n.mark.signs != 0 || !self.phased) {
             if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
                 self.ended.push((n.mark.level, n.mark.main));
