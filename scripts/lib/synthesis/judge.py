@@ -62,7 +62,10 @@ def figures(plan, cause, matched, report, problems):
         there = sum(site["bytes_per_step"] for f in matched for site in f["sites"] if named(site["allocated_at"]) in cause.lines)
         whole = sum(f["bytes_per_step"] * f["cohorts"] for f in matched)
         share = 0.5 if cause.varies else 0.05
-        if not any(near(got, cause.bytes_per_step, share) for got in (each, there)) and not near(whole, cause.bytes, max(share, 0.1)):
+        low, high = (sum(f["bytes_per_step_interval"][end] for f in matched if f["bytes_per_step_interval"]) for end in (0, 1))
+        right = (any(near(got, cause.bytes_per_step, share) for got in (each, there))
+                 or cause.varies and low <= cause.bytes_per_step <= high or near(whole, cause.bytes, max(share, 0.1)))
+        if not right:
             problems.append(("bytes", f"{each:g} bytes per step, not {cause.bytes_per_step:g}"))
     elif cause.kind == "residue":
         got = sum(f["live_bytes"] for f in matched)

@@ -101,7 +101,12 @@ def cause(plan, kind, found, holders):
         accepted.append("growing")
     required = births >= (CERTAIN if kind == "pending-gc" else REQUIRED) and not is_store(plan)
     size = sum(size for _, size in blocks)
-    return Cause(kind, accepted, required, sorted(found, key=str), size, len(blocks), births, holders, plan.name("lengths") == "yes")
+    of_steps = {}
+    for step, bytes_ in blocks:
+        of_steps[step] = of_steps.get(step, 0) + bytes_
+    # Some steps may add more than others: what else a graph holds, a new model with its parameters.
+    varies = plan.name("lengths") == "yes" or len(set(of_steps.values())) > 1
+    return Cause(kind, accepted, required, sorted(found, key=str), size, len(blocks), births, holders, varies)
 
 
 def decide(plan, source, counted):
