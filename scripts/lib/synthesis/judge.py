@@ -116,6 +116,9 @@ def judge(plan, kind, causes, status, report):
         peak = max([device["peak_bytes"] for device in report["devices"]] or [1])
         if finding["kind"] == "carry-over" and finding["peak_reduction_bytes"] < ORDINARY * peak:
             continue
+        # Where the run without leaktrace ended shortly after a collection, this one need not.
+        if finding["kind"] == "pending-gc" and plan["where"].retention == "garbage":
+            continue
         # What else a cause's holder keeps (the parameters and gradients of its graphs) is kept.
         if any(is_held_by(finding, cause) for cause in causes):
             continue
