@@ -239,11 +239,30 @@ fn an_owner_that_is_gone_at_the_end_was_found_before() {
     }
 }
 
+/// Whoever has the head of a linked list has all of it.
+#[test]
+fn a_linked_list_is_one_owner() {
+    for (way, path) in [
+        ("tuple", "main() local `trace`[1]…[0]"),
+        ("object", "main() local `trace`.before….value"),
+        ("dict", "main() local `trace`['before']…['value']"),
+    ] {
+        let report = Report::of(&torch("holders/linked.py").arg(way).traced().run().success().recording());
+        is_held(&report, "leak", "confirmed", path);
+        assert_eq!(holders(&report).len(), 1, "{:#?}", report.findings());
+    }
+}
+
 /// Backward passes allocate on a thread of PyTorch's what the program's own thread frees.
 #[test]
 fn a_short_training_without_an_optimizer_has_its_owner() {
     let run = torch("holders/early.py").args(["by_hand", "60"]).traced();
-    is_held(&Report::of(&run.run().success().recording()), "leak", "confirmed", "by_hand() local `samples`[*]");
+    is_held(
+        &Report::of(&run.run().success().recording()),
+        "leak",
+        "confirmed",
+        "by_hand() local `samples`[*]",
+    );
 }
 
 /// However many allocations a step has, so that the loop is not chosen before the program's end.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, Step, Wanted, words};
+use super::{GcRoot, HeapGraph, Node, Nodes, Owner, Retention, Root, Step, Wanted, words};
 use crate::int_map::IntMap;
 
 /// Paths of a group that are put in words, to see what they have in common.
@@ -37,6 +37,8 @@ pub(super) struct Group {
     pub owner: Owning,
     /// The step of every path at which they part, if they do so in a collection.
     pub parting: Option<usize>,
+    /// The owner is the head of a linked list.
+    pub linked: bool,
     pub paths: Vec<Path>,
 }
 
@@ -75,22 +77,26 @@ pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<P
         let of_cause = onward.entry(wanted[path.wanted].cause).or_default();
         path.nodes.windows(2).for_each(|pair| of_cause.add(pair[0], pair[1]));
     }
+    let mut owners: Vec<(Option<usize>, bool)> = Vec::with_capacity(paths.len());
+    for path in &paths {
+        let of_cause = onward.get(&path.cause);
+        let parts = |i: usize| of_cause.is_some_and(|o| o.parts(path.nodes[i], path.nodes[i + 1]));
+        let parting = (0..path.nodes.len().saturating_sub(1)).filter(|&i| parts(i)).find(|&i| {
+            let holder = i.checked_sub(1).map(|h| path.nodes[h]);
+            graph.is_collection(holder, path.nodes[i])
+        });
+        owners.push((parting.or_else(|| keeper(graph, path)), parting.is_some()));
+    }
+    let chains = Chains::of(graph, &paths, &owners);
     let mut groups: Vec<Group> = Vec::new();
     let mut by_node: HashMap<(u32, Node), usize> = HashMap::new();
     let mut by_name: HashMap<(u32, Node, String), usize> = HashMap::new();
-    for path in paths {
+    for (path, (at, parts)) in paths.into_iter().zip(owners) {
         let cause = path.cause;
-        let of_cause = onward.get(&cause);
-        let parts = |i: usize| of_cause.is_some_and(|o| o.parts(path.nodes[i], path.nodes[i + 1]));
-        let parting: Option<usize> =
-            (0..path.nodes.len().saturating_sub(1)).filter(|&i| parts(i)).find(|&i| {
-                let holder = i.checked_sub(1).map(|h| path.nodes[h]);
-                graph.is_collection(holder, path.nodes[i])
-            });
-        let owner = match parting {
-            Some(i) => Owning::Node(path.nodes[i]),
-            None => keeper(graph, &path),
-        };
+        let head = at.and_then(|at| chains.head(graph, &path, at));
+        let parting = head.or(at.filter(|_| parts));
+        let owner =
+            head.or(at).map_or_else(|| Owning::Name(path.root.clone()), |i| Owning::Node(path.nodes[i]));
         let fresh = groups.len();
         let at = match &owner {
             Owning::Node(node) => *by_node.entry((cause, *node)).or_insert(fresh),
@@ -100,19 +106,62 @@ pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<P
         };
         match groups.get_mut(at) {
             Some(group) => group.paths.push(path),
-            None => groups.push(Group { cause, owner, parting, paths: vec![path] }),
+            None => groups.push(Group { cause, owner, parting, linked: head.is_some(), paths: vec![path] }),
         }
     }
     groups
 }
 
-/// Returns what would have to drop the block of a single path: what holds the first tensor on it.
-fn keeper(graph: &mut impl HeapGraph, path: &Path) -> Owning {
+/// Returns what would have to drop the block of a single path: what holds the first tensor on it. `None`: the root.
+fn keeper(graph: &mut impl HeapGraph, path: &Path) -> Option<usize> {
     let first = (0..path.nodes.len()).find(|&i| graph.has_graph(path.nodes[i]));
-    match first.unwrap_or_else(|| path.nodes.len().saturating_sub(2)) {
-        0 => Owning::Name(path.root.clone()),
-        i => Owning::Node(path.nodes[i - 1]),
+    first.unwrap_or_else(|| path.nodes.len().saturating_sub(2)).checked_sub(1)
+}
+
+/// The linked lists that owners are nodes of, by their heads: whoever has the head has them all.
+struct Chains(Nodes);
+
+/// Nodes of one sort in a row that make a linked list.
+const LINKED: usize = 4;
+
+impl Chains {
+    fn of(graph: &mut impl HeapGraph, paths: &[Path], owners: &[(Option<usize>, bool)]) -> Chains {
+        let mut heads = Nodes::default();
+        for (path, at) in paths.iter().zip(owners).filter_map(|(path, (at, _))| Some((path, (*at)?))) {
+            let (head, length) = chain(graph, path, at);
+            if length >= LINKED {
+                heads.insert(path.nodes[head], ());
+            }
+        }
+        Chains(heads)
     }
+
+    /// Returns the place of the head of the linked list that a node of a path is in.
+    fn head(&self, graph: &mut impl HeapGraph, path: &Path, at: usize) -> Option<usize> {
+        let (head, _) = chain(graph, path, at);
+        self.0.contains_key(&path.nodes[head]).then_some(head)
+    }
+}
+
+/// Returns where the row of nodes like the one at a place begins, and their number. Between two there may be one more,
+/// an object's own dict: always of one sort too.
+fn chain(graph: &mut impl HeapGraph, path: &Path, at: usize) -> (usize, usize) {
+    let mut best = (at, 1);
+    for stride in [1, 2] {
+        let (mut head, mut length) = (at, 1);
+        while let Some(before) = head.checked_sub(stride) {
+            let mut alike = |i: usize| graph.sort(path.nodes[i]) == graph.sort(path.nodes[i + stride]);
+            // What lies between them has none of its kind before the first.
+            if !alike(before) || (stride == 2 && length > 1 && !alike(before + 1)) {
+                break;
+            }
+            (head, length) = (before, length + 1);
+        }
+        if length > best.1 {
+            best = (head, length);
+        }
+    }
+    best
 }
 
 /// Puts a group in words. Paths that lead on through objects of different types are told apart.
@@ -123,6 +172,13 @@ pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
         let onward = path.nodes.iter().rev().skip(1).rev().skip(group.parting.map_or(0, |i| i + 1));
         let mut shape: Vec<u64> = onward.map(|&node| graph.sort(node)).collect();
         shape.dedup();
+        if let Owning::Node(head) = group.owner
+            && group.linked
+        {
+            // Wherever in the list.
+            let node = graph.sort(head);
+            shape.retain(|sort| *sort != node);
+        }
         match shapes.iter_mut().find(|(known, _)| *known == shape) {
             Some((_, paths)) => paths.push(path),
             None => shapes.push((shape, vec![path])),

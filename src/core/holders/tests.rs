@@ -103,7 +103,13 @@ impl HeapGraph for Toy {
     }
 
     fn sort(&mut self, node: Node) -> u64 {
-        u64::from(self.tensors.contains(&node))
+        // Objects that are neither are of as many types.
+        match node {
+            _ if self.tensors.contains(&node) => 1,
+            _ if self.collections.contains(&node) => 2,
+            _ if self.graphs.contains_key(&node) => 3,
+            _ => 10 + node,
+        }
     }
 
     fn is_late(&self) -> bool {
@@ -265,4 +271,17 @@ fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() 
     ];
     all.sort_by_key(|&(hold, blocks, bytes)| listing_order(hold, blocks, bytes));
     assert_eq!(all.map(|(_, blocks, _)| blocks), [49, 3, 60]);
+}
+
+#[test]
+fn the_nodes_of_a_linked_list_are_said_once() {
+    // samples = (tensor, samples), sixty times.
+    let mut toy = Toy::default().root(0, 100, "__main__.samples");
+    for node in 100..160 {
+        toy.collections.push(node);
+        toy = toy.holds(node, node + 100, Step::Index(0)).tensor(node + 100);
+        toy = if node < 159 { toy.holds(node, node + 1, Step::Index(1)) } else { toy };
+    }
+    let found = toy.find(1200..1260);
+    assert_eq!(found, one("__main__.samples[1]…[0]", 60));
 }

@@ -5,12 +5,17 @@ use super::{GcRoot, Step};
 /// Nodes of a graph that are named together.
 const NAMES: usize = 3;
 
+/// Equal pieces in a row that are said once: the nodes of a linked list.
+const RUN: usize = 4;
+
 /// A piece of a path.
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
     /// One of many like things: `[3]`, `['loss']`.
     Element(String),
+    /// Many equal ones, as many as there are: `[1]…`, `.next…`.
+    Run(String),
     /// A walk through an autograd graph: whether it is more than one node long, its last nodes, and whether
     /// it ends in what those have saved.
     Graph {
@@ -41,8 +46,9 @@ pub(super) struct Words {
 
 /// Puts in words what several paths have in common, from the root on; they part at step `parting`.
 pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
-    let paths: Vec<(Vec<Piece>, Option<usize>)> =
+    let mut paths: Vec<(Vec<Piece>, Option<usize>)> =
         examples.iter().map(|steps| pieces(steps, parting)).collect();
+    fold_runs(&mut paths);
     let Some((first, parted)) = paths.first() else { return Words::default() };
     let mut out = String::new();
     let mut owner = None;
@@ -75,6 +81,10 @@ pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
 fn say(out: &mut String, piece: &Piece) {
     match piece {
         Piece::Text(text) | Piece::Element(text) => out.push_str(text),
+        Piece::Run(text) => {
+            out.push_str(text);
+            out.push('…');
+        }
         Piece::Graph { far, names, saved } => {
             out.push_str(match (far, saved) {
                 (true, true) => ".grad_fn → … saved by ",
@@ -85,6 +95,31 @@ fn say(out: &mut String, piece: &Piece) {
             let more = if names.len() > NAMES { ", …" } else { "" };
             out.push_str(&names[..names.len().min(NAMES)].join(", "));
             out.push_str(more);
+        }
+    }
+}
+
+/// Puts one piece in the place of equal ones in a row, in all paths where one has many: of two nodes of a linked list
+/// one is further from its head.
+fn fold_runs(paths: &mut [(Vec<Piece>, Option<usize>)]) {
+    let run =
+        |path: &[Piece], at: usize| path[at.min(path.len())..].iter().take_while(|p| **p == path[at]).count();
+    let text = |piece: &Piece| match piece {
+        Piece::Text(text) | Piece::Element(text) => Some(text.clone()),
+        Piece::Run(_) | Piece::Graph { .. } => None,
+    };
+    let longest = paths.iter().map(|(path, _)| path.len()).max().unwrap_or(0);
+    for at in 0..longest {
+        let long =
+            paths.iter().find(|(path, _)| path.get(at).and_then(text).is_some() && run(path, at) >= RUN);
+        let Some((piece, said)) = long.and_then(|(path, _)| Some((path[at].clone(), text(&path[at])?)))
+        else {
+            continue;
+        };
+        for (path, parted) in paths.iter_mut().filter(|(path, _)| path.len() >= at) {
+            let length = path[at..].iter().take_while(|p| **p == piece).count();
+            path.splice(at..at + length, [Piece::Run(said.clone())]);
+            *parted = parted.map(|p| if p < at + length.max(1) { p.min(at) } else { p + 1 - length });
         }
     }
 }

@@ -1,0 +1,31 @@
+"""A linked list that takes in an output every step: linked.py WAY"""
+import sys
+
+import torch
+
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+
+class Step:
+    def __init__(self, value, before):
+        self.value = value
+        self.before = before
+
+
+def chain(value, before):
+    return {"tuple": lambda: (value, before), "object": lambda: Step(value, before),
+            "dict": lambda: {"value": value, "before": before}}[sys.argv[1]]()
+
+
+def main():
+    trace = None
+    for _ in range(60):
+        out = net(torch.randn(8, 64).cuda())
+        optimizer.zero_grad()
+        out.square().mean().backward()
+        optimizer.step()
+        trace = chain(out.detach(), trace)
+
+
+main()
