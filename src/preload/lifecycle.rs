@@ -22,7 +22,7 @@ use crate::state::{self, State};
 use crate::stderr;
 use crate::thread_state;
 use crate::writer::recording;
-use crate::writer::signals::{in_signal_handler, with_signals_blocked};
+use crate::writer::signals::{Undisturbed, in_signal_handler, with_signals_blocked};
 use leaktrace_core::format::entry::TableEntry;
 
 /// What analysis has the driver and Python do.
@@ -63,6 +63,8 @@ pub fn arm() {
     if state::get() != State::Dormant {
         return;
     }
+    // A handler on top of it would wait for it, and it comes by many a point where a thread is cancelled.
+    let _undisturbed = Undisturbed::begin();
     ARMING_PID.store(std::process::id(), Release);
     if !state::advance(State::Dormant, State::Arming) {
         return;
@@ -104,6 +106,10 @@ pub fn arm() {
 pub fn wait_until_armed() {
     const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
     static GAVE_UP: AtomicBool = AtomicBool::new(false);
+    if state::get() != State::Arming {
+        return;
+    }
+    let _undisturbed = Undisturbed::begin();
     for _ in 0..20_000 {
         if state::get() != State::Arming || GAVE_UP.load(Relaxed) {
             return;
@@ -141,6 +147,7 @@ pub fn start() -> bool {
     if state::get() != State::Armed {
         return state::is_recording();
     }
+    fork::forget_parent();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let path = settings::get().path();
     match with_signals_blocked(|| recording_path::create(path, now.as_nanos() as u64)) {

@@ -88,6 +88,11 @@ impl ThreadState {
         write(unsafe { &mut *self.cursor.get() })
     }
 
+    /// Whether this thread is in the middle of appending an event, below a signal handler.
+    pub fn is_appending(&self) -> bool {
+        self.with_cursor(|cursor| cursor.is_in_use())
+    }
+
     /// Returns the stack id remembered for a hash; 0 if there is none.
     #[inline(always)]
     pub fn cached_stack(&self, hash: u64) -> u32 {

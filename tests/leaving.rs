@@ -1,0 +1,61 @@
+//! Hooks that signal handlers come to, or leave: the program goes on as it would have, and so does the recording.
+//! What no report can know is named.
+
+use crate::common::programs::{compile, linked, sources};
+use crate::common::report::Report;
+use crate::common::{Ran, Run};
+
+/// `leaving HOW TIMES`, on a runtime whose calls may be interrupted anywhere.
+fn leaving(how: &str, times: u32) -> Run {
+    let map = format!("-Wl,--version-script,{}", sources().join("bare_cudart.map").display());
+    let flags = ["-shared", "-fPIC", "-Wl,-soname,libcudart.so.12", &map];
+    let runtime = compile("leaving_cudart.c", "libcudart.so.12", &flags);
+    Run::new(linked("leaving.c", "leaving", &runtime, &[]))
+        .args([how, &times.to_string()])
+        .env("LEAKTRACE_QUIET", "1")
+}
+
+/// Runs it without and with the preload: nothing differs that can be seen of it.
+#[track_caller]
+fn unchanged(how: &str, times: u32) -> Ran {
+    let (plain, traced) = (leaving(how, times).run(), leaving(how, times).traced().run());
+    assert_eq!(plain.code(), 0, "{}", plain.transcript());
+    assert_eq!(traced.status, plain.status, "{how}: {}", traced.transcript());
+    assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr), "{how}");
+    traced
+}
+
+/// Whether the 1001 bytes that a program allocates last are there.
+fn has_last(report: &Report) -> bool {
+    report.retained().iter().any(|entry| entry.to_string().contains("\"last\""))
+}
+
+#[test]
+fn a_handler_that_forks() {
+    // Wherever it interrupts the program, also beside a thread that is busy with locks. Every other child goes
+    // on, and records itself.
+    for how in ["forks", "forks beside a thread"] {
+        let traced = unchanged(how, 60);
+        let recordings = traced.recordings();
+        assert_eq!(recordings.len(), 1 + 30, "{how}: {:?}", traced.files());
+        for recording in recordings {
+            let report = Report::of(&recording);
+            assert_eq!((report.end(), report.device(0, "live_bytes")), ("clean", 1001), "{how}");
+            report.assert_whole();
+        }
+    }
+}
+
+#[test]
+fn a_handler_that_annotates_ends_steps_and_dumps() {
+    // In the middle of the very same calls, and of stacks that are new.
+    let traced = unchanged("speaks", 400);
+    let report = Report::of(&traced.recording());
+    assert_eq!(report.end(), "clean");
+    report.assert_whole();
+    assert!(has_last(&report), "{:#}", report.0);
+    // Those of the handler, one for each of the main thread's four turns, and the last.
+    assert!(report.steps() > 400, "{}", report.steps());
+    let marks = report.0["annotations"].to_string();
+    assert!(report.0.to_string().contains("in a handler"), "{marks}");
+}
