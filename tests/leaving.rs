@@ -59,3 +59,25 @@ fn a_handler_that_annotates_ends_steps_and_dumps() {
     let marks = report.0["annotations"].to_string();
     assert!(report.0.to_string().contains("in a handler"), "{marks}");
 }
+
+/// The gap that is named where calls did not return.
+const LEFT: &str = "left in the middle";
+
+#[test]
+fn threads_that_end_inside_of_a_call() {
+    // A destructor of the thread allocates 512 bytes more, and is seen. What the call did that never returned is
+    // not known, and that is said.
+    let rows = [
+        ("cancelled at once", 512 + 1001 + 100, false),
+        ("cancelled in an allocation", 512 + 1001, true),
+        ("exits in an allocation", 512 + 1001, true),
+        ("cancelled in a free", 512 + 1001, true),
+    ];
+    for (how, live, is_left) in rows {
+        let report = Report::of(&unchanged(how, 0).recording());
+        assert_eq!((report.end(), report.device(0, "live_bytes")), ("clean", live), "{how}");
+        let gaps = report.coverage("gaps").to_string();
+        assert_eq!(gaps.contains(LEFT), is_left, "{how}: {gaps}");
+        assert_eq!(report.coverage("dropped_events"), 0);
+    }
+}

@@ -88,6 +88,12 @@ impl ThreadState {
         write(unsafe { &mut *self.cursor.get() })
     }
 
+    /// Leaves the call of the runtime under way, which will not return.
+    pub fn leave_call(&self) {
+        self.freeing.set(0);
+        self.runtime_entry_point.set(0);
+    }
+
     /// Whether this thread is in the middle of appending an event, below a signal handler.
     pub fn is_appending(&self) -> bool {
         self.with_cursor(|cursor| cursor.is_in_use())
@@ -256,11 +262,17 @@ pub fn append(event: &Event) -> bool {
 /// Runs what calls the driver for our own purposes: nothing in it is an event.
 #[inline]
 pub fn without_events<R>(ours: impl FnOnce() -> R) -> R {
+    /// Restores the depth, also where an unwinding passes: a cancelled thread runs destructors that allocate.
+    struct Deeper(u32);
+    impl Drop for Deeper {
+        #[inline]
+        fn drop(&mut self) {
+            current().depth.set(self.0);
+        }
+    }
     let depth = &current().depth;
-    depth.set(depth.get() + 1);
-    let result = ours();
-    depth.set(depth.get() - 1);
-    result
+    let _deeper = Deeper(depth.replace(depth.get() + 1));
+    ours()
 }
 
 // Initial-exec TLS: a preloaded library is part of the static block, so the address is one load and one add,
