@@ -81,3 +81,18 @@ fn threads_that_end_inside_of_a_call() {
         assert_eq!(report.coverage("dropped_events"), 0);
     }
 }
+
+#[test]
+fn jumps_out_of_a_call_and_out_of_handlers() {
+    // Whatever the jump left, what the program allocates afterwards is seen; the calls it left are named.
+    for (how, times) in
+        [("jumps out of an allocation", 0), ("jumps out of a handler", 400), ("jumps out of new stacks", 400)]
+    {
+        let report = Report::of(&unchanged(how, times).recording());
+        assert_eq!(report.end(), "clean", "{how}");
+        assert!(has_last(&report), "{how}: {:#}", report.0);
+        assert_eq!(report.coverage("dropped_events"), 0, "{how}");
+        let gaps = report.coverage("gaps").to_string();
+        assert!(gaps.contains(LEFT), "{how}: {gaps}");
+    }
+}

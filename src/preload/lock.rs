@@ -225,6 +225,20 @@ impl RawLock {
         self.unlock();
     }
 
+    /// Returns whether the calling thread has the lock.
+    pub fn is_own(&self) -> bool {
+        self.word.load(Relaxed) & !WAITED_FOR == own_id()
+    }
+
+    /// Gives a lock back whose holder's frames are gone.
+    ///
+    /// # Safety
+    /// The calling thread has it, and nobody there goes on with what it guards.
+    pub unsafe fn abandon(&self) {
+        self.unlock();
+        self.rank.mark_released();
+    }
+
     /// Makes the lock anew after the fork, in the child. Threads that waited for it do not exist there and
     /// must not be woken.
     ///

@@ -51,6 +51,22 @@ struct Pages {
     last_walk: UnsafeCell<LastWalk>,
 }
 
+impl Pages {
+    /// Whether their thread reads Python's memory, or walks its stack.
+    fn is_in_use(&self) -> bool {
+        // SAFETY: asked by the thread that walks, about one word.
+        self.reading.load(Ordering::Relaxed) % 2 == 1 || unsafe { LastWalk::is_busy(self.last_walk.get()) }
+    }
+
+    /// Ends what was under way.
+    fn recover(&self) {
+        let reading = self.reading.load(Ordering::Relaxed);
+        self.reading.store(reading.wrapping_add(reading % 2), Ordering::Release);
+        // SAFETY: the frames that walked are gone.
+        unsafe { LastWalk::abandon(self.last_walk.get()) };
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Slot {
     hash: u64,
@@ -92,6 +108,28 @@ impl ThreadState {
     pub fn leave_call(&self) {
         self.freeing.set(0);
         self.runtime_entry_point.set(0);
+    }
+
+    /// Whether this thread is in the middle of a hook's work, below a signal handler, or in what a hook has
+    /// called.
+    pub fn is_inside(&self) -> bool {
+        self.depth.get() != 0
+            || self.runtime_entry_point.get() != 0
+            || self.is_appending()
+            || self.pages().is_some_and(|pages| pages.is_in_use())
+    }
+
+    /// Puts back what frames of hooks had changed that a jump has left. `others_stay`: hooks further out go on.
+    pub fn leave_frames(&self, others_stay: bool) {
+        self.with_cursor(recording::recover);
+        if let Some(pages) = self.pages() {
+            pages.recover();
+        }
+        // Those further out restore it when they end.
+        if !others_stay {
+            self.depth.set(0);
+            self.leave_call();
+        }
     }
 
     /// Whether this thread is in the middle of appending an event, below a signal handler.

@@ -75,7 +75,6 @@ impl<R: FnOnce() -> Status> Call<R> {
         let before = this_thread().driver_events.get();
         let inside = Inside::begin(id, 0);
         let status = self.pass();
-        inside.end();
         if status == 0 && this_thread().driver_events.get() == before {
             shield(|| {
                 let (address, size) = given();
@@ -86,6 +85,7 @@ impl<R: FnOnce() -> Status> Call<R> {
                 }
             });
         }
+        inside.end();
         status
     }
 
@@ -98,13 +98,13 @@ impl<R: FnOnce() -> Status> Call<R> {
             return self.pass();
         }
         let entry_point = self.id as u16;
-        shield(|| freed(EventKind::Free, entry_point, class, address));
         let inside = Inside::begin(self.id, address);
+        shield(|| freed(EventKind::Free, entry_point, class, address));
         let status = self.pass();
-        inside.end();
         if status != 0 {
             shield(|| freed(EventKind::FreeFailed, entry_point, class, address));
         }
+        inside.end();
         status
     }
 
@@ -114,30 +114,19 @@ impl<R: FnOnce() -> Status> Call<R> {
         if !is_top_level() {
             return self.pass();
         }
-        let status = self.pass_inside();
-        if status == 0 {
-            shield(work);
-        }
-        status
+        inside(|| {
+            let status = self.pass();
+            if status == 0 {
+                shield(work);
+            }
+            status
+        })
     }
 
     /// Calls the real function: what it calls itself is no event.
     #[inline]
     fn pass_inside(self) -> Status {
-        /// Ends when an unwinding passes.
-        struct Left;
-        impl Drop for Left {
-            #[cold]
-            fn drop(&mut self) {
-                coverage_gaps::call_was_left();
-            }
-        }
-        reentrant(|| {
-            let left = Left;
-            let status = self.pass();
-            std::mem::forget(left);
-            status
-        })
+        inside(|| self.pass())
     }
 
     /// Runs `learn` after a successful call that is no event itself.
@@ -238,6 +227,25 @@ impl<R: FnOnce() -> Status> Call<R> {
             }
         })
     }
+}
+
+/// Runs a call of the driver's and what belongs to it: nothing in it is an event.
+#[inline]
+fn inside(call: impl FnOnce() -> Status) -> Status {
+    /// Ends where an unwinding passes.
+    struct Left;
+    impl Drop for Left {
+        #[cold]
+        fn drop(&mut self) {
+            coverage_gaps::call_was_left();
+        }
+    }
+    reentrant(|| {
+        let left = Left;
+        let status = call();
+        std::mem::forget(left);
+        status
+    })
 }
 
 /// A call of the runtime's under way, for the driver events inside it.

@@ -8,6 +8,7 @@ mod exec;
 mod exports;
 pub mod got_patch;
 mod hook_table;
+mod jumps;
 mod proc_address;
 mod symbol_lookup;
 pub mod tail_jump;

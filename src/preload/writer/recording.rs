@@ -127,8 +127,7 @@ fn with_room(cursor: &mut Cursor, records: usize, write: impl FnOnce(*mut u64)) 
     unsafe { mark.write_volatile(IN_USE) };
     compiler_fence(SeqCst);
     // Marked before it is asked: a handler that forks in between leaves the child memory to write to.
-    let fits = recording == RECORDING.load(Relaxed)
-        && cursor.end - cursor.next >= (records * RECORD) as u64;
+    let fits = recording == RECORDING.load(Relaxed) && cursor.end - cursor.next >= (records * RECORD) as u64;
     if fits {
         write(cursor.next as *mut u64);
         cursor.next += (records * RECORD) as u64;
@@ -137,6 +136,19 @@ fn with_room(cursor: &mut Cursor, records: usize, write: impl FnOnce(*mut u64)) 
     // SAFETY: as above.
     unsafe { mark.write_volatile(recording) };
     fits
+}
+
+/// Takes a cursor back from an append that a jump has left. What it had stored counts.
+pub fn recover(cursor: &mut Cursor) {
+    if !cursor.is_in_use() {
+        return;
+    }
+    // SAFETY: a record of the cursor's own segment, which is mapped while the recording is open: its number.
+    let is_stored = |at: u64| unsafe { (*(at as *const AtomicU64)).load(Relaxed) != 0 };
+    cursor.recording = RECORDING.load(Relaxed);
+    while cursor.recording != 0 && cursor.next < cursor.end && is_stored(cursor.next) {
+        cursor.next += RECORD as u64;
+    }
 }
 
 /// Stores one record. The sequence number goes last, with release: a reader that sees it sees the rest.
