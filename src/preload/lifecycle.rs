@@ -22,7 +22,7 @@ use crate::state::{self, State};
 use crate::stderr;
 use crate::thread_state;
 use crate::writer::recording;
-use crate::writer::signals::{Undisturbed, in_signal_handler, with_signals_blocked};
+use crate::writer::signals::{self, Undisturbed, in_signal_handler, with_signals_blocked};
 use leaktrace_core::format::entry::TableEntry;
 
 /// What analysis has the driver and Python do.
@@ -196,6 +196,28 @@ fn full(errno: i32) {
 /// The recording is gone from under us.
 fn lost() {
     state::lost();
+}
+
+/// Ends the tracing for good and in good order, since the program is about to forbid itself most system calls.
+pub fn shut_in() {
+    const WHY: &str =
+        "the program shuts itself into a sandbox (seccomp): tracing ends here, the program goes on";
+    let undisturbed = Undisturbed::begin();
+    thread_state::without_events(|| {
+        shield(|| {
+            if state::is_recording() && !in_signal_handler() {
+                coverage_gaps::report("everything after the program shut itself into a sandbox (seccomp)");
+                stderr::say(WHY);
+                step_boundaries::exit();
+                recording::mark_clean(state::elapsed());
+            }
+            // Neither is one begun in there.
+            state::give_up();
+            recording::close();
+        });
+    });
+    drop(undisturbed);
+    signals::shut_in();
 }
 
 /// Writes what the reader has to know about this process.

@@ -19,7 +19,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use crate::writer::signals::{Undisturbed, undisturbed};
+use crate::writer::signals::{Undisturbed, kernel, undisturbed};
 
 #[cfg(debug_assertions)]
 use crate::writer::signals::in_signal_handler;
@@ -178,7 +178,8 @@ impl RawLock {
         // SAFETY: a word that lives as long as this lock; whatever the answer, the word is read again.
         unsafe {
             let word = self.word.as_ptr().cast::<u32>().add(LOWER);
-            libc::syscall(libc::SYS_futex, word, operation | libc::FUTEX_PRIVATE_FLAG, value, timeout);
+            let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+            kernel(libc::SYS_futex, [word as usize, operation, value as usize, timeout as usize]);
         }
     }
 

@@ -10,6 +10,7 @@ pub mod got_patch;
 mod hook_table;
 mod jumps;
 mod proc_address;
+mod sandbox;
 mod symbol_lookup;
 pub mod tail_jump;
 mod trampolines;

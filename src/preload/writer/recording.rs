@@ -406,6 +406,11 @@ pub fn mark_clean(ended_ns: u64) {
     }
 }
 
+/// Has nothing more written to the recording, whoever tries.
+pub fn close() {
+    RECORDING.store(0, Release);
+}
+
 /// Notes that this process is about to run another program by `exec`. Should that fail, later events show it.
 pub fn mark_replaced() {
     let is_ours = |word: &&AtomicU64| word.load(Relaxed) as u32 == std::process::id();

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 unsafe extern "C" {
     /// Not in the `libc` crate; POSIX.
@@ -35,7 +36,18 @@ pub struct Undisturbed(PhantomData<*mut ()>);
 
 thread_local! {
     /// How many live on this thread, and what the outermost restores: the signal mask and the cancel state.
-    static UNDISTURBED: Cell<(u32, (u64, c_int))> = const { Cell::new((0, (0, 0))) };
+    static UNDISTURBED: Cell<(u32, Kept)> = const { Cell::new((0, None)) };
+}
+
+/// A signal mask and a cancel state.
+type Kept = Option<(u64, c_int)>;
+
+/// The program forbids itself most system calls.
+static IS_SHUT_IN: AtomicBool = AtomicBool::new(false);
+
+/// Has nothing here ask the kernel for anything from now on.
+pub fn shut_in() {
+    IS_SHUT_IN.store(true, Relaxed);
 }
 
 /// What the kernel calls a signal mask: a bit each, signal 1 first.
@@ -87,23 +99,50 @@ pub fn undisturbed<R>(ours: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Asks the kernel, not the C library: its `syscall` is one of our exports, which may not have been looked up yet.
+/// Leaves errno as it is.
+///
+/// # Safety
+/// That of the system call.
+pub unsafe fn kernel(number: libc::c_long, arguments: [usize; 4]) {
+    let [a, b, c, d] = arguments;
+    // SAFETY: the caller's word; the kernel's convention.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => _,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+}
+
 /// Returns the signal mask and the cancel state that [`end_undisturbed`] restores.
-fn begin_undisturbed() -> (u64, c_int) {
+fn begin_undisturbed() -> Kept {
+    if IS_SHUT_IN.load(Relaxed) {
+        return None;
+    }
     let (mut mask, mut cancel) = (0u64, 0);
     // SAFETY: the calling thread's own cancel state and mask, words of ours.
     unsafe {
         pthread_setcancelstate(NO_CANCEL, &mut cancel);
         let (all, old) = (&raw const ALL, &raw mut mask);
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, all, old, MASK_BYTES);
+        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, all as usize, old as usize, MASK_BYTES]);
     }
-    (mask, cancel)
+    Some((mask, cancel))
 }
 
-fn end_undisturbed((mask, cancel): (u64, c_int)) {
+fn end_undisturbed(kept: Kept) {
+    let Some((mask, cancel)) = kept else { return };
     // SAFETY: what `begin_undisturbed` found, on the same thread.
     unsafe {
-        let (mask, none) = (&raw const mask, std::ptr::null_mut::<u64>());
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, mask, none, MASK_BYTES);
+        let mask = &raw const mask as usize;
+        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, MASK_BYTES]);
         pthread_setcancelstate(cancel, std::ptr::null_mut());
     }
 }
