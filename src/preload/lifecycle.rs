@@ -59,10 +59,16 @@ pub fn loaded() {
 
 /// Dormant → Armed: looks up what hooks will need. Called where the loader may be asked. Another thread may
 /// be at it: this does not wait, for the caller may hold the loader's lock.
+#[inline]
 pub fn arm() {
-    if state::get() != State::Dormant {
-        return;
+    if state::get() == State::Dormant {
+        arm_now();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn arm_now() {
     // A handler on top of it would wait for it, and it comes by many a point where a thread is cancelled.
     let _undisturbed = Undisturbed::begin();
     ARMING_PID.store(std::process::id(), Release);
@@ -103,12 +109,18 @@ pub fn arm() {
 /// Waits until the thread that is arming is done; once for a second at most, for it may be waiting for us. A
 /// forked child may have been copied in the middle of it, without the thread that was at it: then it begins
 /// anew.
+#[inline]
 pub fn wait_until_armed() {
+    if state::get() == State::Arming {
+        wait_while_arming();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_while_arming() {
     const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
     static GAVE_UP: AtomicBool = AtomicBool::new(false);
-    if state::get() != State::Arming {
-        return;
-    }
     let _undisturbed = Undisturbed::begin();
     for _ in 0..20_000 {
         if state::get() != State::Arming || GAVE_UP.load(Relaxed) {

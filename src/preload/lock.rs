@@ -110,7 +110,14 @@ impl<T> Mutex<T> {
         (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(undisturbed))
     }
 
-    #[inline]
+    /// The same for a frequent lock, where every instruction counts.
+    #[inline(always)]
+    pub fn try_lock_frequent(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
+        debug_assert!(self.raw.rank.is_frequent());
+        (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(None))
+    }
+
+    #[inline(always)]
     fn guard(&self, undisturbed: Option<Undisturbed>) -> MutexGuard<'_, T> {
         self.raw.rank.mark_held();
         MutexGuard(self, undisturbed)

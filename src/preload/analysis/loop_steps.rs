@@ -50,20 +50,31 @@ type Guard = MutexGuard<'static, Option<Box<Loops>>>;
 #[unsafe(link_section = ".data.leaktrace")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// A jump has left it half written.
+#[unsafe(link_section = ".data.leaktrace")]
 static TORN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the detector, unless that takes long.
+#[inline(always)]
 fn detector() -> Option<Guard> {
-    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
-    if TORN.load(Relaxed) && TORN.swap(false, AcqRel) {
-        // Not even dropped: nobody knows what holds together in it.
-        std::mem::forget(detector.take());
-        if THREAD.load(Acquire) != 0 {
-            ENABLED.store(false, Release);
-            coverage_gaps::report("iterations of the program's loop after a jump out of a signal handler");
-        }
+    let mut detector = DETECTOR.try_lock_frequent(PATIENCE)?;
+    if TORN.load(Relaxed) {
+        forget_torn(&mut detector);
     }
     Some(detector)
+}
+
+#[cold]
+#[inline(never)]
+fn forget_torn(detector: &mut Guard) {
+    if !TORN.swap(false, AcqRel) {
+        return;
+    }
+    // Not even dropped: nobody knows what holds together in it.
+    std::mem::forget(detector.take());
+    if THREAD.load(Acquire) != 0 {
+        ENABLED.store(false, Release);
+        coverage_gaps::report("iterations of the program's loop after a jump out of a signal handler");
+    }
 }
 
 /// Returns whether the calling thread is in the middle of what the detector does.
