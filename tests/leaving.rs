@@ -1,7 +1,7 @@
 //! Hooks that signal handlers come to, or leave: the program goes on as it would have, and so does the recording.
 //! What no report can know is named.
 
-use crate::common::programs::{compile, linked, sources};
+use crate::common::programs::{bare_cudart, compile, linked, pythons, script, sources};
 use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
@@ -94,5 +94,24 @@ fn jumps_out_of_a_call_and_out_of_handlers() {
         assert_eq!(report.coverage("dropped_events"), 0, "{how}");
         let gaps = report.coverage("gaps").to_string();
         assert!(gaps.contains(LEFT), "{how}: {gaps}");
+    }
+}
+
+#[test]
+fn an_interpreter_that_ends() {
+    // Whoever allocates meanwhile, of whatever version it is: nothing is asked of it that it does not take any more.
+    for (version, python) in pythons() {
+        for whose in ["main", "thread"] {
+            let run = || {
+                let run = Run::new(&python).arg(script("at_exit.py")).arg(bare_cudart()).arg(whose);
+                run.env("LEAKTRACE_QUIET", "1")
+            };
+            let (plain, traced) = (run().run(), run().traced().run());
+            assert_eq!(plain.code(), 0, "{version}: {}", plain.transcript());
+            assert_eq!(traced.status, plain.status, "{version}, {whose}: {}", traced.transcript());
+            assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr), "{version}, {whose}");
+            let report = Report::of(&traced.recording());
+            assert_eq!((report.end(), report.device(0, "live_bytes")), ("clean", 0), "{version}, {whose}");
+        }
     }
 }
