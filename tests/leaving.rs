@@ -91,7 +91,9 @@ fn jumps_out_of_a_call_and_out_of_handlers() {
         let report = Report::of(&unchanged(how, times).recording());
         assert_eq!(report.end(), "clean", "{how}");
         assert!(has_last(&report), "{how}: {:#}", report.0);
-        assert_eq!(report.coverage("dropped_events"), 0, "{how}");
+        // A jump out of the very append of an event loses that one, and it is counted.
+        let dropped = report.coverage("dropped_events").as_u64().unwrap();
+        assert!(dropped <= u64::from(times), "{how}: {dropped}");
         let gaps = report.coverage("gaps").to_string();
         assert!(gaps.contains(LEFT), "{how}: {gaps}");
     }
