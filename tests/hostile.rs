@@ -390,6 +390,28 @@ fn a_sandbox() {
 }
 
 #[test]
+fn a_sandbox_that_the_program_shuts_itself_into() {
+    // Whatever it forbids itself afterwards, nothing of ours asks for it: the recording has come to its end before.
+    for way in ["prctl", "seccomp", "strict"] {
+        let run = || hostile(&["sandboxed", way]);
+        if run().run().code() == 77 {
+            println!("skipped: seccomp is refused here");
+            return;
+        }
+        let ran = unchanged(run);
+        let line = complaint(&ran);
+        assert!(line.contains("shuts itself into a sandbox (seccomp): tracing ends here"), "{way}: {line}");
+        let report = Report::of(&ran.recording());
+        assert_eq!((report.device(0, "live_bytes"), report.end()), (1001, "clean"), "{way}");
+        assert!(report.coverage("gaps").to_string().contains("sandbox"), "{way}");
+    }
+    // To ask is not to shut.
+    let ran = unchanged(|| hostile(&["sandboxed", "question"]));
+    assert_eq!(ran.stderr, "");
+    Report::of(&ran.recording()).assert_whole();
+}
+
+#[test]
 fn nobody_reads_the_summary() {
     // A pipe without a reader: writing to it would raise SIGPIPE in the program.
     let (reader, writer) = std::io::pipe().unwrap();

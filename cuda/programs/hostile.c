@@ -9,6 +9,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <sys/syscall.h>
+#include <sys/prctl.h>
+#include <stddef.h>
+#include <linux/seccomp.h>
+#include <linux/filter.h>
 #include "runtime_api.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -113,6 +118,39 @@ static int filled(void) {
     return 0;
 }
 
+/* Allows itself what it needs from here on, and is killed for anything else. */
+static int sandboxed(const char *way) {
+    static const int ALLOWED[] = {SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_brk, SYS_mmap, SYS_munmap, SYS_fstat,
+                                  SYS_newfstatat, SYS_ioctl};
+    struct sock_filter filter[64];
+    unsigned count = 0;
+#define ADD(...) filter[count++] = (struct sock_filter)__VA_ARGS__
+    ADD(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+    for (size_t i = 0; i < sizeof ALLOWED / sizeof *ALLOWED; i++) {
+        ADD(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)ALLOWED[i], 0, 1));
+        ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
+    ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+    struct sock_fprog program = {(unsigned short)count, filter};
+    allocate(1001);
+    printf("shut in by %s\n", way);
+    fflush(stdout);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    long refused = 0;
+    /* A question that installs nothing. */
+    if (!strcmp(way, "question")) refused = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) != -1;
+    if (!strcmp(way, "prctl")) refused = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    if (!strcmp(way, "seccomp")) refused = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    if (!strcmp(way, "strict")) refused = prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+    if (refused) return 77;
+    churn(100);
+    allocate(2002);
+    static const char done[] = "done\n";
+    write(1, done, sizeof done - 1);
+    if (!strcmp(way, "strict")) syscall(SYS_exit, 0);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     long number = argc > 2 ? atol(argv[2]) : 0;
@@ -124,6 +162,7 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "no descriptors")) status = no_descriptors();
     if (!strcmp(how, "closes")) status = closes((int)number);
     if (!strcmp(how, "filled")) status = filled();
+    if (!strcmp(how, "sandboxed")) return sandboxed(argv[2]);
     printf("%s is done\n", how);
     return status;
 }

@@ -4,12 +4,17 @@
 //! Large work asks first ([`can_allocate`]) and is left undone otherwise. What is asked for in spite of that
 //! comes from a small emergency reserve, once; then tracing is switched off.
 //!
+//! The C library's allocator may have been interrupted by nobody of ours: while it works for us no signal handler
+//! runs that could come here again, or jump out of it.
+//!
 //! What is large is mapped for itself and unmapped when it is freed: the C library's allocator would keep it,
 //! in one arena after the other, since any thread may be the one that drains the events.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+use crate::writer::signals::Undisturbed;
 
 /// The size of the reserve. Untouched, it costs address space only.
 const RESERVE: usize = 1 << 20;
@@ -66,6 +71,11 @@ impl Reserve {
     }
 }
 
+fn undisturbed<R>(allocate: impl FnOnce() -> R) -> R {
+    let _undisturbed = Undisturbed::begin();
+    allocate()
+}
+
 // SAFETY: the system's allocator, mappings for what is large, and behind both a reserve that hands out every
 // byte once and takes none back. Where a piece came from shows in its address (the reserve) and its layout.
 unsafe impl GlobalAlloc for PreloadAlloc {
@@ -73,13 +83,15 @@ unsafe impl GlobalAlloc for PreloadAlloc {
         #[cfg(test)]
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller's promise.
-        let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc(layout) } };
+        let small = || undisturbed(|| unsafe { System.alloc(layout) });
+        let p = if is_large(&layout) { map(layout.size()) } else { small() };
         if p.is_null() { EMERGENCY.take(layout) } else { p }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise. Neither a fresh mapping nor the reserve was ever written to.
-        let p = if is_large(&layout) { map(layout.size()) } else { unsafe { System.alloc_zeroed(layout) } };
+        let small = || undisturbed(|| unsafe { System.alloc_zeroed(layout) });
+        let p = if is_large(&layout) { map(layout.size()) } else { small() };
         if p.is_null() { EMERGENCY.take(layout) } else { p }
     }
 
@@ -92,7 +104,7 @@ unsafe impl GlobalAlloc for PreloadAlloc {
             if is_large(&layout) {
                 libc::munmap(p.cast(), layout.size());
             } else {
-                System.dealloc(p, layout);
+                undisturbed(|| System.dealloc(p, layout));
             }
         }
     }
@@ -109,7 +121,7 @@ unsafe impl GlobalAlloc for PreloadAlloc {
                         libc::MAP_FAILED => std::ptr::null_mut(),
                         new => new.cast(),
                     },
-                    false => System.realloc(p, layout, size),
+                    false => undisturbed(|| System.realloc(p, layout, size)),
                 }
             };
             if !new.is_null() {

@@ -4,7 +4,7 @@
 //! A gap is there before the first event as a rule (a library was opened past us), and a forked child has it
 //! too: so gaps are kept for good, a few of them, and written to each recording once.
 
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use once_cell::race::OnceBox;
 
@@ -29,6 +29,25 @@ pub fn report(what: &str) {
             }
             return;
         }
+    }
+}
+
+/// Calls were left, and that was not reported yet.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a call was left before it returned, by an unwinding or a jump. From anywhere: it is reported
+/// later.
+#[cold]
+pub fn call_was_left() {
+    LEFT.store(true, Release);
+}
+
+/// Reports what was noted where nothing could be reported.
+pub fn report_noted() {
+    if LEFT.load(Relaxed) && LEFT.swap(false, AcqRel) {
+        report(
+            "calls into CUDA that a jump, an exception or the end of their thread left in the middle: what they did is not known",
+        );
     }
 }
 

@@ -2,10 +2,14 @@
 //!
 //! The forking thread takes every lock before, in the order of their ranks, so that no other thread holds one
 //! while the process is copied, and the child finds whole tables. The parent gives them back; the child makes
-//! them anew, and then forgets the recording, which is the parent's. It stands at the top, since it names
-//! everyone who has a lock.
+//! them anew, and leaves the recording, which is the parent's. What else it has of the parent's it forgets when
+//! it records something itself: a fork may come from a signal handler, on top of anything, the C library's
+//! allocator too, and most children run another program or nothing at all.
+//!
+//! It stands at the top, since it names everyone who has a lock.
 
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::mem::forget;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
 use crate::hooks::devices;
@@ -18,6 +22,7 @@ use crate::stacks::{self, autograd, native_samples, stack_interner};
 use crate::state::{self, State};
 use crate::thread_state;
 use crate::unwind::modules;
+use crate::writer::signals::Undisturbed;
 use crate::writer::{file, recording, segment_pool};
 
 /// Returns every lock of this library, in the order of taking.
@@ -56,7 +61,12 @@ pub fn register_handlers() {
     unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
 }
 
+/// A child has not forgotten yet what is its parent's.
+static REMEMBERS: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn before() {
+    // Until the end of the fork: a handler would find its own thread to have every lock.
+    forget(Undisturbed::begin());
     let held = (0u32..).zip(locks()).filter(|(_, lock)| lock.hold()).fold(0, |all, (i, _)| all | 1 << i);
     HELD.store(held, Relaxed);
 }
@@ -67,32 +77,36 @@ extern "C" fn after_in_parent() {
         // SAFETY: `before` took it on this very thread.
         unsafe { lock.release() };
     }
+    // SAFETY: begun in `before`.
+    unsafe { Undisturbed::end() };
 }
 
 extern "C" fn after_in_child() {
     let held = HELD.load(Relaxed);
-    let mut all_held = true;
-    for (i, lock) in (0u32..).zip(locks()) {
-        all_held &= held >> i & 1 == 1;
-        // SAFETY: a child begins with one thread, which took the lock or has it below the signal handler that
-        // forked.
+    // What was not taken is this thread's already, below the signal handler that forked, and it goes on there.
+    for (_, lock) in (0u32..).zip(locks()).filter(|(i, _)| held >> i & 1 == 1) {
+        // SAFETY: a child begins with one thread, which took the lock.
         unsafe { lock.renew() };
     }
-    if state::get() == State::Dormant {
-        return;
+    if state::get() != State::Dormant {
+        recording::after_fork_child(thread_state::current().is_appending());
+        state::after_fork_child();
+        thread_state::after_fork_child();
+        REMEMBERS.store(true, Release);
     }
-    recording::after_fork_child();
-    state::after_fork_child();
-    if !all_held {
-        // Forked by a signal handler in the middle of a critical section: what that guards may be half
-        // written.
-        return state::set(State::Off);
+    // SAFETY: begun in `before`.
+    unsafe { Undisturbed::end() };
+}
+
+/// Forgets what is the parent's, in a child that is about to open a recording.
+pub fn forget_parent() {
+    if REMEMBERS.swap(false, AcqRel) {
+        stacks::after_fork_child();
+        got_patch::after_fork_child();
+        step_boundaries::after_fork_child();
+        python::after_fork_child();
+        devices::forget();
     }
-    stacks::after_fork_child();
-    got_patch::after_fork_child();
-    step_boundaries::after_fork_child();
-    python::after_fork_child();
-    devices::forget();
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::state::{self, State};
 use crate::stderr;
 use crate::thread_state;
 use crate::writer::recording;
-use crate::writer::signals::{in_signal_handler, with_signals_blocked};
+use crate::writer::signals::{self, Undisturbed, in_signal_handler, with_signals_blocked};
 use leaktrace_core::format::entry::TableEntry;
 
 /// What analysis has the driver and Python do.
@@ -59,10 +59,18 @@ pub fn loaded() {
 
 /// Dormant → Armed: looks up what hooks will need. Called where the loader may be asked. Another thread may
 /// be at it: this does not wait, for the caller may hold the loader's lock.
+#[inline]
 pub fn arm() {
-    if state::get() != State::Dormant {
-        return;
+    if state::get() == State::Dormant {
+        arm_now();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn arm_now() {
+    // A handler on top of it would wait for it, and it comes by many a point where a thread is cancelled.
+    let _undisturbed = Undisturbed::begin();
     ARMING_PID.store(std::process::id(), Release);
     if !state::advance(State::Dormant, State::Arming) {
         return;
@@ -101,9 +109,19 @@ pub fn arm() {
 /// Waits until the thread that is arming is done; once for a second at most, for it may be waiting for us. A
 /// forked child may have been copied in the middle of it, without the thread that was at it: then it begins
 /// anew.
+#[inline]
 pub fn wait_until_armed() {
+    if state::get() == State::Arming {
+        wait_while_arming();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_while_arming() {
     const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
     static GAVE_UP: AtomicBool = AtomicBool::new(false);
+    let _undisturbed = Undisturbed::begin();
     for _ in 0..20_000 {
         if state::get() != State::Arming || GAVE_UP.load(Relaxed) {
             return;
@@ -141,6 +159,7 @@ pub fn start() -> bool {
     if state::get() != State::Armed {
         return state::is_recording();
     }
+    fork::forget_parent();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let path = settings::get().path();
     match with_signals_blocked(|| recording_path::create(path, now.as_nanos() as u64)) {
@@ -189,6 +208,28 @@ fn full(errno: i32) {
 /// The recording is gone from under us.
 fn lost() {
     state::lost();
+}
+
+/// Ends the tracing for good and in good order, since the program is about to forbid itself most system calls.
+pub fn shut_in() {
+    const WHY: &str =
+        "the program shuts itself into a sandbox (seccomp): tracing ends here, the program goes on";
+    let undisturbed = Undisturbed::begin();
+    thread_state::without_events(|| {
+        shield(|| {
+            if state::is_recording() && !in_signal_handler() {
+                coverage_gaps::report("everything after the program shut itself into a sandbox (seccomp)");
+                stderr::say(WHY);
+                step_boundaries::exit();
+                recording::mark_clean(state::elapsed());
+            }
+            // Neither is one begun in there.
+            state::give_up();
+            recording::close();
+        });
+    });
+    drop(undisturbed);
+    signals::shut_in();
 }
 
 /// Writes what the reader has to know about this process.

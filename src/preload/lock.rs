@@ -5,11 +5,11 @@
 //! locks another thread may hold at the moment of a fork: the child would wait for it forever. `std`'s mutex
 //! does not know its owner.
 //!
-//! Hooks run wherever the program does, so also in a signal handler that interrupted a hook of the same
-//! thread inside a critical section. Such a handler must not wait: not for that lock, whose owner it is
-//! itself, and not for an earlier one, whose owner may be waiting for that lock. It gets `None`. To block
-//! signals around every critical section would need no `None`, but two system calls for each, some of them in
-//! every event.
+//! Hooks run wherever the program does, so also in a signal handler that interrupted a hook of the same thread,
+//! and the handler may fork, jump or end the thread. While a lock is held no handler runs, and nothing cancels
+//! the thread: two system calls, which only what is rare pays for. The exception is the lock that events take
+//! by the million ([`Rank::is_frequent`]): a handler on top of its holder goes without it, and a jump out of
+//! there tears what it guards.
 //!
 //! It knows nothing of what a lock guards. What is held across fork, and what becomes of it there, is in
 //! `fork`.
@@ -18,6 +18,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
+
+use crate::writer::signals::{Undisturbed, kernel, undisturbed};
 
 #[cfg(debug_assertions)]
 use crate::writer::signals::in_signal_handler;
@@ -73,7 +75,10 @@ unsafe impl<T: Send> Sync for Mutex<T> {}
 
 /// The lock is held while this lives.
 #[derive(Debug)]
-pub struct MutexGuard<'a, T>(&'a Mutex<T>);
+pub struct MutexGuard<'a, T>(
+    &'a Mutex<T>,
+    #[expect(dead_code, reason = "ends with the guard")] Option<Undisturbed>,
+);
 
 impl<T> Mutex<T> {
     pub const fn new(rank: Rank, value: T) -> Mutex<T> {
@@ -83,16 +88,9 @@ impl<T> Mutex<T> {
     /// Waits for the lock. `None`: this is a signal handler on top of a critical section, and must not.
     #[inline]
     pub fn lock(&self) -> Option<MutexGuard<'_, T>> {
-        if !self.raw.rank.is_next() {
-            return None;
-        }
-        // Before it is taken, so that a handler can never see it taken and not marked.
-        self.raw.rank.mark_held();
-        let taken = self.raw.try_take() || self.raw.wait(None);
-        if !taken {
-            self.raw.rank.mark_released();
-        }
-        taken.then_some(MutexGuard(self))
+        let undisturbed = self.raw.rank.undisturbed();
+        (self.raw.rank.is_next() && (self.raw.try_take() || self.raw.wait(None)))
+            .then(|| self.guard(undisturbed))
     }
 
     /// Leaves the lock to one who is about to fork: those who only try come back at once, and would be first
@@ -102,17 +100,27 @@ impl<T> Mutex<T> {
         if FORKING.load(Relaxed) != 0 {
             return None;
         }
-        self.raw.try_take().then(|| self.guard())
+        let undisturbed = self.raw.rank.undisturbed();
+        self.raw.try_take().then(|| self.guard(undisturbed))
     }
 
     /// Waits so long at most; not at all for a lock that this thread has.
     pub fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
-        (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard())
+        let undisturbed = self.raw.rank.undisturbed();
+        (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(undisturbed))
     }
 
-    fn guard(&self) -> MutexGuard<'_, T> {
+    /// The same for a frequent lock, where every instruction counts.
+    #[inline(always)]
+    pub fn try_lock_frequent(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
+        debug_assert!(self.raw.rank.is_frequent());
+        (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(None))
+    }
+
+    #[inline(always)]
+    fn guard(&self, undisturbed: Option<Undisturbed>) -> MutexGuard<'_, T> {
         self.raw.rank.mark_held();
-        MutexGuard(self)
+        MutexGuard(self, undisturbed)
     }
 
     /// The lock as one of many.
@@ -177,7 +185,8 @@ impl RawLock {
         // SAFETY: a word that lives as long as this lock; whatever the answer, the word is read again.
         unsafe {
             let word = self.word.as_ptr().cast::<u32>().add(LOWER);
-            libc::syscall(libc::SYS_futex, word, operation | libc::FUTEX_PRIVATE_FLAG, value, timeout);
+            let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+            kernel(libc::SYS_futex, [word as usize, operation, value as usize, timeout as usize]);
         }
     }
 
@@ -185,20 +194,19 @@ impl RawLock {
     /// checked: that takes a thread-local variable, and a sanitizer's `__tls_get_addr` may not be ready when the
     /// first look-up of a process comes here.
     pub fn bracket<R>(&self, body: impl FnOnce() -> R) -> R {
-        let taken = self.try_take() || self.wait(None);
-        let result = body();
-        if taken {
-            self.unlock();
-        }
-        result
+        undisturbed(|| {
+            let taken = self.try_take() || self.wait(None);
+            let result = body();
+            if taken {
+                self.unlock();
+            }
+            result
+        })
     }
 
-    /// Takes the lock for the time of a fork. `false`: it must not be waited for, in a signal handler as said
-    /// above.
+    /// Takes the lock for the time of a fork. `false`: this very thread has it, in what the signal handler that
+    /// forks has interrupted.
     pub fn hold(&self) -> bool {
-        if !self.rank.is_next() {
-            return false;
-        }
         FORKING.fetch_add(1, Relaxed);
         let held = self.try_take() || self.wait(None);
         FORKING.fetch_sub(1, Relaxed);
@@ -223,6 +231,20 @@ impl RawLock {
     /// This thread took the lock with [`Self::hold`] and has no reference into it.
     pub unsafe fn release(&self) {
         self.unlock();
+    }
+
+    /// Returns whether the calling thread has the lock.
+    pub fn is_own(&self) -> bool {
+        self.word.load(Relaxed) & !WAITED_FOR == own_id()
+    }
+
+    /// Gives a lock back whose holder's frames are gone.
+    ///
+    /// # Safety
+    /// The calling thread has it, and nobody there goes on with what it guards.
+    pub unsafe fn abandon(&self) {
+        self.unlock();
+        self.rank.mark_released();
     }
 
     /// Makes the lock anew after the fork, in the child. Threads that waited for it do not exist there and
@@ -260,19 +282,19 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// The mark of code of ours that allocates memory outside of critical sections. A signal handler on top of it
-/// must not allocate any: the C library's allocator may be what it interrupted.
-#[derive(Debug)]
-pub struct Section(());
+/// The mark of code of ours that takes many locks, or does many things of which none may be left half done:
+/// signals are blocked once for all of it.
+pub struct Section(Undisturbed);
 
 impl Section {
     /// Begins such code. `None`: this is a signal handler on top of it, or of a critical section.
     pub fn enter() -> Option<Section> {
+        let undisturbed = Undisturbed::begin();
         let is_first = !is_interrupted();
         if is_first {
             Rank::Section.mark_held();
         }
-        is_first.then_some(Section(()))
+        is_first.then_some(Section(undisturbed))
     }
 }
 
@@ -282,28 +304,42 @@ impl Drop for Section {
     }
 }
 
-/// Returns whether the calling thread is in the middle of code that holds a lock or allocates. To a hook,
-/// which neither holds one nor allocates when it is entered, it means that it runs in a signal handler.
+/// Returns whether the calling thread is in the middle of code that holds a lock, a frequent one aside. To a
+/// hook, which holds none when it is entered, it means that it runs in the handler of a fault.
 pub fn is_interrupted() -> bool {
-    HELD.get() != 0
+    HELD.get() & !FREQUENT != 0
 }
 
 thread_local! {
-    /// The ranks that the calling thread holds or waits for, a bit each.
+    /// The ranks that the calling thread holds, a bit each.
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The ranks of [`Rank::is_frequent`].
+const FREQUENT: u32 = 1 << Rank::LoopDetector as u32;
+
 impl Rank {
-    /// Whether the calling thread holds neither this rank nor a later one. It is so outside of signal
-    /// handlers.
+    /// Whether every event may take it: signals are not blocked for it, and nobody waits long for it.
+    #[inline]
+    const fn is_frequent(self) -> bool {
+        FREQUENT >> self as u32 & 1 == 1
+    }
+
+    #[inline]
+    fn undisturbed(self) -> Option<Undisturbed> {
+        if self.is_frequent() { None } else { Some(Undisturbed::begin()) }
+    }
+
+    /// Whether the calling thread may wait for it: it holds neither this rank nor a later one. It is so outside
+    /// of the handlers of faults. A frequent one hinders nobody: whoever has an earlier lock waits for it a
+    /// moment only.
     #[inline]
     fn is_next(self) -> bool {
-        let is_next = HELD.get() >> self as u32 == 0;
         #[cfg(debug_assertions)]
-        if !is_next && !in_signal_handler() {
+        if HELD.get() >> self as u32 != 0 && !in_signal_handler() {
             self.abort_out_of_order();
         }
-        is_next
+        (HELD.get() & !FREQUENT) >> self as u32 == 0
     }
 
     #[inline]

@@ -139,6 +139,12 @@ pub fn disable(why: &str) {
     }
 }
 
+/// Ends the tracing for good: the recording, if there is one, is nobody's to write any more.
+pub fn give_up() {
+    set(State::Off);
+    ownership().store(NOT_OURS, Release);
+}
+
 /// What is said when the recording is lost: made before, since a signal handler says it. Null: nothing.
 static LOST_LINE: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 

@@ -51,6 +51,22 @@ struct Pages {
     last_walk: UnsafeCell<LastWalk>,
 }
 
+impl Pages {
+    /// Whether their thread reads Python's memory, or walks its stack.
+    fn is_in_use(&self) -> bool {
+        // SAFETY: asked by the thread that walks, about one word.
+        self.reading.load(Ordering::Relaxed) % 2 == 1 || unsafe { LastWalk::is_busy(self.last_walk.get()) }
+    }
+
+    /// Ends what was under way.
+    fn recover(&self) {
+        let reading = self.reading.load(Ordering::Relaxed);
+        self.reading.store(reading.wrapping_add(reading % 2), Ordering::Release);
+        // SAFETY: the frames that walked are gone.
+        unsafe { LastWalk::abandon(self.last_walk.get()) };
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Slot {
     hash: u64,
@@ -86,6 +102,39 @@ impl ThreadState {
         // SAFETY: nobody but the calling thread reaches its block, and only the writer is handed the cursor. It
         // calls itself in a signal handler only, where it leaves a cursor in use alone.
         write(unsafe { &mut *self.cursor.get() })
+    }
+
+    /// Leaves the call of the runtime under way, which will not return.
+    pub fn leave_call(&self) {
+        self.freeing.set(0);
+        self.runtime_entry_point.set(0);
+    }
+
+    /// Whether this thread is in the middle of a hook's work, below a signal handler, or in what a hook has
+    /// called.
+    pub fn is_inside(&self) -> bool {
+        self.depth.get() != 0
+            || self.runtime_entry_point.get() != 0
+            || self.is_appending()
+            || self.pages().is_some_and(|pages| pages.is_in_use())
+    }
+
+    /// Puts back what frames of hooks had changed that a jump has left. `others_stay`: hooks further out go on.
+    pub fn leave_frames(&self, others_stay: bool) {
+        self.with_cursor(recording::recover);
+        if let Some(pages) = self.pages() {
+            pages.recover();
+        }
+        // Those further out restore it when they end.
+        if !others_stay {
+            self.depth.set(0);
+            self.leave_call();
+        }
+    }
+
+    /// Whether this thread is in the middle of appending an event, below a signal handler.
+    pub fn is_appending(&self) -> bool {
+        self.with_cursor(|cursor| cursor.is_in_use())
     }
 
     /// Returns the stack id remembered for a hash; 0 if there is none.
@@ -251,11 +300,17 @@ pub fn append(event: &Event) -> bool {
 /// Runs what calls the driver for our own purposes: nothing in it is an event.
 #[inline]
 pub fn without_events<R>(ours: impl FnOnce() -> R) -> R {
+    /// Restores the depth, also where an unwinding passes: a cancelled thread runs destructors that allocate.
+    struct Deeper(u32);
+    impl Drop for Deeper {
+        #[inline]
+        fn drop(&mut self) {
+            current().depth.set(self.0);
+        }
+    }
     let depth = &current().depth;
-    depth.set(depth.get() + 1);
-    let result = ours();
-    depth.set(depth.get() - 1);
-    result
+    let _deeper = Deeper(depth.replace(depth.get() + 1));
+    ours()
 }
 
 // Initial-exec TLS: a preloaded library is part of the static block, so the address is one load and one add,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{Run, root, simulated_libraries, target};
 
-fn sources() -> PathBuf {
+pub fn sources() -> PathBuf {
     root().join("cuda/programs")
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::allocator;
 use crate::analysis::frequency::is_frequent;
 use crate::analysis::{loop_entries, step_boundaries};
+use crate::coverage_gaps;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::python::frames::{self, Reader};
 use crate::python::walk::Walk;
@@ -48,6 +49,48 @@ type Guard = MutexGuard<'static, Option<Box<Loops>>>;
 /// Whether the program's loop is searched for, or ends its steps.
 #[unsafe(link_section = ".data.leaktrace")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
+/// A jump has left it half written.
+#[unsafe(link_section = ".data.leaktrace")]
+static TORN: AtomicBool = AtomicBool::new(false);
+
+/// Takes the detector, unless that takes long.
+#[inline(always)]
+fn detector() -> Option<Guard> {
+    let mut detector = DETECTOR.try_lock_frequent(PATIENCE)?;
+    if TORN.load(Relaxed) {
+        forget_torn(&mut detector);
+    }
+    Some(detector)
+}
+
+#[cold]
+#[inline(never)]
+fn forget_torn(detector: &mut Guard) {
+    if !TORN.swap(false, AcqRel) {
+        return;
+    }
+    // Not even dropped: nobody knows what holds together in it.
+    std::mem::forget(detector.take());
+    if THREAD.load(Acquire) != 0 {
+        ENABLED.store(false, Release);
+        coverage_gaps::report("iterations of the program's loop after a jump out of a signal handler");
+    }
+}
+
+/// Returns whether the calling thread is in the middle of what the detector does.
+pub fn holds_detector() -> bool {
+    DETECTOR.raw().is_own()
+}
+
+/// Leaves the detector as it is, since a jump has left the frames that had it.
+pub fn leave_detector() {
+    if holds_detector() {
+        TORN.store(true, Release);
+        // SAFETY: this thread has it, and will not come back to where it took it.
+        unsafe { DETECTOR.raw().abandon() };
+    }
+}
+
 /// The thread whose loop was chosen; 0 before, [`ANY_THREAD`] where several have it in common.
 #[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
@@ -93,7 +136,7 @@ pub fn stop() {
     }
     PHASED.store(false, Release);
     SAMPLING.store(false, Release);
-    let detector = DETECTOR.try_lock_for(PATIENCE).and_then(|mut detector| {
+    let detector = detector().and_then(|mut detector| {
         if THREAD.load(Acquire) == 0 {
             loop_entries::withdraw();
         }
@@ -197,7 +240,7 @@ pub fn freed() {
 #[inline(never)]
 fn show_again(me: usize, frequent: bool) {
     show(me, false);
-    if frequent && let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) {
+    if frequent && let Some(mut detector) = detector() {
         detector.as_deref_mut().into_iter().for_each(Loops::sampling_begins);
     }
     LAST_WAS_FREQUENT.store(frequent, Relaxed);
@@ -206,7 +249,7 @@ fn show_again(me: usize, frequent: bool) {
 /// Reads the frames of the calling thread and shows them to the detector.
 #[inline(never)]
 fn show(me: usize, freed: bool) -> Option<Walk> {
-    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
+    let mut detector = detector()?;
     if detector.is_none() {
         // Another thread may have ended it meanwhile.
         if !is_enabled() || !allocator::can_allocate(MEMORY) {
@@ -291,7 +334,7 @@ pub fn optimizer() -> bool {
     }
     event(false);
     let me = thread_state::current().address();
-    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return false };
+    let Some(mut detector) = detector() else { return false };
     let Some(loops) = detector.as_deref_mut() else { return false };
     let Some(new_phase) = loops.optimizer(me) else {
         drop(detector);
@@ -308,7 +351,7 @@ pub fn optimizer() -> bool {
 /// Tells the detector that a backward pass begins on this thread.
 pub fn backward() {
     event(false);
-    if let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE)
+    if let Some(mut detector) = detector()
         && let Some(loops) = detector.as_deref_mut()
     {
         loops.backward(thread_state::current().address());
@@ -352,7 +395,7 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
         return None;
     }
     let asked = settings::get().step == StepSetting::Loop;
-    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
+    let mut detector = detector()?;
     let loops = detector.as_deref_mut()?;
     let phased = loops.is_phased();
     let mut choice = match phased {
@@ -386,7 +429,7 @@ pub fn drafted() -> Option<Vec<BackfilledBoundary>> {
     if !is_searching() {
         return None;
     }
-    let mut detector = DETECTOR.try_lock_for(PATIENCE)?;
+    let mut detector = detector()?;
     Some(detector.as_deref_mut()?.draft(MIN_ITERATIONS)?.past)
 }
 
@@ -395,7 +438,7 @@ pub fn write_unused() {
     if !is_searching() {
         return;
     }
-    let Some(detector) = DETECTOR.try_lock_for(PATIENCE) else { return };
+    let Some(detector) = detector() else { return };
     let Some(loops) = detector.as_deref() else { return };
     let all = loops.unused().into_iter();
     let described =
@@ -411,7 +454,7 @@ pub fn unreadable() -> usize {
     if !is_searching() {
         return 0;
     }
-    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return 0 };
+    let Some(mut detector) = detector() else { return 0 };
     detector.as_deref_mut().map_or(0, |loops| loops.opaque())
 }
 
@@ -430,7 +473,7 @@ pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
     if !is_under_way() {
         return Vec::new();
     }
-    let Some(mut detector) = DETECTOR.try_lock_for(PATIENCE) else { return Vec::new() };
+    let Some(mut detector) = detector() else { return Vec::new() };
     let Some(loops) = detector.as_deref_mut() else { return Vec::new() };
     loops.finish(&mut Here(None));
     let ns = state::elapsed();

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED, as_typed};
 use crate::analysis::holders::{self, Occasion};
 use crate::analysis::{annotations, counters, loop_steps};
+use crate::coverage_gaps;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::settings;
 use crate::shield::shield;
@@ -18,6 +19,7 @@ use crate::state;
 use crate::stderr;
 use crate::thread_state;
 use crate::writer::recording;
+use crate::writer::signals::Undisturbed;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::holders::{Found, Wanted};
@@ -230,6 +232,8 @@ fn event(boundary: Boundary) -> Event {
 }
 
 fn end_step(boundary: Boundary, label: Option<&str>) {
+    let _undisturbed = Undisturbed::begin();
+    coverage_gaps::report_noted();
     if let Some(text) = label.filter(|l| !l.is_empty()) {
         annotations::mark(text);
     }
@@ -324,6 +328,7 @@ pub fn search_when_asked() {
     if !state::is_recording() || !settings::get().holders {
         return;
     }
+    let _undisturbed = Undisturbed::begin();
     shield(|| {
         let Some(mut guard) = ANALYZER.lock() else { return };
         let ran_out = RAN_OUT.swap(false, AcqRel);
@@ -363,6 +368,8 @@ fn with_services<R>(call: impl FnOnce(&Services) -> R) -> Option<R> {
 /// Writes the report so far.
 pub fn dump() {
     if state::is_recording() {
+        let _undisturbed = Undisturbed::begin();
+        coverage_gaps::report_noted();
         shield(|| {
             sample_counters();
             let Some(mut guard) = ANALYZER.lock() else { return };
@@ -416,6 +423,8 @@ pub fn exit() {
     if !state::is_recording() || EXITED.swap(true, AcqRel) {
         return;
     }
+    let _undisturbed = Undisturbed::begin();
+    coverage_gaps::report_noted();
     // Another thread may be at it, and will be done soon; a program's end waits for nothing longer than that.
     const LONGEST: Duration = Duration::from_secs(5);
     if loop_steps::is_enabled()

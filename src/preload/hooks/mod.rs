@@ -1,7 +1,8 @@
 //! One small function per shape of entry point: call the real one, read its out-parameters, record the event.
 //!
 //! An allocation is recorded after the real call, a free before it (another thread may get the address at
-//! once) and undone if it fails. The real call stands outside every lock and every guard of ours.
+//! once) and undone if it fails. The real call stands outside every lock and every guard of ours. It may not
+//! return: a thread that is cancelled in it, or an exception, unwinds through the hook.
 //!
 //! From the bottom: `entry_points` (the table, without code), `events` (appends), `driver_queries` and
 //! `devices` (what we ask the driver), `record` (the frame around a call), then the families of hooks. How a
@@ -99,10 +100,10 @@ impl<R: FnOnce() -> Status> Call<R> {
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) => |$call:ident| $body:expr;)+) => {$(
         $(#[$doc])*
-        pub unsafe extern "C" fn $name<const ID: usize, const PROVIDER: usize>(
+        pub unsafe extern "C-unwind" fn $name<const ID: usize, const PROVIDER: usize>(
             $($arg: $type),*
         ) -> $crate::hooks::Status {
-            type Real = unsafe extern "C" fn($($type),*) -> $crate::hooks::Status;
+            type Real = unsafe extern "C-unwind" fn($($type),*) -> $crate::hooks::Status;
             let real = $crate::hooks::entry_points::real(ID, PROVIDER);
             // SAFETY: a hook is handed out once its provider is bound, to the address of a function that the
             // table says has this signature; it gets the caller's own arguments.

@@ -5,6 +5,7 @@
 use leaktrace_core::format::event::{Event, EventKind, MemoryClass, NO_DEVICE};
 
 use crate::analysis::{annotations, loop_steps, step_boundaries};
+use crate::coverage_gaps;
 use crate::hooks::events::{append, append_inline, append_pair, is_top_level, reentrant, this_thread};
 use crate::hooks::{Call, Status, devices, driver_queries, entry_points, events};
 use crate::shield::shield;
@@ -49,14 +50,14 @@ impl<R: FnOnce() -> Status> Call<R> {
         // Inside a runtime call that recorded this very free already, there is nothing left to record.
         if this_thread().freeing.get() == address {
             this_thread().freeing.set(0);
-            return reentrant(|| self.pass());
+            return self.pass_inside();
         }
         if !state::is_recording() {
-            return reentrant(|| self.pass());
+            return self.pass_inside();
         }
         let entry_point = entry_point(self.id);
         shield(|| freed(EventKind::Free, entry_point, class, address));
-        let status = reentrant(|| self.pass());
+        let status = self.pass_inside();
         if status != 0 {
             shield(|| freed(EventKind::FreeFailed, entry_point, class, address));
         }
@@ -72,9 +73,8 @@ impl<R: FnOnce() -> Status> Call<R> {
         }
         let (id, provider) = (self.id, self.provider);
         let before = this_thread().driver_events.get();
-        this_thread().runtime_entry_point.set(id as u16);
+        let inside = Inside::begin(id, 0);
         let status = self.pass();
-        this_thread().runtime_entry_point.set(0);
         if status == 0 && this_thread().driver_events.get() == before {
             shield(|| {
                 let (address, size) = given();
@@ -85,6 +85,7 @@ impl<R: FnOnce() -> Status> Call<R> {
                 }
             });
         }
+        inside.end();
         status
     }
 
@@ -97,15 +98,13 @@ impl<R: FnOnce() -> Status> Call<R> {
             return self.pass();
         }
         let entry_point = self.id as u16;
+        let inside = Inside::begin(self.id, address);
         shield(|| freed(EventKind::Free, entry_point, class, address));
-        this_thread().runtime_entry_point.set(entry_point);
-        this_thread().freeing.set(address);
         let status = self.pass();
-        this_thread().freeing.set(0);
-        this_thread().runtime_entry_point.set(0);
         if status != 0 {
             shield(|| freed(EventKind::FreeFailed, entry_point, class, address));
         }
+        inside.end();
         status
     }
 
@@ -115,11 +114,19 @@ impl<R: FnOnce() -> Status> Call<R> {
         if !is_top_level() {
             return self.pass();
         }
-        let status = reentrant(|| self.pass());
-        if status == 0 {
-            shield(work);
-        }
-        status
+        inside(|| {
+            let status = self.pass();
+            if status == 0 {
+                shield(work);
+            }
+            status
+        })
+    }
+
+    /// Calls the real function: what it calls itself is no event.
+    #[inline]
+    fn pass_inside(self) -> Status {
+        inside(|| self.pass())
     }
 
     /// Runs `learn` after a successful call that is no event itself.
@@ -167,7 +174,7 @@ impl<R: FnOnce() -> Status> Call<R> {
             return self.pass();
         }
         shield(|| append(&event()));
-        let status = reentrant(|| self.pass());
+        let status = self.pass_inside();
         if status != 0 {
             shield(|| append(&undone()));
         }
@@ -219,6 +226,55 @@ impl<R: FnOnce() -> Status> Call<R> {
                 });
             }
         })
+    }
+}
+
+/// Runs a call of the driver's and what belongs to it: nothing in it is an event.
+#[inline]
+fn inside(call: impl FnOnce() -> Status) -> Status {
+    /// Ends where an unwinding passes.
+    struct Left;
+    impl Drop for Left {
+        #[cold]
+        fn drop(&mut self) {
+            coverage_gaps::call_was_left();
+        }
+    }
+    reentrant(|| {
+        let left = Left;
+        let status = call();
+        std::mem::forget(left);
+        status
+    })
+}
+
+/// A call of the runtime's under way, for the driver events inside it.
+struct Inside;
+
+impl Inside {
+    /// Begins a call that frees this address, or none.
+    #[inline(always)]
+    fn begin(id: usize, freeing: u64) -> Inside {
+        this_thread().runtime_entry_point.set(id as u16);
+        this_thread().freeing.set(freeing);
+        Inside
+    }
+
+    /// Ends it, since the real function has returned.
+    #[inline(always)]
+    fn end(self) {
+        std::mem::forget(self);
+        this_thread().freeing.set(0);
+        this_thread().runtime_entry_point.set(0);
+    }
+}
+
+impl Drop for Inside {
+    /// An unwinding passes.
+    #[cold]
+    fn drop(&mut self) {
+        this_thread().leave_call();
+        coverage_gaps::call_was_left();
     }
 }
 

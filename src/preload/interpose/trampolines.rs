@@ -10,7 +10,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{driver_queries, entry_points};
-use crate::interpose::{dispatch, exec, got_patch, symbol_lookup};
+use crate::interpose::{dispatch, exec, got_patch, jumps, sandbox, symbol_lookup};
 use crate::lifecycle;
 use crate::loader::functions::{DLCLOSE, DLERROR, DLMOPEN, DLOPEN, DLSYM, Dlclose, Dlerror, Dlopen};
 use crate::loader::link_map::{self, ObjectId};
@@ -26,6 +26,8 @@ static CONSTRUCTOR: extern "C" fn() = {
         DLSYM.next(c"dlsym");
         DLOPEN.next(c"dlopen");
         exec::look_up();
+        jumps::look_up();
+        sandbox::look_up();
         lifecycle::loaded();
     }
     constructor
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: i32) -> *mut c_void
 
 /// Opens a library whose own scope comes first, and patches it. Its constructors run before that: what those
 /// allocate is not seen.
-unsafe extern "C" fn open_deepbind(file: *const c_char, mode: i32) -> TailCall {
+unsafe extern "C-unwind" fn open_deepbind(file: *const c_char, mode: i32) -> TailCall {
     let real = DLOPEN.next(c"dlopen");
     if real.is_null() || file.is_null() || mode & libc::RTLD_DEEPBIND == 0 || mode & libc::RTLD_NOLOAD != 0 {
         return TailCall::jump(real);
@@ -241,7 +243,7 @@ unsafe extern "C" fn open_in_namespace(namespace: i64, file: *const c_char, mode
 /// That of the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "unhooked_dlclose"))]
-pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> i32 {
+pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> i32 {
     let real = DLCLOSE.next(c"dlclose");
     if real.is_null() {
         return -1;

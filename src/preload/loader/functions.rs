@@ -9,8 +9,8 @@ use crate::loader::object::Version;
 
 pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 pub type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
-pub type Dlopen = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
-pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> i32;
+pub type Dlopen = unsafe extern "C-unwind" fn(*const c_char, i32) -> *mut c_void;
+pub type Dlclose = unsafe extern "C-unwind" fn(*mut c_void) -> i32;
 pub type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 
 /// The address of a function of the loader's, looked up by the constructor, or by the first call, should one

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::loader::dlsym::Handle;
 use crate::python::api::{Api, Object};
@@ -19,6 +19,40 @@ use crate::python::offsets::{OB_TYPE, TYPE_BASICSIZE};
 pub struct Interpreter {
     pub api: Api,
     scope: Handle,
+    /// CPython 3.8's queue of pending calls, which has to be looked at first.
+    queue: Option<Queue>,
+}
+
+/// The head of the queue of pending calls in CPython 3.8. From the moment at which the interpreter begins to end,
+/// which is before anybody is told, a call that comes there prints an error by way of the thread that has the GIL;
+/// where none has it, the process dies of that. Other versions take the call, and forget it.
+struct Queue {
+    finishing: *const AtomicI32,
+    lock: *const AtomicUsize,
+}
+
+impl Queue {
+    /// Where they lie in 3.8's `_PyRuntime`, of every release of that version.
+    const FINISHING: usize = 0x258;
+    const LOCK: usize = 0x260;
+
+    fn of(scope: Handle, version: &str) -> Option<Queue> {
+        if !matches!(layout::version(version), Some((8, _))) {
+            return None;
+        }
+        let runtime = scope.symbol(c"_PyRuntime")?;
+        let at = |offset: usize| runtime.wrapping_byte_add(offset);
+        Some(Queue { finishing: at(Queue::FINISHING).cast(), lock: at(Queue::LOCK).cast() })
+    }
+
+    /// Whether it takes calls: there is a lock, or what looks like the address of one, and it is not said to be
+    /// closing.
+    fn is_open(&self) -> bool {
+        // SAFETY: aligned words inside of `_PyRuntime`, an exported structure of more than a kilobyte.
+        let (finishing, lock) =
+            unsafe { ((*self.finishing).load(Ordering::Acquire), (*self.lock).load(Ordering::Relaxed)) };
+        finishing == 0 && lock > 4096 && lock.is_multiple_of(8)
+    }
 }
 
 /// A CPython whose memory we can read. What every walk looks at comes first, on one line of the processor's
@@ -112,7 +146,8 @@ pub fn find() {
         }
     });
     if let Some(api) = Api::find(scope) {
-        INTERPRETER.store(Box::into_raw(Box::new(Interpreter { api, scope })), Ordering::Release);
+        let queue = Queue::of(scope, &version);
+        INTERPRETER.store(Box::into_raw(Box::new(Interpreter { api, scope, queue })), Ordering::Release);
     }
     if let Ok(cpython) = found {
         CPYTHON.store(Box::into_raw(Box::new(cpython)), Ordering::Release);
@@ -175,6 +210,9 @@ impl Interpreter {
     /// thread, with or without the GIL, also from inside a hook. Returns false if it cannot, now.
     pub fn add_pending_call(&self, function: unsafe extern "C" fn(*mut std::ffi::c_void) -> c_int) -> bool {
         let python = &self.api.functions;
+        if self.queue.as_ref().is_some_and(|queue| !queue.is_open()) {
+            return false;
+        }
         // SAFETY: both may be called from anywhere; the queue takes a function and its argument.
         unsafe {
             (python.Py_IsInitialized)() != 0 && (python.Py_AddPendingCall)(function, ptr::null_mut()) == 0

@@ -357,6 +357,5 @@ pub fn after_fork_child() {
     modules::after_fork_child();
     autograd::after_fork_child();
     native_samples::after_fork_child();
-    thread_state::after_fork_child();
     numbering::after_fork_child();
 }

@@ -17,4 +17,10 @@ impl LastWalk {
     pub fn copy_frames(&self, _: &mut Frames) {}
 
     pub unsafe fn release(_: *mut LastWalk) {}
+
+    pub unsafe fn is_busy(_: *const LastWalk) -> bool {
+        false
+    }
+
+    pub unsafe fn abandon(_: *mut LastWalk) {}
 }

@@ -186,6 +186,27 @@ impl LastWalk {
         unsafe { (*this).busy = 0 };
     }
 
+    /// Whether a walk is under way.
+    ///
+    /// # Safety
+    /// `this` is the calling thread's own.
+    pub unsafe fn is_busy(this: *const LastWalk) -> bool {
+        // SAFETY: the caller's word.
+        unsafe { (&raw const (*this).busy).read_volatile() != 0 }
+    }
+
+    /// Ends a walk whose frames are gone; nothing is checked against it.
+    ///
+    /// # Safety
+    /// `this` is the calling thread's own, and no walk goes on with it.
+    pub unsafe fn abandon(this: *mut LastWalk) {
+        // SAFETY: the caller's word.
+        unsafe {
+            (&raw mut (*this).usable).write_volatile(false);
+            (&raw mut (*this).busy).write_volatile(0);
+        }
+    }
+
     fn unwind(&mut self, here: Registers) -> Option<u64> {
         let epoch = rules::epoch();
         let old = if self.usable && self.epoch == epoch { self.len } else { 0 };

@@ -19,6 +19,10 @@ pub fn append_entry(entry: &TableEntry<'_>) -> bool {
     }
     let _faults = FaultsLetIn::begin();
     let Some(mut pool) = SEGMENTS.lock() else { return false };
+    // Asked again: a handler may have forked, and this be the child.
+    if !is_open() {
+        return false;
+    }
     for _ in 0..3 {
         if pool.write_entry(entry) {
             return true;

@@ -92,7 +92,7 @@ pub fn discard() {
         // SAFETY: a NUL-terminated path.
         unsafe { libc::unlink(path.as_ptr()) };
     }
-    forget();
+    forget(false);
 }
 
 /// Opens a file for reading and writing, by a descriptor out of the program's way.
@@ -283,14 +283,21 @@ pub fn replace_chunk(address: usize) -> bool {
         if base.is_null() || !(base as usize..base as usize + CHUNK).contains(&address) {
             return false;
         }
-        // SAFETY: a chunk of our own, in which nothing but events and tables of ours lie; whoever writes there
-        // at this moment goes on with the new memory.
-        unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-            libc::mmap(base.cast(), CHUNK, protection, kind, -1, 0) != libc::MAP_FAILED
-        }
+        // SAFETY: a chunk of our own, which somebody has cut off.
+        unsafe { replace(base) }
     })
+}
+
+/// Puts memory of nobody's in the place of a chunk.
+///
+/// # Safety
+/// `base` is a mapped chunk of our own, in which nothing but events and tables of ours lie; whoever writes there
+/// at this moment goes on with the new memory.
+unsafe fn replace(base: *mut u8) -> bool {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: the caller's word.
+    unsafe { libc::mmap(base.cast(), CHUNK, protection, kind, -1, 0) != libc::MAP_FAILED }
 }
 
 /// Allocates disk space for a range, which keeps what it holds.
@@ -389,13 +396,19 @@ pub fn evict_pages(segment: u32) {
 }
 
 /// Unmaps and closes the parent's file, in a forked child, so that nothing here can write to it again.
-pub fn forget() {
+pub fn forget(in_use: bool) {
     for chunk in &CHUNKS[..MAPPED.swap(0, AcqRel) as usize] {
         let base = chunk.swap(std::ptr::null_mut(), AcqRel);
         if !base.is_null() {
             // SAFETY: our own mapping; in a child there is only this thread, and its cursor is void
             // (generation).
-            unsafe { libc::munmap(base.cast(), CHUNK) };
+            unsafe {
+                if in_use {
+                    replace(base);
+                } else {
+                    libc::munmap(base.cast(), CHUNK);
+                }
+            }
         }
     }
     let fd = FD.swap(-1, AcqRel);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*
 use crate::lock::is_interrupted;
 pub use crate::writer::entries::{append_entry, checkpoint, table_bytes};
 use crate::writer::segment_pool::{EventSegment, SEGMENTS, SegmentPool, set};
-use crate::writer::signals::FaultsLetIn;
+use crate::writer::signals::{FaultsLetIn, Undisturbed};
 use crate::writer::{fault, file};
 use leaktrace_core::format::event::{Event, RECORD};
 use leaktrace_core::format::file_layout::{MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, usage};
@@ -30,6 +30,11 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// Whether an event is being written by it.
+    pub fn is_in_use(&self) -> bool {
+        self.recording == IN_USE
+    }
+
     /// The cursor of a thread that has written nothing yet.
     pub const NONE: Cursor = Cursor { next: 0, end: 0, segment: 0, recording: 0 };
 }
@@ -117,14 +122,12 @@ fn append_both_in_segment(cursor: &mut Cursor, first: &Event, second: &Event) ->
 #[inline(always)]
 fn with_room(cursor: &mut Cursor, records: usize, write: impl FnOnce(*mut u64)) -> bool {
     let recording = cursor.recording;
-    if recording != RECORDING.load(Relaxed) {
-        return false;
-    }
     let mark: *mut u32 = &raw mut cursor.recording;
     // SAFETY: a field of the cursor, which is borrowed. Volatile, since only a signal handler can tell.
     unsafe { mark.write_volatile(IN_USE) };
     compiler_fence(SeqCst);
-    let fits = cursor.end - cursor.next >= (records * RECORD) as u64;
+    // Marked before it is asked: a handler that forks in between leaves the child memory to write to.
+    let fits = recording == RECORDING.load(Relaxed) && cursor.end - cursor.next >= (records * RECORD) as u64;
     if fits {
         write(cursor.next as *mut u64);
         cursor.next += (records * RECORD) as u64;
@@ -133,6 +136,19 @@ fn with_room(cursor: &mut Cursor, records: usize, write: impl FnOnce(*mut u64)) 
     // SAFETY: as above.
     unsafe { mark.write_volatile(recording) };
     fits
+}
+
+/// Takes a cursor back from an append that a jump has left. What it had stored counts.
+pub fn recover(cursor: &mut Cursor) {
+    if !cursor.is_in_use() {
+        return;
+    }
+    // SAFETY: a record of the cursor's own segment, which is mapped while the recording is open: its number.
+    let is_stored = |at: u64| unsafe { (*(at as *const AtomicU64)).load(Relaxed) != 0 };
+    cursor.recording = RECORDING.load(Relaxed);
+    while cursor.recording != 0 && cursor.next < cursor.end && is_stored(cursor.next) {
+        cursor.next += RECORD as u64;
+    }
 }
 
 /// Stores one record. The sequence number goes last, with release: a reader that sees it sees the rest.
@@ -156,6 +172,8 @@ unsafe fn store(record: *mut u64, seq: u64, event: &Event) {
 #[cold]
 #[inline(never)]
 fn append_in_next_segment(cursor: &mut Cursor, events: &[Event]) -> bool {
+    // A handler would fork, or jump, while a segment is taken.
+    let _undisturbed = Undisturbed::begin();
     let mut own = Cursor::NONE;
     let in_use = cursor.recording == IN_USE;
     let cursor = if in_use { &mut own } else { cursor };
@@ -388,6 +406,11 @@ pub fn mark_clean(ended_ns: u64) {
     }
 }
 
+/// Has nothing more written to the recording, whoever tries.
+pub fn close() {
+    RECORDING.store(0, Release);
+}
+
 /// Notes that this process is about to run another program by `exec`. Should that fail, later events show it.
 pub fn mark_replaced() {
     let is_ours = |word: &&AtomicU64| word.load(Relaxed) as u32 == std::process::id();
@@ -398,8 +421,9 @@ pub fn mark_replaced() {
     }
 }
 
-/// Forgets the recording, which is the parent's, in a forked child.
-pub fn after_fork_child() {
+/// Forgets the recording, which is the parent's, in a forked child. `in_use`: an event is being written, below
+/// the signal handler that forked, and will be written to the end.
+pub fn after_fork_child(in_use: bool) {
     RECORDING.store(0, Release);
-    file::forget();
+    file::forget(in_use);
 }

@@ -1,8 +1,11 @@
 //! Signals, as they reach the calling thread: blocked around system calls of ours, and whether a handler is
 //! running. It knows nothing of what is done meanwhile.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 unsafe extern "C" {
     /// Not in the `libc` crate; POSIX.
@@ -23,6 +26,126 @@ const RAISED: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 /// Faults are not held back: what causes one in such a moment must end as it would anywhere.
 const FAULTS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+
+/// While it lives, no signal handler runs on this thread and it is not cancelled: held wherever a lock of ours is,
+/// or what a handler, or a jump or an unwinding out of one, must not leave half done. One inside another
+/// costs nothing. Not for what every event does: two system calls.
+#[must_use]
+#[derive(Debug)]
+pub struct Undisturbed(PhantomData<*mut ()>);
+
+thread_local! {
+    /// How many live on this thread, and what the outermost restores: the signal mask and the cancel state.
+    static UNDISTURBED: Cell<(u32, Kept)> = const { Cell::new((0, None)) };
+}
+
+/// A signal mask and a cancel state.
+type Kept = Option<(u64, c_int)>;
+
+/// The program forbids itself most system calls.
+static IS_SHUT_IN: AtomicBool = AtomicBool::new(false);
+
+/// Has nothing here ask the kernel for anything from now on.
+pub fn shut_in() {
+    IS_SHUT_IN.store(true, Relaxed);
+}
+
+/// What the kernel calls a signal mask: a bit each, signal 1 first.
+const MASK_BYTES: usize = 8;
+
+/// Every signal but faults and the two that the C library keeps to itself.
+static ALL: u64 = {
+    let (mut all, mut i) = (!(1 << 31 | 1 << 32), 0);
+    while i < FAULTS.len() {
+        all &= !(1 << (FAULTS[i] - 1));
+        i += 1;
+    }
+    all
+};
+
+impl Undisturbed {
+    pub fn begin() -> Undisturbed {
+        let (depth, kept) = UNDISTURBED.get();
+        UNDISTURBED.set((depth + 1, if depth == 0 { begin_undisturbed() } else { kept }));
+        Undisturbed(PhantomData)
+    }
+}
+
+impl Undisturbed {
+    /// Ends one that was forgotten.
+    ///
+    /// # Safety
+    /// There is one on this thread.
+    pub unsafe fn end() {
+        drop(Undisturbed(PhantomData));
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        let (depth, kept) = UNDISTURBED.get();
+        UNDISTURBED.set((depth - 1, kept));
+        if depth == 1 {
+            end_undisturbed(kept);
+        }
+    }
+}
+
+/// The same without a thread-local variable, for what may run before there are any.
+pub fn undisturbed<R>(ours: impl FnOnce() -> R) -> R {
+    let kept = begin_undisturbed();
+    let result = ours();
+    end_undisturbed(kept);
+    result
+}
+
+/// Asks the kernel, not the C library: its `syscall` is one of our exports, which may not have been looked up yet.
+/// Leaves errno as it is.
+///
+/// # Safety
+/// That of the system call.
+pub unsafe fn kernel(number: libc::c_long, arguments: [usize; 4]) {
+    let [a, b, c, d] = arguments;
+    // SAFETY: the caller's word; the kernel's convention.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => _,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+}
+
+/// Returns the signal mask and the cancel state that [`end_undisturbed`] restores.
+fn begin_undisturbed() -> Kept {
+    if IS_SHUT_IN.load(Relaxed) {
+        return None;
+    }
+    let (mut mask, mut cancel) = (0u64, 0);
+    // SAFETY: the calling thread's own cancel state and mask, words of ours.
+    unsafe {
+        pthread_setcancelstate(NO_CANCEL, &mut cancel);
+        let (all, old) = (&raw const ALL, &raw mut mask);
+        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, all as usize, old as usize, MASK_BYTES]);
+    }
+    Some((mask, cancel))
+}
+
+fn end_undisturbed(kept: Kept) {
+    let Some((mask, cancel)) = kept else { return };
+    // SAFETY: what `begin_undisturbed` found, on the same thread.
+    unsafe {
+        let mask = &raw const mask as usize;
+        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, MASK_BYTES]);
+        pthread_setcancelstate(cancel, std::ptr::null_mut());
+    }
+}
 
 /// What of the thread is restored: its signal mask, its pending signals, its cancel state.
 struct Blocked {

@@ -1,0 +1,140 @@
+//! The interposers of `longjmp` and its kin: a jump, out of a signal handler as a rule, may leave a hook that
+//! the handler interrupted, or the real function below a hook. What the frames that are gone would have put
+//! back is put back here; then the jump goes on, with every argument as it came.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use crate::analysis::loop_steps;
+use crate::coverage_gaps;
+use crate::loader::functions::LoaderFunction;
+use crate::loader::link_map;
+use crate::thread_state;
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> c_int, to: *mut c_void) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+}
+
+/// Defines one interposer for each function.
+macro_rules! interpose {
+    ($($name:ident = $number:literal;)+) => {
+        const NAMES: &[&CStr] = &[$(match CStr::from_bytes_with_nul(
+            concat!(stringify!($name), "\0").as_bytes()) { Ok(name) => name, Err(_) => c"" }),+];
+        static REAL: [LoaderFunction; NAMES.len()] = [const { LoaderFunction::new() }; NAMES.len()];
+        $(
+            /// # Safety
+            /// That of the C library's function.
+            #[unsafe(naked)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
+            unsafe extern "C" fn $name() {
+                // With the rules of unwinding: the frames outside of this one are looked at.
+                std::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "push rdi",
+                    ".cfi_adjust_cfa_offset 8",
+                    "push rsi",
+                    ".cfi_adjust_cfa_offset 8",
+                    "sub rsp, 8",
+                    ".cfi_adjust_cfa_offset 8",
+                    "mov esi, {number}",
+                    "call {before}",
+                    "add rsp, 8",
+                    ".cfi_adjust_cfa_offset -8",
+                    "pop rsi",
+                    ".cfi_adjust_cfa_offset -8",
+                    "pop rdi",
+                    ".cfi_adjust_cfa_offset -8",
+                    "jmp rax",
+                    ".cfi_endproc",
+                    number = const $number,
+                    before = sym before,
+                )
+            }
+        )+
+    };
+}
+
+interpose! {
+    longjmp = 0;
+    _longjmp = 1;
+    siglongjmp = 2;
+    __longjmp_chk = 3;
+}
+
+/// Looks the functions up: a signal handler may not ask the loader.
+pub fn look_up() {
+    for (name, real) in NAMES.iter().zip(&REAL) {
+        real.next(name);
+    }
+}
+
+/// Takes the jump in; returns where it goes on.
+unsafe extern "C" fn before(buffer: *const u64, number: u32) -> *const c_void {
+    let thread = thread_state::current();
+    if thread.is_inside() || loop_steps::holds_detector() {
+        // SAFETY: what the program hands to `longjmp`.
+        leave(unsafe { target(buffer) });
+    }
+    let number = number as usize;
+    NAMES.get(number).zip(REAL.get(number)).map_or(std::ptr::null(), |(name, real)| real.next(name))
+}
+
+/// Returns the stack pointer that the jump restores, by the x86-64 layout of glibc's `jmp_buf`: the seventh
+/// word, rotated and masked.
+///
+/// # Safety
+/// `buffer` was filled by `setjmp`.
+unsafe fn target(buffer: *const u64) -> u64 {
+    const RSP: usize = 6;
+    // SAFETY: a buffer of eight words and more; the psABI's thread block has the mask of pointers at fs:0x30.
+    unsafe {
+        let guard: u64;
+        std::arch::asm!("mov {}, qword ptr fs:[0x30]", out(reg) guard, options(pure, readonly, nostack));
+        (*buffer.add(RSP)).rotate_right(17) ^ guard
+    }
+}
+
+/// What a look along the stack finds.
+struct Look {
+    target: u64,
+    /// The frames of this very call, and what lies between them and the frame that is jumped to, were passed.
+    outside: bool,
+    beyond: bool,
+    /// A frame of ours is left; one beyond the target stays.
+    leaves: bool,
+    stays: bool,
+}
+
+extern "C" fn look(context: *mut c_void, found: *mut c_void) -> c_int {
+    /// Frames are smaller, and other stacks lie further off.
+    const NEAR: u64 = 1 << 20;
+    // SAFETY: the unwinder's context; `found` is the look under way, which nobody else refers to.
+    let (pc, sp, found) =
+        unsafe { (_Unwind_GetIP(context), _Unwind_GetCFA(context) as u64, &mut *found.cast::<Look>()) };
+    let is_own = link_map::is_own_address(std::ptr::without_provenance(pc));
+    found.outside |= !is_own;
+    found.beyond |= sp.wrapping_sub(found.target) < NEAR;
+    match found.beyond {
+        true => found.stays |= is_own,
+        false => found.leaves |= is_own && found.outside,
+    }
+    0
+}
+
+/// Puts back what frames of ours are in the middle of, as far as they are left. Nothing here may wait or
+/// allocate: what a handler has interrupted may be anything.
+#[cold]
+fn leave(target: u64) {
+    let mut found = Look { target, outside: false, beyond: false, leaves: false, stays: false };
+    // SAFETY: the step function has the documented signature; `found` outlives the walk.
+    unsafe { _Unwind_Backtrace(look, (&raw mut found).cast()) };
+    // Where the way to the target cannot be followed, what is jumped out of is the rule.
+    if !found.leaves && found.beyond {
+        return;
+    }
+    thread_state::current().leave_frames(found.stays);
+    loop_steps::leave_detector();
+    coverage_gaps::call_was_left();
+}
