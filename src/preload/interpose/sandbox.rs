@@ -29,7 +29,7 @@ macro_rules! interpose {
         #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
         unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
-                concat!("cmp rdi, {", $number, "}"),
+                concat!("cmp edi, {", $number, "}"),
                 "je 2f",
                 "mov r11, qword ptr [rip + {real}@GOTPCREL]",
                 "mov r11, qword ptr [r11]",
