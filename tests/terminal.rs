@@ -12,22 +12,27 @@ fn the_answer_comes_first_then_where_and_the_fix() {
     let recording = ran.recording();
     let name = recording.to_str().unwrap();
     let told = text(&run_leaktrace(&ran.folder(), &["report", name]), 0);
-    assert!(told.lines().next().unwrap().starts_with("1 leak found"), "{told}");
+    let lines: Vec<&str> = told.lines().collect();
+    let answer = crate::common::grows::flat(&lines[..3].join(" "));
+    assert!(answer.starts_with("1 leak: 3.0 KiB per step at "), "{told}");
+    assert!(answer.contains("): exit status 0 after "), "how it ended: {told}");
     let at = format!("{}:{} first", script("grows.py").display(), line_of("first line that keeps"));
     let flat = flat(&told);
     for words in [
-        "1. leak (confirmed): 3.0 KiB (3,072 B) per step, ",
-        &at,
+        "1. Leak (confirmed): 3.0 KiB (1 allocation) per step, 120.0 KiB so far",
+        &format!("allocated at {at}"),
         "| runtime.cudaMalloc(ctypes.byref(place), size) # the first line that keeps",
-        "retained: 3.0 KiB at step 1",
-        "█ 120.0 KiB at step 40",
-        "fix: free what cudaMalloc allocated",
-        "Retained at step 40",
-        "Coverage:",
+        "called from ",
+        "growth 3.0 KiB (step 1)",
+        "█ 120.0 KiB (step 40)",
+        "fix free what cudaMalloc allocated",
+        "Live after step 40 120.0 KiB",
+        "<- leak 1",
+        "Checked: ",
     ] {
         assert!(flat.contains(&crate::common::grows::flat(words)), "{words}\n{told}");
     }
-    assert!(told.find("fix: ").unwrap() < told.find("Retained at step").unwrap(), "findings first:\n{told}");
+    assert!(told.find("fix  ").unwrap() < told.find("Live after step").unwrap(), "findings first:\n{told}");
     assert!(told.lines().all(|l| l.chars().count() <= 100 || !l.trim().contains(' ')), "{told}");
 }
 
@@ -86,7 +91,7 @@ fn what_came_since_and_by_what() {
         text(&run_leaktrace(&ran.folder(), &all), 0)
     };
     let row = |told: &str, words: &str| {
-        let told = told.split_once("etained at step").unwrap().1;
+        let told = told.split_once("ive after step").unwrap().1;
         let row = told.lines().find(|l| l.contains(words)).unwrap_or_else(|| panic!("{words} in {told}"));
         flat(row)
     };
@@ -139,9 +144,9 @@ fn a_long_read_shows_how_far_it_is_on_a_terminal_only() {
     for (name, bar) in [("many", " of 20 recordings"), ("long.ltrace", " %"), ("short.ltrace", "")] {
         let told = text(&on_terminal(folder.path(), 100, "", "", &["report", name], true), 0);
         assert_eq!(told.contains("reading "), !bar.is_empty(), "{name}: {told:?}");
-        assert!(told.contains(bar) && told.contains("1 leak found"), "{name}: {told:?}");
+        assert!(told.contains(bar) && told.contains("1 leak: "), "{name}: {told:?}");
         let piped = run_leaktrace(folder.path(), &["report", name]);
         let (report, bars) = (text(&piped, 0), String::from_utf8_lossy(&piped.stderr).into_owned());
-        assert!(report.contains("1 leak found") && bars.is_empty(), "{name}: {bars}");
+        assert!(report.contains("1 leak: ") && bars.is_empty(), "{name}: {bars}");
     }
 }

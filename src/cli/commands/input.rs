@@ -167,6 +167,7 @@ impl Reader {
         let names = names.with_all_frames(self.all_frames);
         let run = Run {
             end,
+            exit_status: recording.exit_status,
             pid: recording.pid,
             duration_ns,
             began_ns: recording.began_ns,

@@ -21,7 +21,7 @@ pub const SCHEMA: &str = "leaktrace.report/1";
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// It exited by itself.
+    /// It exited by itself, with whatever status.
     Clean,
     /// It was killed, or crashed.
     Killed,
@@ -102,6 +102,10 @@ pub struct Program {
     /// The rank in a distributed job; `null`: none was set.
     pub rank: Option<String>,
     pub end: End,
+    /// The status it exited with; `null`: not known, or it has not exited.
+    pub exit_status: Option<i32>,
+    /// The type of the exception that nothing caught, in the interpreter's main thread; `null`: none, or not known.
+    pub exception: Option<String>,
     pub duration_s: f64,
     /// When the recording began, in seconds since 1970; 0: not known.
     pub began_s: f64,
@@ -276,6 +280,8 @@ pub struct Finding {
     pub holders_unknown: Option<String>,
     /// One sentence for people.
     pub explanation: String,
+    /// Why it is what `kind` says, without its line and its figures.
+    pub why: String,
     /// What its sites retained at the end of steps all over the run, oldest first; of unattributed growth, what was in use.
     pub retained_over_steps: Vec<Point>,
 }

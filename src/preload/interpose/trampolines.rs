@@ -10,7 +10,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{driver_queries, entry_points};
-use crate::interpose::{dispatch, exec, got_patch, symbol_lookup};
+use crate::interpose::{dispatch, exec, exit, got_patch, symbol_lookup};
 use crate::lifecycle;
 use crate::loader::functions::{DLCLOSE, DLERROR, DLMOPEN, DLOPEN, DLSYM, Dlclose, Dlerror, Dlopen};
 use crate::loader::link_map::{self, ObjectId};
@@ -26,6 +26,7 @@ static CONSTRUCTOR: extern "C" fn() = {
         DLSYM.next(c"dlsym");
         DLOPEN.next(c"dlopen");
         exec::look_up();
+        exit::watch();
         lifecycle::loaded();
     }
     constructor

@@ -59,6 +59,7 @@ impl Builder<'_> {
             reserved_growth_bytes: f.reserved_growth_bytes,
             steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
             explanation: wording::explanation(f, &sites, &program.cwd),
+            why: wording::why(f, &sites, &program.cwd),
             sites,
             holders,
             holders_unknown,

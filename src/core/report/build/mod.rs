@@ -28,6 +28,8 @@ const RETAINED: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub end: End,
+    /// The status that the process exited with, if it is known.
+    pub exit_status: Option<i32>,
     pub pid: u32,
     /// Nanoseconds from the beginning to the exit; `None`: no exit was recorded, and the last boundary stands in.
     pub duration_ns: Option<u64>,
@@ -177,6 +179,9 @@ impl Builder<'_> {
             host: self.meta("host").unwrap_or_default(),
             rank: self.meta("rank"),
             end: run.end,
+            exit_status: run.exit_status,
+            // Of a program that went on and ended well it says nothing.
+            exception: self.meta("exception").filter(|_| run.exit_status.is_none_or(|status| status == 1)),
             began_s: run.began_ns as f64 / 1e9,
             duration_s: run.duration_ns.unwrap_or(self.ledger.last_ns()) as f64 / 1e9,
             exe: self.meta("exe").unwrap_or_default(),

@@ -54,12 +54,12 @@ impl Builder<'_> {
     /// Describes a failed allocation.
     pub(super) fn out_of_memory(&mut self, o: &ledger::OutOfMemory, program: &Program) -> OutOfMemory {
         let (allocated_at, stack) = self.stack(o.stack);
-        OutOfMemory {
+        let mut failure = OutOfMemory {
             device: o.device,
             requested_bytes: o.requested_bytes,
             allocated_bytes: o.allocated_bytes,
             step: o.step,
-            explanation: wording::out_of_memory(o, allocated_at.as_ref(), &program.cwd),
+            explanation: String::new(),
             allocated_at,
             stack,
             carry_over_bytes: o.carry_over_bytes,
@@ -68,7 +68,9 @@ impl Builder<'_> {
             largest_free_block_bytes: o.largest_free_block_bytes,
             holders: self.holders(o.sites.iter().map(|r| r.site)),
             retained: self.retained(&o.sites),
-        }
+        };
+        failure.explanation = wording::out_of_memory(&failure, &program.cwd);
+        failure
     }
 }
 
