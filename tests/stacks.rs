@@ -243,7 +243,7 @@ fn python_operator_and_allocator_in_one_column() {
         assert_eq!(stack[line]["function"], "keep");
         assert!(line >= 2 && kinds[line..].iter().filter(|k| **k == "python").count() == 3, "{kinds:?}");
     }
-    let text = arguments(&[]);
+    let text = arguments(&["--all"]);
     let operator = text.find("mul").unwrap();
     let clean = !text.contains("_PyEval_") && !text.contains("wrap_kernel");
     assert!(clean && text[operator..].contains("columns.py:12 keep\n"), "{text}");

@@ -13,15 +13,15 @@ fn the_answer_comes_first_then_where_and_the_fix() {
     let name = recording.to_str().unwrap();
     let told = text(&run_leaktrace(&ran.folder(), &["report", name]), 0);
     let lines: Vec<&str> = told.lines().collect();
-    let answer = crate::common::grows::flat(&lines[..3].join(" "));
+    let answer = flat(&lines[..5].join(" "));
     assert!(answer.starts_with("1 leak: 3.0 KiB per step at "), "{told}");
     assert!(answer.contains("): exit status 0 after "), "how it ended: {told}");
-    let at = format!("{}:{} first", script("grows.py").display(), line_of("first line that keeps"));
+    let at = format!("grows.py:{} first", line_of("first line that keeps"));
     let flat = flat(&told);
     for words in [
         "1. Leak (confirmed): 3.0 KiB (1 allocation) per step, 120.0 KiB so far",
         &format!("allocated at {at}"),
-        "| runtime.cudaMalloc(ctypes.byref(place), size) # the first line that keeps",
+        "| runtime.cudaMalloc(ctypes.byref(place), size)",
         "called from ",
         "growth 3.0 KiB (step 1)",
         "█ 120.0 KiB (step 40)",
@@ -44,7 +44,7 @@ fn a_file_that_changed_since_is_not_shown() {
     let ran = grows_at(&program, 30, &["--first", "512"]).run().success();
     let name = ran.recording();
     let report = || text(&run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap()]), 0);
-    let line = "| runtime.cudaMalloc(ctypes.byref(place), size)  # the first line that keeps";
+    let line = "| runtime.cudaMalloc(ctypes.byref(place), size)";
     assert!(report().contains(line), "{}", report());
 
     let source = fs::read_to_string(&program).unwrap();
@@ -112,6 +112,25 @@ fn what_came_since_and_by_what() {
 }
 
 #[test]
+fn what_was_live_at_a_moment() {
+    let ran = grown(40, &["--first", "1024"]);
+    let name = ran.recording();
+    let at = |moment: &str| run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap(), "--at", moment]);
+    let told = text(&at("peak"), 0);
+    for words in ["At the peak, in step 4", "<- leak 1", "Without leak 1 the peak would be lower by up to "] {
+        assert!(told.contains(words), "{words}\n{told}");
+    }
+    assert!(!told.contains("Live after"), "{told}");
+    let step = run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap(), "--step", "10"]);
+    assert_eq!(text(&at("step:10"), 0), text(&step, 0));
+    for (moment, why) in [("oom", "no allocation failed"), ("never", "it is peak, oom, or step:N")] {
+        let refused = at(moment);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && said.contains(why), "{moment}: {said}");
+    }
+}
+
+#[test]
 fn on_a_terminal_it_is_coloured_and_as_wide() {
     let ran = grown(30, &["--first", "512"]);
     let name = ran.recording().file_name().unwrap().to_str().unwrap().to_owned();
@@ -144,9 +163,9 @@ fn a_long_read_shows_how_far_it_is_on_a_terminal_only() {
     for (name, bar) in [("many", " of 20 recordings"), ("long.ltrace", " %"), ("short.ltrace", "")] {
         let told = text(&on_terminal(folder.path(), 100, "", "", &["report", name], true), 0);
         assert_eq!(told.contains("reading "), !bar.is_empty(), "{name}: {told:?}");
-        assert!(told.contains(bar) && told.contains("1 leak: "), "{name}: {told:?}");
+        assert!(told.contains(bar) && told.contains("1 leak"), "{name}: {told:?}");
         let piped = run_leaktrace(folder.path(), &["report", name]);
         let (report, bars) = (text(&piped, 0), String::from_utf8_lossy(&piped.stderr).into_owned());
-        assert!(report.contains("1 leak: ") && bars.is_empty(), "{name}: {bars}");
+        assert!(report.contains("1 leak") && bars.is_empty(), "{name}: {bars}");
     }
 }

@@ -64,6 +64,9 @@ pub struct Report {
     pub out_of_memory: Vec<OutOfMemory>,
     /// How often an allocation failed for want of memory; `out_of_memory` keeps the last few.
     pub out_of_memory_count: u64,
+    /// What was live at the peak; only with `--at peak`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Peak>,
     pub coverage: Coverage,
     /// How often the heap was searched for holders, and what that cost.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,8 +115,11 @@ pub struct Program {
     pub exe: String,
     /// The interpreter's version; `null`: no Python was seen.
     pub python: Option<String>,
-    /// Its working directory, which paths are shortened by.
+    /// Its working directory.
     pub cwd: String,
+    /// The folder that text shows paths relative to: the working directory, or that of a script which lies elsewhere.
+    #[serde(skip)]
+    pub base: String,
 }
 
 /// One device at the reported moment.
@@ -353,6 +359,19 @@ pub struct OutOfMemory {
     pub explanation: String,
     /// Who held what was live as of the last heap search, most bytes first.
     pub holders: Vec<Holder>,
+    /// What was live at that moment, largest first.
+    pub retained: Vec<Retained>,
+}
+
+/// The moment when the most memory was live on the device that had most.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct Peak {
+    pub device: u8,
+    /// The step it lies in.
+    pub step: u32,
+    pub live_bytes: u64,
+    pub reserved_bytes: u64,
     /// What was live at that moment, largest first.
     pub retained: Vec<Retained>,
 }

@@ -108,7 +108,7 @@ fn spread(g: &Gathered, c: &Cause, all: bool) -> String {
         let names: Vec<String> = of.iter().take(NAMES).map(|&i| sanitize(&g.processes[i].name())).collect();
         let only = if of.len() == 1 { "alone" } else { "only" };
         let more = if of.len() > NAMES { format!(" and {} more", of.len() - NAMES) } else { String::new() };
-        let at = sanitize(&location(at.as_ref(), &c.program.cwd));
+        let at = sanitize(&location(at.as_ref(), &c.program.base));
         text.push_str(&format!("; {at} on {}{more} {only}", names.join(", ")));
     }
     text

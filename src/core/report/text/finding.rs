@@ -34,7 +34,7 @@ pub fn finding(
     all: bool,
     spread: Option<&str>,
 ) {
-    let cwd = &program.cwd;
+    let cwd = &program.base;
     let most = if all { usize::MAX } else { SHOWN };
     let (name, much) = title(f);
     let lead = format!("{number}. ");
@@ -55,7 +55,7 @@ pub fn finding(
     holders(&mut rows, f, most);
     let why = if matches!(f.kind, Kind::Leak | Kind::Growing) { "why a leak" } else { "why" };
     rows.say(why, &f.why, Plain);
-    growth(&mut rows, f);
+    growth(&mut rows, f, program);
     if let Some(advice) = advice(f) {
         rows.say("fix", &advice, Accent);
     }
@@ -214,13 +214,15 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
 }
 
 /// Writes how it grew, the reserved memory beside it, and when the device will be full.
-fn growth(rows: &mut Rows<'_>, f: &Finding) {
+fn growth(rows: &mut Rows<'_>, f: &Finding, program: &Program) {
     let [first, .., last] = &f.retained_over_steps[..] else { return };
     let values: Vec<u64> = f.retained_over_steps.iter().map(|p| p.bytes).collect();
     let at = |p: &Point| format!("{} (step {})", size(p.bytes as f64), grouped(u64::from(p.step)));
     let (from, mut to) = (at(first), at(last));
     let drawn = sparkline(&values, CURVE);
-    for more in [reserved_growth(f), time_to_oom(f)].into_iter().flatten() {
+    // Of a program that failed there is nothing to be foretold.
+    let forecast = time_to_oom(f).filter(|_| program.exit_status.is_none_or(|status| status == 0));
+    for more in [reserved_growth(f), forecast].into_iter().flatten() {
         to.push_str(&format!("; {more}"));
     }
     let lead = rows.lead("growth");

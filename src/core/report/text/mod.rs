@@ -27,11 +27,13 @@ pub struct Layout {
     pub by: By,
     /// Every row, frame and location, not only the first ones.
     pub all: bool,
+    /// What was live when an allocation failed the last time, and not what is live else.
+    pub failure: bool,
 }
 
 impl Default for Layout {
     fn default() -> Layout {
-        Layout { width: WIDTH, by: By::Site, all: false }
+        Layout { width: WIDTH, by: By::Site, all: false, failure: false }
     }
 }
 
@@ -87,8 +89,11 @@ pub fn styled(report: &Report, layout: Layout, sources: &mut dyn SourceLines) ->
     tables::out_of_memory(&mut text, report, layout);
     non_leaks(&mut text, report, layout.all);
     suppressed(&mut text, report);
-    // What was live when memory ran out is live still.
-    if final_failure(report).is_none() || report.step.is_some() || report.since.is_some() {
+    // What was live when the program ended of want of memory has been listed.
+    let asked = report.step.is_some() || report.since.is_some();
+    if let Some(peak) = &report.peak {
+        tables::peak(&mut text, report, peak, layout.all);
+    } else if !layout.failure && (asked || final_failure(report).is_none()) {
         tables::live(&mut text, report, layout);
     }
     tables::devices(&mut text, report, layout.all);

@@ -10,7 +10,7 @@ use crate::report::wording::{
     self, count, final_failure, finding_of, grouped, held_by, is_named, live_heading, location,
     out_of_memory_details, relative_path, sanitize, size, stack, untracked_calls,
 };
-use crate::report::{Device, End, Frame, Location, Report, Retained, Unlisted};
+use crate::report::{Device, End, Frame, Location, Peak, Report, Retained, Unlisted};
 
 /// Rows shown of a table, if not all are wanted.
 const ROWS: usize = 10;
@@ -29,9 +29,9 @@ struct Row {
 pub fn live(text: &mut Text, report: &Report, layout: Layout) {
     let rows = match layout.by {
         By::Site => sites(report, &report.retained, false),
-        By::File => sums(report, |at| relative_path(&at.file, &report.program.cwd).to_owned()),
+        By::File => sums(report, |at| relative_path(&at.file, &report.program.base).to_owned()),
         By::Function => {
-            sums(report, |at| format!("{} in {}", at.function, relative_path(&at.file, &report.program.cwd)))
+            sums(report, |at| format!("{} in {}", at.function, relative_path(&at.file, &report.program.base)))
         }
         By::Cohort => cohorts(report),
     };
@@ -59,7 +59,7 @@ fn sums(report: &Report, key: impl Fn(&Location) -> String) -> Vec<Row> {
 /// Lists cohorts, oldest first: what is old and still there is what is looked for.
 fn cohorts(report: &Report) -> Vec<Row> {
     let row = |c: &crate::report::Cohort| {
-        let at = location(c.allocated_at.as_ref(), &report.program.cwd);
+        let at = location(c.allocated_at.as_ref(), &report.program.base);
         let what = format!("step {}, most of it at {}", grouped(u64::from(c.step)), sanitize(&at));
         Row { what, bytes: c.bytes, blocks: c.blocks, finding: None }
     };
@@ -74,7 +74,7 @@ fn sites(report: &Report, live: &[Retained], held: bool) -> Vec<Row> {
     for r in live {
         callers.entry(row_name(report, r)).or_default().insert(caller(r));
     }
-    let cwd = &report.program.cwd;
+    let cwd = &report.program.base;
     let mut rows: Vec<Row> = Vec::new();
     for r in live {
         let mut what = row_name(report, r);
@@ -101,7 +101,7 @@ fn sites(report: &Report, live: &[Retained], held: bool) -> Vec<Row> {
 }
 
 fn row_name(report: &Report, r: &Retained) -> String {
-    let mut name = location(r.allocated_at.as_ref(), &report.program.cwd);
+    let mut name = location(r.allocated_at.as_ref(), &report.program.base);
     if let Some(inner) = stack::through(&r.stack) {
         name.push_str(&format!(", in {inner}"));
     }
@@ -153,6 +153,33 @@ pub fn out_of_memory(text: &mut Text, report: &Report, layout: Layout) {
         details.iter().for_each(|sentence| text.wrap("   ", 3, &[(Plain, sentence)]));
         text.gap();
     }
+}
+
+/// Writes what was live at the peak, and what the findings have of it.
+pub fn peak(text: &mut Text, report: &Report, peak: &Peak, all: bool) {
+    let title = format!(
+        "At the peak, in step {}: {} live, {} reserved on GPU {}",
+        grouped(u64::from(peak.step)),
+        size(peak.live_bytes as f64),
+        size(peak.reserved_bytes as f64),
+        peak.device
+    );
+    table(text, report, &title, &sites(report, &peak.retained, true), Unlisted::default(), all);
+    text.ungap();
+    for (index, f) in report.findings.iter().enumerate() {
+        let of = peak.retained.iter().filter(|r| finding_of(std::slice::from_ref(f), r).is_some());
+        let bytes: u64 = of.map(|r| r.live_bytes).fold(0, u64::saturating_add);
+        if bytes > 0 {
+            let name = format!("{} {}", wording::kind(f.kind), index + 1);
+            let less = size(bytes as f64);
+            text.wrap(
+                "   ",
+                3,
+                &[(Plain, &format!("Without {name} the peak would be lower by up to {less}."))],
+            );
+        }
+    }
+    text.gap();
 }
 
 /// Writes a table; `rest`: what its rows leave out.

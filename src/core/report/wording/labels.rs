@@ -89,11 +89,15 @@ pub fn common_path(holders: &[Holder]) -> &str {
     let alike = |other: &Holder| first.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
     let most = others.iter().map(alike).min().unwrap_or(0);
     // A name ends before an attribute, an entry, or what it leads to; the function alone is no holder.
-    let ends = |at: &usize| first.get(*at..).is_some_and(|rest| rest.starts_with(['.', '[', '`']));
+    let ends = |at: &usize| {
+        let rest =
+            |h: &Holder| h.path.get(*at..).is_some_and(|r| r.is_empty() || r.starts_with(['.', '[', '`']));
+        holders.iter().all(rest)
+    };
     let end = (1..=most.min(first.len())).rev().find(ends).unwrap_or(0);
     let end = if first[end..].starts_with('`') { end + 1 } else { end };
     let common = &first[..end.min(most)];
-    if common.matches('`').count() == 1 { "" } else { common }
+    if common.matches('`').count() == 1 || common == "__main__" { "" } else { common }
 }
 
 /// Returns who holds a finding, in a few words: its one holder, or what its holders have in common.
@@ -205,4 +209,51 @@ pub fn reserved_growth(f: &Finding) -> Option<String> {
 pub fn time_to_oom(f: &Finding) -> Option<String> {
     let steps = f.steps_to_oom.filter(|&steps| steps < FAR)?;
     Some(format!("device full in about {}", count(steps as f64, "more step")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_named_as_a_programmer_would() {
+        for (path, text) in [
+            ("train() local `history`.losses[*]", "`history.losses[*]` in train()"),
+            ("__main__.keep[*]", "`keep[*]` in __main__"),
+            ("pkg.mod.CACHE['a']", "`pkg.mod.CACHE['a']`"),
+            ("main() local `f` → closure variable `x`[*]", "`f` in main() → closure variable `x`[*]"),
+            (
+                "held by C or C++ code, or by an expression under way: x",
+                "C or C++ code, or by an expression under way: x",
+            ),
+            (
+                "garbage waiting for the cyclic collector: a → b",
+                "garbage waiting for the cyclic collector: a → b",
+            ),
+        ] {
+            assert_eq!(holder(path), text);
+        }
+    }
+
+    #[test]
+    fn what_holders_have_in_common_is_whole_names() {
+        let common = |paths: &[&str]| {
+            let of = |path: &&str| Holder {
+                path: path.to_string(),
+                bytes: 1,
+                blocks: 1,
+                step: 1,
+                retention: None,
+                max_entries: None,
+            };
+            common_path(&paths.iter().map(of).collect::<Vec<_>>()).to_owned()
+        };
+        assert_eq!(common(&["f() local `m`.a.weight", "f() local `m`.a.bias"]), "f() local `m`.a");
+        assert_eq!(common(&["f() local `m`.alpha", "f() local `m`.alps"]), "f() local `m`");
+        assert_eq!(common(&["f() local `model`", "f() local `modem`"]), "");
+        assert_eq!(common(&["__main__.a[*]", "__main__.b[*]"]), "");
+        assert_eq!(common(&["__main__.t.a[*]", "__main__.t.a2"]), "__main__.t");
+        assert_eq!(common(&["f() local `m`.a"]), "");
+        assert_eq!(common(&["f() local `m`.a", "held by C or C++ code"]), "");
+    }
 }

@@ -20,4 +20,6 @@ pub use summary::{
     answer, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, live_heading, non_leaks,
     run, step_details, untracked_calls,
 };
-pub use units::{count, exact, grouped, location, ordinal, relative_path, sanitize, size, words};
+pub use units::{
+    base_folder, count, exact, grouped, location, ordinal, relative_path, sanitize, size, words,
+};

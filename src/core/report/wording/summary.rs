@@ -23,7 +23,7 @@ pub fn answer(report: &Report) -> String {
                 0 => String::new(),
                 n => format!("; and {n} more"),
             };
-            format!("{}: {}{more}", found(&report.findings), where_and_who(first, &report.program.cwd))
+            format!("{}: {}{more}", found(&report.findings), where_and_who(first, &report.program.base))
         }
         [] if steps == 0 => {
             "Not judged: no training step was seen, and without steps nothing can be called a leak."
@@ -47,8 +47,15 @@ fn where_and_who(f: &Finding, cwd: &str) -> String {
 
 /// Returns the last failed allocation if the program ended, or is about to end, of it.
 pub fn final_failure(report: &Report) -> Option<&OutOfMemory> {
-    let went_on = report.program.exit_status == Some(0) || report.program.end == End::Replaced;
-    report.out_of_memory.last().filter(|oom| !went_on && oom.step > report.steps.count)
+    let (p, steps) = (&report.program, report.steps.count);
+    let is_final = |oom: &&OutOfMemory| match (p.end, p.exit_status) {
+        (End::Clean, Some(0)) | (End::Replaced, _) => false,
+        _ if p.exception.as_ref().is_some_and(|name| name.contains("OutOfMemory")) => true,
+        // An iteration that an exception leaves has ended, too.
+        (End::Clean, Some(_)) | (End::Killed, _) => oom.step >= steps,
+        _ => oom.step > steps,
+    };
+    report.out_of_memory.last().filter(is_final)
 }
 
 /// Returns `OUT OF MEMORY at step 90: oom.py:7 main asked for 8.0 MiB; 1 leak accounts for 793.0 MiB of the 811.0 MiB in
@@ -69,7 +76,7 @@ fn ran_out(report: &Report, oom: &OutOfMemory) -> String {
             format!("{} {account} for {} of the {in_use} in use", found(&blamed), size(sum as f64))
         }
     };
-    let at = location(oom.allocated_at.as_ref(), &report.program.cwd);
+    let at = location(oom.allocated_at.as_ref(), &report.program.base);
     let (step, asked) = (grouped(u64::from(oom.step)), size(oom.requested_bytes as f64));
     format!("OUT OF MEMORY at step {step}: {at} asked for {asked}; {cause}")
 }
@@ -120,7 +127,7 @@ pub fn run(report: &Report) -> String {
 fn command(p: &Program) -> String {
     let (program, arguments) = p.argv.split_first().map_or((&p.exe, &[][..]), |(first, rest)| (first, rest));
     let program = program.rsplit('/').next().unwrap_or(program);
-    let arguments = arguments.iter().map(|a| relative_path(a, &p.cwd));
+    let arguments = arguments.iter().map(|a| relative_path(a, &p.base));
     let whole = std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ");
     match whole.char_indices().nth(COMMAND) {
         Some((end, _)) => format!("{}…", &whole[..end]),
@@ -137,7 +144,9 @@ pub fn steps(report: &Report) -> String {
         );
     };
     let steps = count(f64::from(report.steps.count), "step");
-    let loops: Vec<String> = report.steps.loop_locations.iter().map(|at| sanitize(at)).collect();
+    let base = &report.program.base;
+    let loops = report.steps.loop_locations.iter().map(|at| relative_path(at, base));
+    let loops: Vec<&str> = loops.collect();
     let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
     match report.steps.phase_steps {
         0 => format!("{steps} (from {source}{loops})"),
@@ -191,11 +200,14 @@ fn other_sources(report: &Report) -> Option<String> {
     let another = |s: &StepSource| s.name != source || report.steps.phase_steps > 0;
     let differs = |s: &&StepSource| another(s) && s.count > 0 && s.count != report.steps.count;
     let named = report.steps.step_sources.iter().filter(differs).map(|s| {
-        let at = s.loop_locations.first().map_or_else(String::new, |at| format!(" at {}", sanitize(at)));
+        let at = s
+            .loop_locations
+            .first()
+            .map_or_else(String::new, |at| format!(" at {}", relative_path(at, &report.program.base)));
         format!("{} ({}{at})", s.name, s.count)
     });
     let named = named.collect::<Vec<_>>().join(", ");
-    (!named.is_empty()).then(|| format!("other step sources: {named}; choose with --steps-by"))
+    (!named.is_empty()).then(|| sanitize(&format!("other step sources: {named}; choose with --steps-by")))
 }
 
 /// Returns `1 finding, 512 B per step, by leak:train.py:log: looked at`.
