@@ -17,6 +17,7 @@ macro_rules! interpose {
             /// # Safety
             /// That of the C library's function.
             #[unsafe(naked)]
+            #[allow(non_snake_case, reason = "the C library's name")]
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
             unsafe extern "C" fn $name() {

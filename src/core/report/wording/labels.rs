@@ -121,12 +121,13 @@ pub fn rate(f: &Finding) -> Option<String> {
             let mean = size(f.growth_bytes_per_step.round());
             format!("{per_step} per step that adds, {mean} per step on average")
         }
+        Kind::PendingGc if f.growth_step_ratio < 0.995 => format!("{per_step} per step that adds"),
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per step"),
         _ => return None,
     })
 }
 
-/// Returns a finding's title: `Leak (confirmed): 12.0 KiB (1 block) per step, 2.3 MiB so far`.
+/// Returns a finding's title in two parts: `Leak (confirmed)`, `12.0 KiB (1 block) per step, 2.3 MiB so far`.
 pub fn title(f: &Finding) -> (String, String) {
     let (kind, blocks) = (kind(f.kind), |n: f64| count(n, noun(f)));
     let name = match (f.kind, f.confidence) {
@@ -142,6 +143,9 @@ pub fn title(f: &Finding) -> (String, String) {
         Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
             let mean = size(f.growth_bytes_per_step.round());
             format!("{each} in each step that adds, {mean} per step on average, {live} so far")
+        }
+        Kind::PendingGc if f.growth_step_ratio < 0.995 => {
+            format!("{each} in each step that adds, {live} so far")
         }
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => {
             format!("{each} per step, {live} so far")
