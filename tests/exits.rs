@@ -30,11 +30,14 @@ fn unchanged(run: impl Fn() -> Run, code: i32) -> (Ran, Ran) {
     (plain, traced)
 }
 
-/// A recording of a process with such an end, that holds what the simulated GPU's log says.
+/// A recording of a process with such an end, that holds what the simulated GPU's log says. The status is known of one
+/// that exited, and of no other.
 #[track_caller]
-fn holds(recording: &Path, end: &str, truth: &Truth) {
+fn holds(recording: &Path, end: &str, code: i32, truth: &Truth) {
     let report = Report::of(recording);
     assert_eq!(report.end(), end, "{}", recording.display());
+    let status = (end == "clean").then_some(code);
+    assert_eq!(report.0["program"]["exit_status"], serde_json::json!(status), "{}", recording.display());
     assert_eq!(report.driver_live(), truth.live(), "{}", recording.display());
     report.assert_whole();
 }
@@ -43,7 +46,7 @@ fn holds(recording: &Path, end: &str, truth: &Truth) {
 #[track_caller]
 fn row(run: impl Fn() -> Run, code: i32, end: &str) -> Ran {
     let (_, traced) = unchanged(run, code);
-    holds(&traced.recording(), end, &traced.truth());
+    holds(&traced.recording(), end, code, &traced.truth());
     traced
 }
 
@@ -77,10 +80,10 @@ fn in_good_order() {
 #[test]
 fn at_once() {
     c_rows(&[
-        ("_exit", 14, "killed"),
-        ("quick_exit", 15, "killed"),
-        ("handled", 18, "killed"),
-        ("thread _exit", 20, "killed"),
+        ("_exit", 14, "clean"),
+        ("quick_exit", 15, "clean"),
+        ("handled", 18, "clean"),
+        ("thread _exit", 20, "clean"),
         ("exec", 16, "replaced"),
     ]);
 }
@@ -142,7 +145,7 @@ fn by_exec_of_itself() {
     let log = traced.folder().with_file_name("truth.log");
     for (i, end) in ["replaced", "replaced", "clean"].iter().enumerate() {
         let log = format!("{}{}", log.display(), "+".repeat(i));
-        holds(&recordings[i], end, &Truth::read(Path::new(&log)));
+        holds(&recordings[i], end, 11, &Truth::read(Path::new(&log)));
     }
     let pid = |r: &Path| Report::of(r).0["program"]["pid"].clone();
     assert_eq!(pid(&recordings[0]), pid(&recordings[2]));
@@ -160,10 +163,18 @@ fn of_python() {
         ("handled", 5, "clean"),
         ("thread", 0, "clean"),
         ("atexit", 0, "clean"),
-        ("_exit", 4, "killed"),
+        ("_exit", 4, "clean"),
         ("abort", 134, "killed"),
         ("terminate", 143, "killed"),
     ]);
+}
+
+#[test]
+fn an_exception_that_nothing_caught_is_named() {
+    for (how, name) in [("exception", serde_json::json!("RuntimeError")), ("exit", serde_json::Value::Null)] {
+        let ran = python_program(how).env("LEAKTRACE_QUIET", "1").traced().run();
+        assert_eq!(Report::of(&ran.recording()).0["program"]["exception"], name, "{how}");
+    }
 }
 
 #[test]
@@ -217,5 +228,5 @@ fn while_it_runs() {
     let recording = files.find(|f| f.extension().is_some_and(|e| e == "ltrace")).unwrap();
     assert_eq!(Report::of(&recording).end(), "running");
     let ran = running.kill();
-    holds(&recording, "killed", &ran.truth());
+    holds(&recording, "killed", 0, &ran.truth());
 }

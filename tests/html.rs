@@ -357,7 +357,10 @@ fn a_browser_shows_it() {
     let finding = saw["findings"][0].as_str().unwrap();
     assert!(finding.contains(&format!("train.py:{line} Net.forward")), "{finding}");
     assert!(finding.contains(report.findings()[0]["explanation"].as_str().unwrap()), "{finding}");
-    assert!(finding.contains("Fix: ") && finding.contains("without its graph there"), "{finding}");
+    assert!(
+        finding.contains("Fix: ") && finding.contains("keep `.item()` or `.detach().cpu()` in "),
+        "{finding}"
+    );
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];
     assert_eq!(saw["sections"], Value::from(sections.to_vec()));
 

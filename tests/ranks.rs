@@ -70,7 +70,7 @@ fn a_rank_that_ended_early_is_named() {
     rank(&folder, 3, 40, &["--kill", "17"]);
     let told = text(&run_leaktrace(folder.path(), &["report", "."]), 0);
     assert!(told.starts_with("No leak found in 4 recordings."), "{told}");
-    assert!(flat(&told).contains("Ended early rank 3: was killed or crashed after step 17 of 40"), "{told}");
+    assert!(flat(&told).contains("Ended early rank 3: killed or crashed after step 17 of 40"), "{told}");
     let strict = run_leaktrace(folder.path(), &["check", ".", "--strict"]);
     assert!(text(&strict, 1).contains("rank 3 ended early, after 17 steps"));
     fs::remove_file(folder.path().join("rank3.ltrace")).unwrap();

@@ -373,12 +373,12 @@ fn the_process_and_the_reader_say_the_same_of_placed_steps() {
             let text = text.replace("\n      ", " ");
             let steps = text.lines().find_map(|l| Some(l.split_once(" (from ")?.1.to_owned()));
             let rows =
-                text.lines().skip_while(|l| !l.starts_with("Retained at step")).take_while(|l| !l.is_empty());
+                text.lines().skip_while(|l| !l.starts_with("Live after step")).take_while(|l| !l.is_empty());
             let first = |row: &str| row.split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>();
             let rows = rows
                 .map(first)
                 .filter(|r| r.len() == 3 && r[0].parse::<f64>().is_ok() && r[2].parse::<u64>().is_ok());
-            let heading = text.lines().find(|l| l.starts_with("Retained at step")).unwrap().to_owned();
+            let heading = text.lines().find(|l| l.starts_with("Live after step")).unwrap().to_owned();
             (steps.unwrap(), heading, rows.collect::<Vec<_>>())
         };
         let dumped = std::fs::read_to_string(recording.with_extension("txt")).unwrap();

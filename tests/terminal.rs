@@ -12,22 +12,27 @@ fn the_answer_comes_first_then_where_and_the_fix() {
     let recording = ran.recording();
     let name = recording.to_str().unwrap();
     let told = text(&run_leaktrace(&ran.folder(), &["report", name]), 0);
-    assert!(told.lines().next().unwrap().starts_with("1 leak found"), "{told}");
-    let at = format!("{}:{} first", script("grows.py").display(), line_of("first line that keeps"));
+    let lines: Vec<&str> = told.lines().collect();
+    let answer = flat(&lines[..5].join(" "));
+    assert!(answer.starts_with("1 leak: 3.0 KiB per step at "), "{told}");
+    assert!(answer.contains("): exit status 0 after "), "how it ended: {told}");
+    let at = format!("grows.py:{} first", line_of("first line that keeps"));
     let flat = flat(&told);
     for words in [
-        "1. leak (confirmed): 3.0 KiB (3,072 B) per step, ",
-        &at,
-        "| runtime.cudaMalloc(ctypes.byref(place), size) # the first line that keeps",
-        "retained: 3.0 KiB at step 1",
-        "█ 120.0 KiB at step 40",
-        "fix: free what cudaMalloc allocated",
-        "Retained at step 40",
-        "Coverage:",
+        "1. Leak (confirmed): 3.0 KiB (1 allocation) per step, 120.0 KiB so far",
+        &format!("allocated at {at}"),
+        "| runtime.cudaMalloc(ctypes.byref(place), size)",
+        "called from ",
+        "growth 3.0 KiB (step 1)",
+        "█ 120.0 KiB (step 40)",
+        "fix free what cudaMalloc allocated",
+        "Live after step 40 120.0 KiB",
+        "<- leak 1",
+        "Checked: ",
     ] {
         assert!(flat.contains(&crate::common::grows::flat(words)), "{words}\n{told}");
     }
-    assert!(told.find("fix: ").unwrap() < told.find("Retained at step").unwrap(), "findings first:\n{told}");
+    assert!(told.find("fix  ").unwrap() < told.find("Live after step").unwrap(), "findings first:\n{told}");
     assert!(told.lines().all(|l| l.chars().count() <= 100 || !l.trim().contains(' ')), "{told}");
 }
 
@@ -39,7 +44,7 @@ fn a_file_that_changed_since_is_not_shown() {
     let ran = grows_at(&program, 30, &["--first", "512"]).run().success();
     let name = ran.recording();
     let report = || text(&run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap()]), 0);
-    let line = "| runtime.cudaMalloc(ctypes.byref(place), size)  # the first line that keeps";
+    let line = "| runtime.cudaMalloc(ctypes.byref(place), size)";
     assert!(report().contains(line), "{}", report());
 
     let source = fs::read_to_string(&program).unwrap();
@@ -86,7 +91,7 @@ fn what_came_since_and_by_what() {
         text(&run_leaktrace(&ran.folder(), &all), 0)
     };
     let row = |told: &str, words: &str| {
-        let told = told.split_once("etained at step").unwrap().1;
+        let told = told.split_once("ive after step").unwrap().1;
         let row = told.lines().find(|l| l.contains(words)).unwrap_or_else(|| panic!("{words} in {told}"));
         flat(row)
     };
@@ -104,6 +109,25 @@ fn what_came_since_and_by_what() {
     let refused = run_leaktrace(&ran.folder(), &["report", name, "--since", "99"]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && why.contains("the steps are 1 to 40"), "{why}");
+}
+
+#[test]
+fn what_was_live_at_a_moment() {
+    let ran = grown(40, &["--first", "1024"]);
+    let name = ran.recording();
+    let at = |moment: &str| run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap(), "--at", moment]);
+    let told = text(&at("peak"), 0);
+    for words in ["At the peak, in step 4", "<- leak 1", "Without leak 1 the peak would be lower by up to "] {
+        assert!(told.contains(words), "{words}\n{told}");
+    }
+    assert!(!told.contains("Live after"), "{told}");
+    let step = run_leaktrace(&ran.folder(), &["report", name.to_str().unwrap(), "--step", "10"]);
+    assert_eq!(text(&at("step:10"), 0), text(&step, 0));
+    for (moment, why) in [("oom", "no allocation failed"), ("never", "it is peak, oom, or step:N")] {
+        let refused = at(moment);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && said.contains(why), "{moment}: {said}");
+    }
 }
 
 #[test]
@@ -139,9 +163,9 @@ fn a_long_read_shows_how_far_it_is_on_a_terminal_only() {
     for (name, bar) in [("many", " of 20 recordings"), ("long.ltrace", " %"), ("short.ltrace", "")] {
         let told = text(&on_terminal(folder.path(), 100, "", "", &["report", name], true), 0);
         assert_eq!(told.contains("reading "), !bar.is_empty(), "{name}: {told:?}");
-        assert!(told.contains(bar) && told.contains("1 leak found"), "{name}: {told:?}");
+        assert!(told.contains(bar) && told.contains("1 leak"), "{name}: {told:?}");
         let piped = run_leaktrace(folder.path(), &["report", name]);
         let (report, bars) = (text(&piped, 0), String::from_utf8_lossy(&piped.stderr).into_owned());
-        assert!(report.contains("1 leak found") && bars.is_empty(), "{name}: {bars}");
+        assert!(report.contains("1 leak") && bars.is_empty(), "{name}: {bars}");
     }
 }

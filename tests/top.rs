@@ -29,7 +29,7 @@ fn a_running_process_by_its_pid() {
         &format!("{pid} rank 0 running 40"),
         "1 of 1",
         "1.0 KiB/step 40.0 KiB 40 1 ",
-        "findings leak (confirmed): 1.0 KiB (1,024 B) per step",
+        "findings leak (confirmed): 1.0 KiB per step",
     ] {
         assert!(flat.contains(words), "{words}\n{told}");
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use leaktrace_core::format::printable::printable;
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
-use leaktrace_core::report::{Device, End, Finding, Location, Program, Report};
+use leaktrace_core::report::{Device, End, Finding, Location, Program, Report, wording};
 
 /// Different coverage gaps that are kept at most.
 const GAPS: usize = 50;
@@ -55,6 +55,8 @@ pub struct Process {
     pub host: String,
     pub pid: u32,
     pub end: End,
+    /// The status it exited with; `null`: not known, or it has not exited.
+    pub exit_status: Option<i32>,
     pub steps: u32,
     pub duration_s: f64,
     pub live_bytes: u64,
@@ -62,10 +64,17 @@ pub struct Process {
     pub findings: usize,
     /// The program: steps are compared among processes of one program only.
     #[serde(skip)]
+    pub how_it_ended: String,
+    #[serde(skip)]
     runs: (String, Option<String>),
 }
 
 impl Process {
+    /// Returns whether it exited with a status that says so.
+    fn failed(&self) -> bool {
+        self.exit_status.is_some_and(|status| status != 0)
+    }
+
     /// Names the process: `rank 3`, or its recording where there are no ranks.
     pub fn name(&self) -> String {
         match &self.rank {
@@ -159,6 +168,8 @@ impl Gathered {
             host: p.host.clone(),
             pid: p.pid,
             end: p.end,
+            exit_status: p.exit_status,
+            how_it_ended: wording::how_it_ended(p),
             steps: summary.steps,
             duration_s: p.duration_s,
             live_bytes: summary.live_bytes,
@@ -268,7 +279,7 @@ impl Gathered {
         let mut longest: HashMap<&(String, Option<String>), (u32, bool)> = HashMap::new();
         for p in &self.processes {
             let (most, cleanly) = longest.entry(&p.runs).or_default();
-            let clean = p.end == End::Clean;
+            let clean = p.end == End::Clean && !p.failed();
             match p.steps.cmp(most) {
                 Ordering::Greater => (*most, *cleanly) = (p.steps, clean),
                 Ordering::Equal => *cleanly |= clean,
@@ -281,7 +292,9 @@ impl Gathered {
             let slack = ((EARLY_SHARE * f64::from(most)) as u32).max(1);
             let takes_part = p.steps > 0 || (ranked && p.rank.is_some());
             let fewer = p.steps.saturating_add(slack) < most;
-            takes_part && p.end != End::Running && (fewer || (p.end == End::Killed && cleanly))
+            takes_part
+                && p.end != End::Running
+                && (fewer || ((p.end == End::Killed || p.failed()) && cleanly))
         };
         (0..self.processes.len()).filter(|&i| is_early(&self.processes[i])).collect()
     }

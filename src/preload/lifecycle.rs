@@ -42,7 +42,14 @@ static CALLBACKS: python::Callbacks = python::Callbacks {
     },
     optimizer_gone: step_boundaries::optimizer_gone,
     may_search: step_boundaries::search_when_asked,
-    exiting: || shield(step_boundaries::exit),
+    exiting: |exception| {
+        shield(|| {
+            if let Some(value) = exception.filter(|_| state::is_recording()) {
+                recording::append_entry(&TableEntry::Meta { key: "exception", value });
+            }
+            step_boundaries::exit();
+        });
+    },
 };
 
 /// The process in which a thread is arming.

@@ -8,7 +8,7 @@ use super::{Diff as Arguments, Failure, PlainFormat, output};
 use crate::diff::{compare, json};
 use crate::render::terminal::{self, Look};
 use leaktrace_core::report::Query;
-use leaktrace_core::report::text::{By, Layout};
+use leaktrace_core::report::text::Layout;
 
 pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (a, at_a) = split(&arguments.a)?;
@@ -46,7 +46,7 @@ pub fn diff(arguments: &Arguments) -> Result<ExitCode, Failure> {
         PlainFormat::Text => terminal::diff::render(
             &diff,
             &Look {
-                layout: Layout { width: output::width(output), by: By::Site, all: arguments.all },
+                layout: Layout { width: output::width(output), all: arguments.all, ..Layout::default() },
                 colour: arguments.color.is_on(output),
             },
         ),

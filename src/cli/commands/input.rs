@@ -35,6 +35,8 @@ pub struct Reader {
     pub steps_by: Option<BoundarySource>,
     /// Whether stacks keep every frame.
     pub all_frames: bool,
+    /// Whether the report is to have what was live at the peak.
+    pub at_peak: bool,
     /// Draws no progress bar: another part of the program draws on the terminal.
     pub quiet: bool,
     /// The names of native functions that were looked up so far.
@@ -167,6 +169,7 @@ impl Reader {
         let names = names.with_all_frames(self.all_frames);
         let run = Run {
             end,
+            exit_status: recording.exit_status,
             pid: recording.pid,
             duration_ns,
             began_ns: recording.began_ns,
@@ -175,7 +178,14 @@ impl Reader {
             problems: recording.problems.clone(),
         };
         let report = Report::query(&ledger, &recording.tables, &names, &run, self.asked);
-        Ok(make(report.map_err(|e| e.to_string())?, &ledger, &recording.tables, &names))
+        let mut report = report.map_err(|e| e.to_string())?;
+        if self.at_peak {
+            let device = ledger.devices().iter().max_by_key(|d| d.peak_bytes());
+            let device = device.map(|d| (d.device, d.peak_bytes())).ok_or("--at peak: nothing was live")?;
+            let then = at_peak(&recording, device)?;
+            report.add_peak(&then, &recording.tables, &names, device.0);
+        }
+        Ok(make(report, &ledger, &recording.tables, &names))
     }
 
     /// A progress bar on the standard error, if that is a terminal and reading takes long.
@@ -223,6 +233,23 @@ impl<'f, T, F: FnMut(&Path, Result<T, String>)> Queue<'f, T, F> {
 /// Says in one line what is wrong with a file.
 pub fn failure(file: &Path, why: &str) -> Failure {
     Failure(printable(&format!("{}: {why}", file.display())).into())
+}
+
+/// Returns the ledger as it was when a device had its peak.
+fn at_peak(recording: &Recording, (device, peak): (u8, u64)) -> Result<Ledger, String> {
+    let mut ledger = replay(recording, std::iter::empty())?;
+    let live = |l: &Ledger| l.devices().iter().find(|d| d.device == device).map_or(0, |d| d.live_bytes());
+    for event in recording.events() {
+        if live(&ledger) == peak {
+            break;
+        }
+        ledger.apply(&event);
+    }
+    if live(&ledger) == peak {
+        return Ok(ledger);
+    }
+    Err("--at peak: the events of that moment made room for later ones; record with LEAKTRACE_EVENTS=all to keep them"
+        .to_owned())
 }
 
 /// Replays the same events with their steps ended by another source. `ledger`: as they were read without

@@ -112,6 +112,7 @@ struct Run {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   leaktrace report leaktrace.4711.ltrace
+  leaktrace report leaktrace.4711.ltrace --at peak
   leaktrace report leaktrace.4711.ltrace --since 100 --by function
   leaktrace report runs/                     one report over all ranks
   leaktrace report leaktrace.4711.ltrace --format json -o report.json
@@ -125,7 +126,10 @@ struct Report {
     /// Write in this format; html: one page that opens from the disk, with timeline, flame graph and segments
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// List what was retained when step N ended
+    /// List what was live at this moment: peak, oom (the last failed allocation), step:N
+    #[arg(long, value_name = "MOMENT", conflicts_with_all = ["step", "since"])]
+    at: Option<report::At>,
+    /// List what was live when step N ended
     #[arg(long, value_name = "N")]
     step: Option<u32>,
     /// List what was allocated after step N ended and is still retained

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use super::input::{self, Reader};
 use super::{By, Failure, Format, Report as Arguments, output};
@@ -17,6 +18,30 @@ use leaktrace_core::report::text::{self, Layout};
 use leaktrace_core::report::{self, Query};
 use leaktrace_core::symbols::Names;
 
+/// A moment that a report can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// When the most was live.
+    Peak,
+    /// When an allocation failed the last time.
+    Failure,
+    /// The end of a step.
+    Step(u32),
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<At, String> {
+        match (text, text.strip_prefix("step:").and_then(|n| n.parse().ok())) {
+            ("peak", _) => Ok(At::Peak),
+            ("oom", _) => Ok(At::Failure),
+            (_, Some(step)) => Ok(At::Step(step)),
+            _ => Err("it is peak, oom, or step:N".into()),
+        }
+    }
+}
+
 pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = suppressions(arguments.suppressions.as_deref())?;
     let files = input::files(&arguments.files)?;
@@ -28,32 +53,48 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
         By::Function => text::By::Function,
         By::Cohort => text::By::Cohort,
     };
-    if by == text::By::Cohort && arguments.step.is_some() {
+    let step = match arguments.at {
+        Some(At::Step(step)) => Some(step),
+        _ => arguments.step,
+    };
+    if by == text::By::Cohort && step.is_some() {
         return Err(Failure(
             "--by cohort is about the end of a recording: leave out --step, or use --since".into(),
         ));
     }
     let asked = Query {
-        step: arguments.step,
+        step,
         since: arguments.since,
         all: arguments.all || matches!(arguments.by, By::File | By::Function),
         cohorts: by == text::By::Cohort,
     };
     let mut reader = Reader::from(asked);
     (reader.steps_by, reader.all_frames) = (arguments.steps_by, arguments.all_frames);
+    reader.at_peak = arguments.at == Some(At::Peak);
     let look = Look {
-        layout: Layout { width: output::width(output), by, all: arguments.all || arguments.all_frames },
+        layout: Layout {
+            width: output::width(output),
+            by,
+            all: arguments.all || arguments.all_frames,
+            failure: arguments.at == Some(At::Failure),
+        },
         colour: arguments.color.is_on(output),
     };
     let text = match &files[..] {
         files if matches!(arguments.format, Format::Html) => page(files, &reader, suppressions.as_ref())?,
         [file] => {
             let mut report = reader.report(file)?;
+            if look.layout.failure && report.out_of_memory.is_empty() {
+                return Err(input::failure(file, "--at oom: no allocation failed for want of memory"));
+            }
             suppressions.iter().for_each(|s| s.apply(&mut report));
             match arguments.format {
                 Format::Json => report.to_json(),
                 _ => terminal::render(&report, &look),
             }
+        }
+        _ if matches!(arguments.at, Some(At::Peak | At::Failure)) => {
+            return Err(Failure("--at peak and --at oom are about one recording".into()));
         }
         files => {
             let named = arguments.files.len() == files.len();

@@ -12,6 +12,7 @@
 //!  56  events dropped (no room for them)       40  –
 //!  64  ended, ns after it began                64  payload
 //!  72  first sequence number after `exec` was called, 0 = never
+//!  80  1 << 32 │ the status it exited with, 0 = not known
 //! ```
 //!
 //! Two checkpoints never share a segment: a new one is written whole, then words 48 and 40 name it.
@@ -42,7 +43,11 @@ pub mod header {
     pub const DROPPED: usize = 56;
     pub const ENDED: usize = 64;
     pub const REPLACED: usize = 72;
+    pub const EXIT: usize = 80;
 }
+
+/// The bit of the header's exit word that says that the status is known.
+pub const EXITED: u64 = 1 << 32;
 
 /// Segment offsets.
 pub mod segment {

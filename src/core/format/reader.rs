@@ -14,13 +14,15 @@ use std::path::Path;
 use super::backfilled::BackfilledBoundary;
 use super::entry::TableEntry;
 use super::event::{Event, RECORD};
-use super::file_layout::{ENTRY_HEAD, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage};
+use super::file_layout::{
+    ENTRY_HEAD, EXITED, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage,
+};
 use super::tables::Tables;
 
 /// How the recorded process ended, as far as the file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It exited cleanly, this many nanoseconds after the recording began.
+    /// It exited by itself, this many nanoseconds after the recording began.
     Clean(u64),
     /// Another program took its place by `exec`.
     Replaced,
@@ -34,6 +36,8 @@ pub struct Recording {
     pub pid: u32,
     pub began_ns: u64,
     pub ended: Ended,
+    /// The status it exited with, if that is known.
+    pub exit_status: Option<i32>,
     /// Events that found no room in the file.
     pub dropped_events: u64,
     /// The most events that can have been unfinished when the process ended: a thread that is stopped while it
@@ -204,11 +208,13 @@ fn take_apart(file: &mut impl Read, length: u64) -> Result<Recording, ReadError>
     next(&mut segment)?;
     let segments = check_head(&segment, length)?;
     let pid = u64_at(&segment, header::PID);
-    let replaced = u64_at(&segment, header::REPLACED);
+    let (replaced, exit) = (u64_at(&segment, header::REPLACED), u64_at(&segment, header::EXIT));
     let mut recording = Recording {
         pid: pid as u32,
         began_ns: u64_at(&segment, header::BEGAN),
-        ended: match pid >> 32 & 1 == 1 {
+        exit_status: (exit & EXITED != 0).then_some((exit & 0xff) as i32),
+        // Also without what is done at a clean end: `_exit`.
+        ended: match pid >> 32 & 1 == 1 || exit & EXITED != 0 {
             true => Ended::Clean(u64_at(&segment, header::ENDED)),
             false => Ended::Open,
         },

@@ -21,7 +21,7 @@ pub const SCHEMA: &str = "leaktrace.report/1";
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// It exited by itself.
+    /// It exited by itself, with whatever status.
     Clean,
     /// It was killed, or crashed.
     Killed,
@@ -64,6 +64,9 @@ pub struct Report {
     pub out_of_memory: Vec<OutOfMemory>,
     /// How often an allocation failed for want of memory; `out_of_memory` keeps the last few.
     pub out_of_memory_count: u64,
+    /// What was live at the peak; only with `--at peak`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Peak>,
     pub coverage: Coverage,
     /// How often the heap was searched for holders, and what that cost.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,14 +105,21 @@ pub struct Program {
     /// The rank in a distributed job; `null`: none was set.
     pub rank: Option<String>,
     pub end: End,
+    /// The status it exited with; `null`: not known, or it has not exited.
+    pub exit_status: Option<i32>,
+    /// The type of the exception that nothing caught, in the interpreter's main thread; `null`: none, or not known.
+    pub exception: Option<String>,
     pub duration_s: f64,
     /// When the recording began, in seconds since 1970; 0: not known.
     pub began_s: f64,
     pub exe: String,
     /// The interpreter's version; `null`: no Python was seen.
     pub python: Option<String>,
-    /// Its working directory, which paths are shortened by.
+    /// Its working directory.
     pub cwd: String,
+    /// The folder that text shows paths relative to: the working directory, or that of a script which lies elsewhere.
+    #[serde(skip)]
+    pub base: String,
 }
 
 /// One device at the reported moment.
@@ -276,6 +286,8 @@ pub struct Finding {
     pub holders_unknown: Option<String>,
     /// One sentence for people.
     pub explanation: String,
+    /// Why it is what `kind` says, without its line and its figures.
+    pub why: String,
     /// What its sites retained at the end of steps all over the run, oldest first; of unattributed growth, what was in use.
     pub retained_over_steps: Vec<Point>,
 }
@@ -347,6 +359,19 @@ pub struct OutOfMemory {
     pub explanation: String,
     /// Who held what was live as of the last heap search, most bytes first.
     pub holders: Vec<Holder>,
+    /// What was live at that moment, largest first.
+    pub retained: Vec<Retained>,
+}
+
+/// The moment when the most memory was live on the device that had most.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct Peak {
+    pub device: u8,
+    /// The step it lies in.
+    pub step: u32,
+    pub live_bytes: u64,
+    pub reserved_bytes: u64,
     /// What was live at that moment, largest first.
     pub retained: Vec<Retained>,
 }

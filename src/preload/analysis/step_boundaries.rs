@@ -461,6 +461,11 @@ pub fn exit() {
     }
 }
 
+/// Returns whether the program is ending.
+pub fn is_exiting() -> bool {
+    EXITED.load(Acquire)
+}
+
 /// Forgets the steps and the ledger of the parent, in a forked child.
 pub fn after_fork_child() {
     loop_steps::after_fork_child();

@@ -5,6 +5,7 @@
 
 mod dispatch;
 mod exec;
+mod exit;
 mod exports;
 pub mod got_patch;
 mod hook_table;

@@ -10,12 +10,12 @@ pub struct Callbacks {
     pub optimizer_gone: fn(usize),
     /// The moment that [`search::ask`](crate::python::search::ask) asked for.
     pub may_search: fn(),
-    /// The interpreter is about to end, and is whole still.
-    pub exiting: fn(),
+    /// The interpreter is about to end, and is whole still; with the type of an exception that nothing caught.
+    pub exiting: fn(Option<&str>),
 }
 
 static NONE: Callbacks =
-    Callbacks { optimizer_stepped: |_| {}, optimizer_gone: |_| {}, may_search: || {}, exiting: || {} };
+    Callbacks { optimizer_stepped: |_| {}, optimizer_gone: |_| {}, may_search: || {}, exiting: |_| {} };
 static CALLBACKS: AtomicPtr<Callbacks> = AtomicPtr::new((&raw const NONE).cast_mut());
 
 pub fn set(callbacks: &'static Callbacks) {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::python::api::{Method, Object};
 use crate::python::callbacks;
 use crate::python::interpreter::{self, Interpreter};
+use crate::python::uncaught;
 use crate::thread_state::Readers;
 use crate::writer::recording;
 
@@ -79,8 +80,10 @@ pub unsafe fn register(python: &Interpreter) {
 
 unsafe extern "C" fn exiting(_: Object, _: Object) -> Object {
     let Some(python) = interpreter::get() else { return ptr::null_mut() };
+    // SAFETY: Python called with the GIL held and no exception set.
+    let exception = unsafe { uncaught::exception(python) };
     // All that the program holds is still held, and can be searched.
-    (callbacks::get().exiting)();
+    (callbacks::get().exiting)(exception.as_deref());
     ENDED_AT.store(recording::sequence(), Ordering::Release);
     interpreter::end();
     // SAFETY: Python called with the GIL held; it is released while we wait, and taken again by the same

@@ -31,6 +31,7 @@ pub mod search;
 mod strings;
 pub mod subinterpreters;
 mod thread_frames;
+mod uncaught;
 mod verify;
 pub mod walk;
 

@@ -12,7 +12,7 @@ use crate::writer::segment_pool::{EventSegment, SEGMENTS, SegmentPool, set};
 use crate::writer::signals::{FaultsLetIn, Undisturbed};
 use crate::writer::{fault, file};
 use leaktrace_core::format::event::{Event, RECORD};
-use leaktrace_core::format::file_layout::{MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, usage};
+use leaktrace_core::format::file_layout::{EXITED, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, usage};
 
 /// Events that fit in a segment.
 pub const PER_SEGMENT: usize = ROOM / RECORD;
@@ -411,14 +411,31 @@ pub fn close() {
     RECORDING.store(0, Release);
 }
 
+/// Notes the status that this process exits with, `ended_ns` after the beginning.
+pub fn mark_exit(status: i32, ended_ns: u64) {
+    if !is_this_process() {
+        return;
+    }
+    let _faults = FaultsLetIn::begin();
+    if file::word(0, header::ENDED).is_some_and(|word| word.load(Relaxed) == 0) {
+        set(0, header::ENDED, ended_ns);
+    }
+    // As much of it as the parent gets.
+    set(0, header::EXIT, EXITED | u64::from(status as u8));
+}
+
 /// Notes that this process is about to run another program by `exec`. Should that fail, later events show it.
 pub fn mark_replaced() {
-    let is_ours = |word: &&AtomicU64| word.load(Relaxed) as u32 == std::process::id();
-    // The child of a `vfork` has its parent's memory.
-    if is_open() && file::word(0, header::PID).is_some_and(|word| is_ours(&word)) {
+    if is_this_process() {
         let _faults = FaultsLetIn::begin();
         set(0, header::REPLACED, sequence());
     }
+}
+
+/// Returns whether a recording is open and is of this very process: the child of a `vfork` has its parent's memory.
+fn is_this_process() -> bool {
+    let is_ours = |word: &AtomicU64| word.load(Relaxed) as u32 == std::process::id();
+    is_open() && file::word(0, header::PID).is_some_and(is_ours)
 }
 
 /// Forgets the recording, which is the parent's, in a forked child. `in_use`: an event is being written, below

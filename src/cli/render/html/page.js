@@ -7,7 +7,8 @@ const KINDS = {
 };
 // Steps beyond which nobody waits for a device to run out of memory.
 const FAR = 10_000_000;
-const ENDS = { clean: "exited cleanly", killed: "was killed or crashed", running: "is running", replaced: "was replaced by exec" };
+const ENDS = { clean: "exited", killed: "killed or crashed", running: "running", replaced: "replaced by exec" };
+const ended = p => (p.exit_status === null ? ENDS[p.end] || p.end : `exit status ${p.exit_status}`) + (p.exception ? ` (uncaught ${p.exception})` : "");
 
 function summary(run) {
   const { program: p, steps, devices, step } = run.report;
@@ -20,7 +21,7 @@ function summary(run) {
   $("summary").replaceChildren(
     h("h1", {}, verdict),
     h("div", { class: "command" }, p.argv.join(" ") || p.exe || run.file),
-    h("div", { class: "facts" }, fact("", ENDS[p.end] || p.end), fact("ran", p.duration_s.toFixed(1) + " s"), fact("pid", p.pid), fact("host", p.host), fact("rank", p.rank),
+    h("div", { class: "facts" }, fact("", ended(p)), fact("ran", p.duration_s.toFixed(1) + " s"), fact("pid", p.pid), fact("host", p.host), fact("rank", p.rank),
       fact("Python", p.python), fact("step source", steps.source), fact("as of the end of step", step),
       run.report.host_bytes ? fact("pinned host memory", size(run.report.host_bytes)) : null),
     devices.length ? table(null, [["Device"], ["Name"], ["Live", 1], ["Peak", 1], ["Reserved", 1], ["Unattributed", 1], ["Total", 1]], rows) : h("p", { class: "empty" }, "No device was used."));

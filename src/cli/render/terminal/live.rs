@@ -197,7 +197,7 @@ fn growing(seen: &[Seen]) -> Vec<Growing> {
         let steps = f64::from(r.steps.count.saturating_sub(s.since).max(1));
         let mut of_this: Vec<(String, u64, u64)> = Vec::new();
         for g in &s.grown {
-            let mut at = sanitize(&location(g.allocated_at.as_ref(), &r.program.cwd));
+            let mut at = sanitize(&location(g.allocated_at.as_ref(), &r.program.base));
             if g.layer != "block" {
                 at.push_str(&format!(" ({})", g.layer));
             }
@@ -268,7 +268,7 @@ fn found(seen: &[Seen]) -> Vec<Line<'static>> {
             let text = format!(
                 "({}): {much}, {}{held}",
                 confidence(f.confidence),
-                location(at.as_ref(), &r.program.cwd)
+                location(at.as_ref(), &r.program.base)
             );
             listed.push((sanitize(&text), at, f.kind, 1));
         }

@@ -4,7 +4,7 @@ use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE, source::Sources};
 use crate::ranks::{Cause, Gathered};
 use leaktrace_core::report::End;
 use leaktrace_core::report::text::{finding, style_of};
-use leaktrace_core::report::wording::{count, ending, exact, found, grouped, location, sanitize, size};
+use leaktrace_core::report::wording::{count, exact, found, grouped, location, sanitize, size};
 
 /// Processes named in a sentence and listed in the table, if not all are wanted.
 const NAMES: usize = 8;
@@ -108,7 +108,7 @@ fn spread(g: &Gathered, c: &Cause, all: bool) -> String {
         let names: Vec<String> = of.iter().take(NAMES).map(|&i| sanitize(&g.processes[i].name())).collect();
         let only = if of.len() == 1 { "alone" } else { "only" };
         let more = if of.len() > NAMES { format!(" and {} more", of.len() - NAMES) } else { String::new() };
-        let at = sanitize(&location(at.as_ref(), &c.program.cwd));
+        let at = sanitize(&location(at.as_ref(), &c.program.base));
         text.push_str(&format!("; {at} on {}{more} {only}", names.join(", ")));
     }
     text
@@ -123,7 +123,7 @@ fn early(page: &mut Page, g: &Gathered) {
         let p = &g.processes[i];
         let text = format!(
             "{} after step {} of {}, {:.1} s (process {} on {}, {})",
-            ending(p.end),
+            p.how_it_ended,
             grouped(u64::from(p.steps)),
             grouped(u64::from(g.most_steps(p))),
             p.duration_s,
@@ -150,11 +150,9 @@ fn table(page: &mut Page, g: &Gathered, all: bool) {
             p.findings
         );
         let indent = head.chars().count();
-        let end = match p.end {
-            End::Clean => "",
-            End::Killed => ", killed or crashed",
-            End::Replaced => ", replaced by exec",
-            End::Running => ", running",
+        let end = match (p.end, p.exit_status) {
+            (End::Clean, None | Some(0)) => String::new(),
+            _ => format!(", {}", p.how_it_ended),
         };
         let name = p.rank.as_ref().map_or_else(String::new, |_| format!("{}, ", p.name()));
         let text = format!("{name}{} on {}{end}", p.pid, p.host);

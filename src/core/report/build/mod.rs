@@ -28,6 +28,8 @@ const RETAINED: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub end: End,
+    /// The status that the process exited with, if it is known.
+    pub exit_status: Option<i32>,
     pub pid: u32,
     /// Nanoseconds from the beginning to the exit; `None`: no exit was recorded, and the last boundary stands in.
     pub duration_ns: Option<u64>,
@@ -68,14 +70,7 @@ impl Report {
                 return Err(StepUnknown { step, count: ledger.step_count(), next });
             }
         }
-        let mut b = Builder {
-            ledger,
-            tables,
-            names,
-            stacks: HashMap::new(),
-            forward: HashMap::new(),
-            room: stacks::NAMES,
-        };
+        let mut b = Builder::new(ledger, tables, names);
         let mut devices = b.devices(step);
         let (host_bytes, host_live_bytes) = b.host(step);
         let lines = Lines::new(names);
@@ -116,6 +111,7 @@ impl Report {
             retained_unlisted,
             out_of_memory: ledger.out_of_memory().iter().map(|o| b.out_of_memory(o, &program)).collect(),
             out_of_memory_count: ledger.out_of_memory_count(),
+            peak: None,
             coverage: b.coverage(run),
             holder_searches: b.searches(),
             warnings: run.problems.clone(),
@@ -132,6 +128,18 @@ impl Report {
         }
         report.add_warnings(ledger);
         Ok(report)
+    }
+
+    /// Lists what was live at the peak of a device. `then`: the ledger as it was at that moment.
+    pub fn add_peak(&mut self, then: &Ledger, tables: &Tables, names: &Names<'_>, device: u8) {
+        let Some(at) = then.devices().iter().find(|d| d.device == device) else { return };
+        self.peak = Some(Peak {
+            device,
+            step: then.step_count() + 1,
+            live_bytes: at.live_bytes(),
+            reserved_bytes: at.reserved_bytes(),
+            retained: Builder::new(then, tables, names).live_now(device),
+        });
     }
 
     fn add_warnings(&mut self, ledger: &Ledger) {
@@ -163,6 +171,19 @@ struct Builder<'a> {
     room: usize,
 }
 
+impl<'a> Builder<'a> {
+    fn new(ledger: &'a Ledger, tables: &'a Tables, names: &'a Names<'a>) -> Builder<'a> {
+        Builder {
+            ledger,
+            tables,
+            names,
+            stacks: HashMap::new(),
+            forward: HashMap::new(),
+            room: stacks::NAMES,
+        }
+    }
+}
+
 impl Builder<'_> {
     fn meta(&self, key: &str) -> Option<String> {
         self.tables.meta.get(key).filter(|v| !v.is_empty()).cloned()
@@ -171,17 +192,22 @@ impl Builder<'_> {
     fn program(&self, run: &Run) -> Program {
         let argv = self.meta("argv").unwrap_or_default();
         let argv = argv.strip_suffix('\0').unwrap_or(&argv);
+        let cwd = self.meta("cwd").unwrap_or_default();
         Program {
             argv: argv.split('\0').filter(|_| !argv.is_empty()).map(str::to_owned).collect(),
+            base: wording::base_folder(argv.split('\0').skip(1), &cwd).to_owned(),
             pid: self.meta("pid").and_then(|p| p.parse().ok()).unwrap_or(run.pid),
             host: self.meta("host").unwrap_or_default(),
             rank: self.meta("rank"),
             end: run.end,
+            exit_status: run.exit_status,
+            // Of a program that went on and ended well it says nothing.
+            exception: self.meta("exception").filter(|_| run.exit_status.is_none_or(|status| status == 1)),
             began_s: run.began_ns as f64 / 1e9,
             duration_s: run.duration_ns.unwrap_or(self.ledger.last_ns()) as f64 / 1e9,
             exe: self.meta("exe").unwrap_or_default(),
             python: self.meta("python"),
-            cwd: self.meta("cwd").unwrap_or_default(),
+            cwd,
         }
     }
 

@@ -31,6 +31,26 @@ impl Builder<'_> {
         listed
     }
 
+    /// Lists what is live on a device by the last event, largest first.
+    pub(super) fn live_now(&mut self, device: u8) -> Vec<Retained> {
+        let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let blocks = self.ledger.live_blocks().into_iter();
+        for live in blocks.chain(self.ledger.live_driver_allocations()) {
+            let sum = sums.entry(live.site).or_default();
+            *sum = (sum.0.saturating_add(1), sum.1.saturating_add(live.bytes));
+        }
+        let of_device = |site: &u32| {
+            self.ledger.site(*site).is_some_and(|s| {
+                s.device == device && matches!(s.layer, ledger::Layer::Block | ledger::Layer::Driver)
+            })
+        };
+        let sums = sums.into_iter().filter(|(site, _)| of_device(site));
+        let mut live: Vec<ledger::Retained> =
+            sums.map(|(site, (blocks, bytes))| ledger::Retained { site, blocks, bytes }).collect();
+        live.sort_by_key(|r| (Reverse(r.bytes), r.site));
+        self.retained(&live)
+    }
+
     /// Lists what is live at the end of what was allocated after a step, by the step it was allocated in.
     pub(super) fn cohorts(&mut self, since: u32) -> Vec<Cohort> {
         // By step: bytes, blocks, the most bytes of one site and which.
@@ -54,12 +74,12 @@ impl Builder<'_> {
     /// Describes a failed allocation.
     pub(super) fn out_of_memory(&mut self, o: &ledger::OutOfMemory, program: &Program) -> OutOfMemory {
         let (allocated_at, stack) = self.stack(o.stack);
-        OutOfMemory {
+        let mut failure = OutOfMemory {
             device: o.device,
             requested_bytes: o.requested_bytes,
             allocated_bytes: o.allocated_bytes,
             step: o.step,
-            explanation: wording::out_of_memory(o, allocated_at.as_ref(), &program.cwd),
+            explanation: String::new(),
             allocated_at,
             stack,
             carry_over_bytes: o.carry_over_bytes,
@@ -68,7 +88,9 @@ impl Builder<'_> {
             largest_free_block_bytes: o.largest_free_block_bytes,
             holders: self.holders(o.sites.iter().map(|r| r.site)),
             retained: self.retained(&o.sites),
-        }
+        };
+        failure.explanation = wording::out_of_memory(&failure, &program.base);
+        failure
     }
 }
 

@@ -1,24 +1,30 @@
-//! One finding as a block: what, where and held by whom in its first line, then why, the call path, the curve, the figures
-//! and the fix.
+//! One finding as a small table: a title with the figures, then the same labels in the same order: where it is allocated,
+//! who called, who holds it, why it is what it is, how it grew, what would fix it. Knows no other part of a report.
+
+use unicode_width::UnicodeWidthStr;
 
 use super::Style::{Accent, Bold, Dim, Plain};
 use super::{SourceLines, Style, Text, fitted, sparkline, style_of};
 use crate::ledger::verdict::Kind;
 use crate::report::wording::{
-    advice, block_count, confidence, count, exact, grouped, held_by, is_named, kind, live, place, rate,
-    relative_path, reserved_growth, sanitize, site_amount, size, stack, time_to_oom,
+    self, advice, block_count, common_path, count, grouped, holder, place, relative_path, reserved_growth,
+    sanitize, site_amount, size, stack, time_to_oom, title,
 };
-use crate::report::{Finding, Frame, Point, Program};
+use crate::report::{Finding, Frame, Holder, Point, Program, Site};
 use crate::symbols::{self, FrameKind};
 
-/// Frames, locations and holders shown of each, if not all are wanted.
-const SHOWN: usize = 8;
+/// Lines, frames and holders shown of each, if not all are wanted.
+const SHOWN: usize = 6;
 /// Columns of a curve.
-const CURVE: usize = 48;
-/// The start of a block's lines.
-const INDENT: &str = "   ";
+const CURVE: usize = 24;
+/// The start of a finding's rows, and the columns of their labels.
+const INDENT: usize = 3;
+const LABEL: usize = 14;
+/// The widest location that source lines are aligned behind, and the least room that one is shown in.
+const ALIGNED: usize = 40;
+const LEAST: usize = 16;
 
-/// Writes a finding's block. `spread`: the processes that have it, where there are several.
+/// Writes a finding. `spread`: the processes that have it, where there are several.
 pub fn finding(
     text: &mut Text,
     number: usize,
@@ -28,126 +34,204 @@ pub fn finding(
     all: bool,
     spread: Option<&str>,
 ) {
-    let cwd = &program.cwd;
+    let cwd = &program.base;
     let most = if all { usize::MAX } else { SHOWN };
-    headline(text, number, f, cwd);
+    let (name, much) = title(f);
+    let lead = format!("{number}. ");
+    text.wrap(&lead, INDENT, &[(style_of(f.kind), &format!("{name}:")), (Bold, &much)]);
+    let mut rows = Rows { text, label: "" };
     if let Some(spread) = spread {
-        text.wrap(INDENT, 3, &[(Bold, spread)]);
+        rows.say("processes", spread, Plain);
     }
-    text.wrap(INDENT, 3, &[(Plain, &sanitize(&f.explanation))]);
-    for (i, site) in f.sites.iter().enumerate().take(most) {
-        if f.sites.len() > 1 {
-            let at = sanitize(&place(site, cwd));
-            text.wrap("   - ", 5, &[(Plain, &format!("{} at", site_amount(site))), (Bold, &at)]);
-        }
-        if i == 0 || all {
-            frames(text, &site.stack, cwd, sources, all);
-            for path in stack::call_paths(&site.other_native_stacks) {
-                text.wrap("      other call paths: ", 12, &[(Plain, &sanitize(&path))]);
-            }
-        }
-    }
-    if f.sites.len() > most {
-        text.line(&[(Dim, &format!("   - and {}", count((f.sites.len() - most) as f64, "more location")))]);
+    locations(&mut rows, f, cwd, sources, most);
+    if all {
+        f.sites.iter().for_each(|site| whole_stack(&mut rows, site, cwd));
     }
     for file in sources.take_changed() {
-        let file = sanitize(relative_path(&file, cwd));
+        let file = relative_path(&file, cwd);
         let why = format!("no lines of {file} are shown: it may have changed since the recording began");
-        text.wrap("      ", 8, &[(Dim, &why)]);
+        rows.say("source", &why, Dim);
     }
-    curve(text, &f.retained_over_steps);
-    if !f.sites.is_empty() {
-        let on = f.device.map_or_else(String::new, |d| format!(" on device {d}"));
-        figure(text, "live", &format!("{}{on}", live(f)), Plain);
+    holders(&mut rows, f, most);
+    let why = if matches!(f.kind, Kind::Leak | Kind::Growing) { "why a leak" } else { "why" };
+    rows.say(why, &f.why, Plain);
+    growth(&mut rows, f, program);
+    if let Some(advice) = advice(f) {
+        rows.say("fix", &advice, Accent);
+    }
+    rows.text.gap();
+}
+
+/// The rows of a finding, each behind its label; rows that follow under the same label leave it out.
+struct Rows<'t> {
+    text: &'t mut Text,
+    label: &'static str,
+}
+
+impl Rows<'_> {
+    /// Returns what a row begins with.
+    fn lead(&mut self, label: &'static str) -> String {
+        let shown = if self.label == label { "" } else { label };
+        self.label = label;
+        format!("{:INDENT$}{shown:LABEL$}", "")
+    }
+
+    /// Writes a row of words, broken where it is too long.
+    fn say(&mut self, label: &'static str, words: &str, style: Style) {
+        let lead = self.lead(label);
+        self.text.marked((Dim, &lead), INDENT + LABEL, &[(style, &sanitize(words))]);
+    }
+
+    /// Writes a location with its source line, aligned at a column where there is room.
+    fn at(&mut self, label: &'static str, at: &str, own: bool, source: Option<&str>, column: usize) {
+        let style = if own { Bold } else { Plain };
+        let Some(source) = source else { return self.say(label, at, style) };
+        let (at, source) = (sanitize(at), sanitize(source));
+        let room = self.text.width().saturating_sub(INDENT + LABEL);
+        let behind = at.width().max(column) + 4;
+        if behind + LEAST.min(source.width()) > room {
+            self.say(label, &at, style);
+            let line = fitted(&source, room.saturating_sub(2));
+            let lead = " ".repeat(INDENT + LABEL);
+            return self.text.line(&[(Plain, &lead), (Dim, "| "), (Accent, &line)]);
+        }
+        let lead = self.lead(label);
+        let gap = " ".repeat(behind - at.width() - 2);
+        let line = fitted(&source, room - behind);
+        self.text.line(&[(Dim, &lead), (style, &at), (Dim, &format!("{gap}| ")), (Accent, &line)]);
+    }
+}
+
+/// A location as a row shows it.
+struct Line {
+    label: &'static str,
+    at: String,
+    own: bool,
+    source: Option<String>,
+}
+
+/// Writes the lines that allocate, and the user's lines that led to the first of them.
+fn locations(rows: &mut Rows<'_>, f: &Finding, cwd: &str, sources: &mut dyn SourceLines, most: usize) {
+    let mut lines = Vec::new();
+    let several = merged(&f.sites, cwd);
+    for (at, site) in several.iter().take(most) {
+        let at = if several.len() > 1 { format!("{at}  {}", site_amount(site)) } else { at.clone() };
+        let here = site.allocated_at.as_ref();
+        let source = here.and_then(|l| sources.line(&l.file, l.line));
+        lines.push(Line { label: "allocated at", at, own: true, source });
+    }
+    let first = f.sites.first().map_or(&[][..], |site| &site.stack);
+    let callers = if first.iter().any(|f| f.own) { stack::callers(first) } else { first.iter().collect() };
+    for frame in callers.iter().take(most) {
+        let source = Some(frame).filter(|f| f.own).and_then(|f| sources.line(&f.frame.file, f.frame.line));
+        lines.push(Line { label: "called from", at: location(frame, cwd), own: frame.own, source });
+    }
+    let widths = lines.iter().filter(|l| l.source.is_some()).map(|l| l.at.width());
+    let column = widths.filter(|&width| width <= ALIGNED).max().unwrap_or(0);
+    let mut write = |label: &'static str, hidden: usize, what: &str| {
+        for line in lines.iter().filter(|l| l.label == label) {
+            rows.at(label, &line.at, line.own, line.source.as_deref(), column);
+        }
+        if hidden > 0 {
+            rows.say(label, &format!("and {} (--all)", count(hidden as f64, what)), Dim);
+        }
+    };
+    write("allocated at", several.len().saturating_sub(most), "more line");
+    write("called from", callers.len().saturating_sub(most), "more frame");
+}
+
+/// Adds up the sites that one line stands for.
+fn merged(sites: &[Site], cwd: &str) -> Vec<(String, Site)> {
+    let mut lines: Vec<(String, Site)> = Vec::new();
+    for site in sites {
+        let mut at = place(site, cwd);
+        if let Some(node) =
+            site.stack.iter().take_while(|f| !f.own).find(|f| f.frame.kind == FrameKind::Autograd)
+        {
+            at.push_str(&format!(", in the backward pass ({})", node.frame.function));
+        }
+        match lines.iter_mut().find(|(known, _)| *known == at) {
+            Some((_, sum)) => {
+                sum.bytes_per_step += site.bytes_per_step;
+                sum.live_bytes = sum.live_bytes.saturating_add(site.live_bytes);
+            }
+            None => lines.push((at, site.clone())),
+        }
+    }
+    lines
+}
+
+/// Writes every frame of a stack, and the other native stacks to its allocator.
+fn whole_stack(rows: &mut Rows<'_>, site: &Site, cwd: &str) {
+    for frame in &site.stack {
+        let at = match frame.frame.kind {
+            FrameKind::Autograd => format!("in the backward pass ({}) of", frame.frame.function),
+            _ => location(frame, cwd),
+        };
+        rows.say("stack", &at, if frame.own { Bold } else { Plain });
+    }
+    for path in stack::call_paths(&site.other_native_stacks) {
+        rows.say("other paths", &path, Plain);
+    }
+    rows.label = "";
+}
+
+/// Returns `train.py:37 main`, or the function alone.
+fn location(frame: &Frame, cwd: &str) -> String {
+    let f = &frame.frame;
+    let function = if f.kind == FrameKind::Native { symbols::plain(&f.function) } else { f.function.clone() };
+    match f.line {
+        Some(line) => format!("{}:{line} {function}", relative_path(&f.file, cwd)),
+        None => function,
+    }
+}
+
+/// Writes who holds it: one row each, what several have in common named once.
+fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
+    if let Some(why) = &f.holders_unknown {
+        rows.say("held by", &format!("not known: {why}"), Plain);
+    }
+    let at = |h: &Holder| format!("checked at step {}", grouped(u64::from(h.step)));
+    let common = common_path(&f.holders);
+    if !common.is_empty() {
+        let all = f.holders.len();
+        rows.say("held by", &format!("{}, by {}:", holder(common), count(all as f64, "path")), Plain);
     }
     for h in f.holders.iter().take(most) {
-        let path = held_by(&h.path);
-        let path = sanitize(path.strip_prefix("held by ").unwrap_or(&path));
-        let (blocks, step) = (block_count(f, h.blocks), grouped(u64::from(h.step)));
-        figure(
-            text,
-            "held by",
-            &format!("{path} ({blocks}, {}, at step {step})", size(h.bytes as f64)),
-            Plain,
-        );
+        let who = match h.path.get(common.len()..).filter(|_| !common.is_empty()) {
+            Some("") => "itself".to_owned(),
+            Some(rest) => rest.trim_start_matches(" → ").to_owned(),
+            None => holder(&h.path),
+        };
+        let size = if f.holders.len() > 1 { format!("{}, ", size(h.bytes as f64)) } else { String::new() };
+        let much = format!("{who} ({size}{}, {})", block_count(f, h.blocks), at(h));
+        rows.say("held by", &much, Plain);
     }
-    if let Some(why) = &f.holders_unknown {
-        figure(text, "held by", &format!("not known ({})", sanitize(why)), Plain);
-    }
-    if let Some(growth) = reserved_growth(f) {
-        figure(text, "reserved", &growth, Plain);
-    }
-    if let Some(when) = time_to_oom(f) {
-        figure(text, "forecast", &when, Plain);
-    }
-    if let Some(advice) = advice(f) {
-        figure(text, "fix", &sanitize(&advice), Accent);
-    }
-    text.gap();
-}
-
-/// Writes `1. leak (confirmed): 12.0 KiB (12,288 B) per step, train.py:26 loss, held by …`.
-fn headline(text: &mut Text, number: usize, f: &Finding, cwd: &str) {
-    let what = format!("{} ({}):", kind(f.kind), confidence(f.confidence));
-    let much = rate(f).unwrap_or_else(|| exact(f.live_bytes as f64)) + ",";
-    let at = match f.sites.first() {
-        Some(site) => sanitize(&place(site, cwd)),
-        None => "unattributed".to_owned(),
-    };
-    let held = f.holders.first().filter(|h| is_named(&h.path)).map(|h| sanitize(&held_by(&h.path)));
-    let at = if held.is_some() { format!("{at},") } else { at };
-    let held = held.unwrap_or_default();
-    let lead = format!("{number}. ");
-    text.wrap(&lead, lead.len(), &[(style_of(f.kind), &what), (Bold, &much), (Bold, &at), (Bold, &held)]);
-}
-
-/// Writes a stack in one column, innermost frame first, the user's own frames each with its source line.
-fn frames(text: &mut Text, stack: &[Frame], cwd: &str, sources: &mut dyn SourceLines, all: bool) {
-    let shown = if all { stack.iter().collect() } else { stack::essential(stack) };
-    let most = if all { shown.len() } else { SHOWN };
-    for frame in shown.iter().take(most) {
-        let f = &frame.frame;
-        if f.kind == FrameKind::Autograd {
-            let node = format!("in the backward pass ({}) of", sanitize(&f.function));
-            text.line(&[(Plain, "      "), (Dim, &node)]);
-            continue;
-        }
-        let native = f.kind == FrameKind::Native && !all;
-        let function = sanitize(&if native { symbols::plain(&f.function) } else { f.function.clone() });
-        match f.line {
-            Some(line) => {
-                let at = sanitize(&format!("{}:{line}", relative_path(&f.file, cwd)));
-                let style = if frame.own { Bold } else { Plain };
-                text.wrap("      at ", 12, &[(style, &at), (Plain, &function)]);
-            }
-            None => text.wrap("      ", 12, &[(Plain, &function)]),
-        }
-        if frame.own
-            && let Some(line) = sources.line(&f.file, f.line)
-        {
-            let line = fitted(&sanitize(&line), text.width().saturating_sub(11));
-            text.line(&[(Dim, "         | "), (Accent, &line)]);
-        }
-    }
-    if shown.len() > most {
-        text.line(&[(Dim, &format!("      and {}", count((shown.len() - most) as f64, "more frame")))]);
+    if f.holders.len() > most {
+        let more = count((f.holders.len() - most) as f64, "more holder");
+        rows.say("held by", &format!("and {more} (--all)"), Dim);
     }
 }
 
-/// Writes a labelled line of a block.
-fn figure(text: &mut Text, label: &str, words: &str, style: Style) {
-    text.wrap(INDENT, 14, &[(Dim, &format!("{label}:")), (style, words)]);
+/// Writes how it grew, the reserved memory beside it, and when the device will be full.
+fn growth(rows: &mut Rows<'_>, f: &Finding, program: &Program) {
+    let [first, .., last] = &f.retained_over_steps[..] else { return };
+    let values: Vec<u64> = f.retained_over_steps.iter().map(|p| p.bytes).collect();
+    let at = |p: &Point| format!("{} (step {})", size(p.bytes as f64), grouped(u64::from(p.step)));
+    let (from, mut to) = (at(first), at(last));
+    let drawn = sparkline(&values, CURVE);
+    // Of a program that failed there is nothing to be foretold.
+    let forecast = time_to_oom(f).filter(|_| program.exit_status.is_none_or(|status| status == 0));
+    for more in [reserved_growth(f), forecast].into_iter().flatten() {
+        to.push_str(&format!("; {more}"));
+    }
+    let lead = rows.lead("growth");
+    let spans = [(Plain, from.as_str()), (style_of(Kind::Leak), &drawn), (Plain, &to)];
+    rows.text.marked((Dim, &lead), INDENT + LABEL, &spans);
 }
 
-fn curve(text: &mut Text, points: &[Point]) {
-    let [first, .., last] = points else { return };
-    let columns = CURVE.min(text.width().saturating_sub(60)).max(12);
-    let drawn = sparkline(&points.iter().map(|p| p.bytes).collect::<Vec<_>>(), columns);
-    let at = |p: &Point| format!("{} at step {}", size(p.bytes as f64), grouped(u64::from(p.step)));
-    let (from, to) = (at(first), at(last));
-    text.wrap(
-        INDENT,
-        14,
-        &[(Dim, "retained:"), (Plain, &from), (style_of(Kind::Leak), &drawn), (Plain, &to)],
-    );
+/// Returns the arrow that a row of live memory of a finding ends with: `<- leak 1`.
+pub fn arrow(findings: &[Finding], index: usize) -> String {
+    let name = findings.get(index).map_or("", |f| wording::kind(f.kind));
+    format!("<- {name} {}", index + 1)
 }

@@ -7,12 +7,10 @@ mod tables;
 
 use std::collections::BTreeSet;
 
-use super::wording::{
-    self, count, ending, findings_suppressed, found, held_by, sanitize, size, step_details, steps,
-};
-use super::{End, Report};
+use super::Report;
+use super::wording::{self, advice, capitalized, final_failure, findings_suppressed, sanitize, size};
 use crate::ledger::verdict::{Kind, MIN_STEPS};
-use Style::{Bold, Dim, Good, Plain, Warning};
+use Style::{Bad, Bold, Dim, Good, Plain, Warning};
 
 pub use finding::finding;
 pub use styled::{Span, Style, Text, fitted, sparkline};
@@ -29,11 +27,13 @@ pub struct Layout {
     pub by: By,
     /// Every row, frame and location, not only the first ones.
     pub all: bool,
+    /// What was live when an allocation failed the last time, and not what is live else.
+    pub failure: bool,
 }
 
 impl Default for Layout {
     fn default() -> Layout {
-        Layout { width: WIDTH, by: By::Site, all: false }
+        Layout { width: WIDTH, by: By::Site, all: false, failure: false }
     }
 }
 
@@ -75,54 +75,50 @@ pub fn render(report: &Report) -> String {
 pub fn styled(report: &Report, layout: Layout, sources: &mut dyn SourceLines) -> Text {
     let mut text = Text::new(layout.width);
     let style = match report.findings.iter().map(|f| f.kind).min() {
+        _ if final_failure(report).is_some() => Bad,
         Some(kind) => style_of(kind),
         None if report.steps.count < MIN_STEPS => Warning,
         None => Good,
     };
-    text.wrap("", 0, &[(style, &wording::answer(report))]);
-    head(&mut text, report);
-    findings(&mut text, report, layout, sources);
-    suppressed(&mut text, report);
+    text.wrap("", 2, &[(style, &sanitize(&wording::answer(report)))]);
+    text.wrap("  ", 4, &[(Plain, &wording::run(report))]);
+    text.gap();
+    for (i, f) in report.findings.iter().enumerate() {
+        finding(&mut text, i + 1, f, &report.program, sources, layout.all, None);
+    }
     tables::out_of_memory(&mut text, report, layout);
-    tables::retained(&mut text, report, layout);
-    tables::devices(&mut text, report);
+    non_leaks(&mut text, report, layout.all);
+    suppressed(&mut text, report);
+    // What was live when the program ended of want of memory has been listed.
+    let asked = report.step.is_some() || report.since.is_some();
+    if let Some(peak) = &report.peak {
+        tables::peak(&mut text, report, peak, layout.all);
+    } else if !layout.failure && (asked || final_failure(report).is_none()) {
+        tables::live(&mut text, report, layout);
+    }
+    tables::devices(&mut text, report, layout.all);
     tables::coverage(&mut text, report);
     text
 }
 
-/// Returns, as plain text, what was live when an allocation failed the last time; `None` if none failed.
+/// Returns the report as plain text where an allocation has failed; `None` if none has.
 pub fn out_of_memory(report: &Report) -> Option<String> {
-    if report.out_of_memory.is_empty() {
-        return None;
-    }
-    let layout = Layout::default();
-    let mut text = Text::new(layout.width);
-    tables::out_of_memory(&mut text, report, layout);
-    head(&mut text, report);
-    findings(&mut text, report, layout, &mut ());
-    tables::devices(&mut text, report);
-    tables::coverage(&mut text, report);
-    Some(text.to_string())
+    (!report.out_of_memory.is_empty()).then(|| render(report))
 }
 
-/// Returns the summary that a traced process writes at exit: the first finding, the devices, and how to read more.
+/// Returns the summary that a traced process writes at exit: the answer, the fix, the devices, and how to read more.
 /// `path`: the recording.
 pub fn summary(report: &Report, path: &str) -> String {
-    let steps = report.steps.count;
-    let over = count(f64::from(steps), "step");
-    let answer = match report.findings.first() {
-        Some(top) => {
-            format!("{} found over {over}. {}", found(&report.findings), sanitize(&top.explanation))
-        }
-        None if steps >= MIN_STEPS => format!("no leak found over {over}."),
-        None => format!("{over} seen, too few to judge ({MIN_STEPS} are needed)."),
-    };
     let mut text = Text::new(WIDTH);
-    let mut say = |words: &str| text.wrap("leaktrace: ", 11, &[(Plain, words)]);
-    say(&answer);
+    let rank = report.program.rank.as_ref().map_or_else(String::new, |rank| format!("rank {rank}: "));
+    let mut say = |words: &str| text.wrap("leaktrace: ", 11, &[(Plain, &sanitize(words))]);
+    say(&format!("{rank}{}", wording::answer(report)));
+    if let Some(advice) = report.findings.first().and_then(advice) {
+        say(&format!("fix: {advice}"));
+    }
     for d in report.devices.iter().take(2) {
         say(&format!(
-            "device {}: {} live, peak {}, reserved {}",
+            "GPU {}: live {}, peak {}, reserved {}",
             d.index,
             size(d.live_bytes as f64),
             size(d.peak_bytes as f64),
@@ -144,35 +140,21 @@ pub const fn style_of(kind: Kind) -> Style {
     }
 }
 
-/// Writes what was recorded, and how it ended.
-fn head(text: &mut Text, report: &Report) {
-    let p = &report.program;
-    let argv = if p.argv.is_empty() { p.exe.clone() } else { p.argv.join(" ") };
-    text.wrap("  ", 6, &[(Plain, &sanitize(&argv))]);
-    let host = if p.host.is_empty() { String::new() } else { format!(" on {}", sanitize(&p.host)) };
-    let rank = p.rank.as_ref().map_or_else(String::new, |r| format!(", rank {},", sanitize(r)));
-    let after = if p.end == End::Running { "for" } else { "after" };
-    let ended = format!("{} {after} {:.1} s", ending(p.end), p.duration_s);
-    text.wrap("  ", 6, &[(Dim, &format!("process {}{host}{rank} {ended}; {}", p.pid, steps(report)))]);
-    for more in step_details(report) {
-        text.wrap("  ", 6, &[(Dim, &more)]);
-    }
-    text.gap();
-}
-
-/// Writes the findings, a block each, then what is none, a line each.
-fn findings(text: &mut Text, report: &Report, layout: Layout, sources: &mut dyn SourceLines) {
-    for (i, f) in report.findings.iter().enumerate() {
-        finding(text, i + 1, f, &report.program, sources, layout.all, None);
-    }
+/// Writes what is no leak: in one sentence, or each with its explanation.
+fn non_leaks(text: &mut Text, report: &Report, all: bool) {
     if report.non_leaks.is_empty() {
         return;
     }
-    text.line(&[(Bold, "Not leaks")]);
-    for f in &report.non_leaks {
-        let kind = format!("{}:", wording::kind(f.kind));
-        let held = f.holders.first().map_or_else(String::new, |h| format!("({})", held_by(&h.path)));
-        text.wrap("  ", 4, &[(Good, &kind), (Plain, &sanitize(&f.explanation)), (Dim, &sanitize(&held))]);
+    if all {
+        text.line(&[(Bold, "Not leaks")]);
+        for f in &report.non_leaks {
+            let kind = format!("{}:", capitalized(wording::kind(f.kind)));
+            let held =
+                f.holders.first().map_or_else(String::new, |h| format!("({})", wording::held_by(&h.path)));
+            text.wrap("  ", 4, &[(Good, &kind), (Plain, &sanitize(&f.explanation)), (Dim, &sanitize(&held))]);
+        }
+    } else {
+        text.wrap("", 2, &[(Bold, "Not leaks:"), (Plain, &wording::non_leaks(&report.non_leaks))]);
     }
     text.gap();
 }

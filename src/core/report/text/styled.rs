@@ -64,6 +64,11 @@ impl Text {
         }
     }
 
+    /// Takes the empty line at the end back.
+    pub fn ungap(&mut self) {
+        self.lines.pop_if(|last| last.is_empty());
+    }
+
     /// Appends spans with a space between them, broken into lines that begin with `lead`, later ones with `indent` spaces.
     /// A word longer than a line stays whole: nobody could copy a broken path.
     pub fn wrap(&mut self, lead: &str, indent: usize, spans: &[(Style, &str)]) {

@@ -1,37 +1,47 @@
-//! The tables of a report: what was retained, what was live when memory ran out, the devices, the coverage.
+//! The tables of a report: what is live, what was live when memory ran out, the devices, and what was checked. Knows
+//! nothing of a finding but which rows are its.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Style::{Bad, Bold, Dim, Good, Plain, Warning};
+use super::finding::arrow;
 use super::{By, Layout, Text};
 use crate::report::wording::{
-    self, count, grouped, location, relative_path, retained_heading, sanitize, size, untracked_calls,
+    self, count, final_failure, finding_of, grouped, held_by, is_named, live_heading, location,
+    out_of_memory_details, relative_path, sanitize, size, stack, untracked_calls,
 };
-use crate::report::{End, Frame, Holder, Location, Report, Retained, Unlisted};
+use crate::report::{Device, End, Frame, Location, Peak, Report, Retained, Unlisted};
 
-/// Rows shown of a table, and holders of a failure, if not all are wanted.
+/// Rows shown of a table, if not all are wanted.
 const ROWS: usize = 10;
-const HOLDERS: usize = 8;
 
-/// A row: what it stands for, bytes, blocks.
-type Row = (String, u64, u64);
-
-/// Writes what was retained at the reported moment.
-pub fn retained(text: &mut Text, report: &Report, layout: Layout) {
-    let (column, rows) = match layout.by {
-        By::Site => ("where", sites(report, &report.retained)),
-        By::File => ("file", sums(report, |at| relative_path(&at.file, &report.program.cwd).to_owned())),
-        By::Function => (
-            "function",
-            sums(report, |at| format!("{} in {}", at.function, relative_path(&at.file, &report.program.cwd))),
-        ),
-        By::Cohort => ("allocated in", cohorts(report)),
-    };
-    let rest = report.retained_unlisted.unwrap_or_default();
-    table(text, &retained_heading(report), column, &rows, rest, layout.all);
+/// A row of a table.
+#[derive(Default)]
+struct Row {
+    what: String,
+    bytes: u64,
+    blocks: u64,
+    /// The finding that it belongs to, by its index.
+    finding: Option<usize>,
 }
 
-/// Adds up what is retained by a property of its location, largest first.
+/// Writes what was live at the reported moment.
+pub fn live(text: &mut Text, report: &Report, layout: Layout) {
+    let rows = match layout.by {
+        By::Site => sites(report, &report.retained, false),
+        By::File => sums(report, |at| relative_path(&at.file, &report.program.base).to_owned()),
+        By::Function => {
+            sums(report, |at| format!("{} in {}", at.function, relative_path(&at.file, &report.program.base)))
+        }
+        By::Cohort => cohorts(report),
+    };
+    let rest = report.retained_unlisted.unwrap_or_default();
+    let sum = rows.iter().fold(rest.live_bytes, |sum, row| sum.saturating_add(row.bytes));
+    let title = format!("{:<28}  {:>10}", live_heading(report), size(sum as f64));
+    table(text, report, &title, &rows, rest, layout.all);
+}
+
+/// Adds up what is live by a property of its location, largest first.
 fn sums(report: &Report, key: impl Fn(&Location) -> String) -> Vec<Row> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for r in &report.retained {
@@ -39,48 +49,72 @@ fn sums(report: &Report, key: impl Fn(&Location) -> String) -> Vec<Row> {
         let sum = sums.entry(key.unwrap_or_else(|| "an unknown location".to_owned())).or_default();
         *sum = (sum.0.wrapping_add(r.live_bytes), sum.1.wrapping_add(r.live_blocks));
     }
-    let rows = sums.into_iter().map(|(k, (bytes, blocks))| (sanitize(&k), bytes, blocks));
-    let mut rows: Vec<Row> = rows.collect();
-    rows.sort_by_key(|r| std::cmp::Reverse(r.1));
+    let row =
+        |(key, (bytes, blocks)): (String, _)| Row { what: sanitize(&key), bytes, blocks, finding: None };
+    let mut rows: Vec<Row> = sums.into_iter().map(row).collect();
+    rows.sort_by_key(|r| std::cmp::Reverse(r.bytes));
     rows
 }
 
 /// Lists cohorts, oldest first: what is old and still there is what is looked for.
 fn cohorts(report: &Report) -> Vec<Row> {
     let row = |c: &crate::report::Cohort| {
-        let at = location(c.allocated_at.as_ref(), &report.program.cwd);
-        (format!("step {}, most of it at {}", grouped(u64::from(c.step)), sanitize(&at)), c.bytes, c.blocks)
+        let at = location(c.allocated_at.as_ref(), &report.program.base);
+        let what = format!("step {}, most of it at {}", grouped(u64::from(c.step)), sanitize(&at));
+        Row { what, bytes: c.bytes, blocks: c.blocks, finding: None }
     };
     report.cohorts.iter().map(row).collect()
 }
 
-/// Lists what is retained by location, largest first; several stacks may lead through the same lines.
-fn sites(report: &Report, retained: &[Retained]) -> Vec<Row> {
+/// Lists what is live by location, largest first; several stacks may lead through the same lines. `held`: with the
+/// holders of what belongs to no finding.
+fn sites(report: &Report, live: &[Retained], held: bool) -> Vec<Row> {
+    // The caller is named only where it tells rows apart.
+    let mut callers: HashMap<String, HashSet<Option<Location>>> = HashMap::new();
+    for r in live {
+        callers.entry(row_name(report, r)).or_default().insert(caller(r));
+    }
+    let cwd = &report.program.base;
     let mut rows: Vec<Row> = Vec::new();
-    for r in retained {
-        let mut at = location(r.allocated_at.as_ref(), &report.program.cwd);
-        if let Some(Location { file, line: Some(line), .. }) = caller(r) {
-            at.push_str(&format!(", from {}:{line}", relative_path(&file, &report.program.cwd)));
-        }
-        if r.layer != "block" {
-            let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
-            at.push_str(&format!(" ({}{by})", r.layer));
-        }
-        if report.devices.len() > 1
-            && let Some(device) = r.device
+    for r in live {
+        let mut what = row_name(report, r);
+        if callers.get(&what).is_some_and(|all| all.len() > 1)
+            && let Some(Location { file, line: Some(line), .. }) = caller(r)
         {
-            at.push_str(&format!(" (device {device})"));
+            what.push_str(&format!(", from {}:{line}", relative_path(&file, cwd)));
         }
-        let at = sanitize(&at);
-        match rows.iter_mut().find(|row| row.0 == at) {
+        let finding = finding_of(&report.findings, r);
+        if let Some(h) = r.holders.first().filter(|h| held && finding.is_none() && is_named(&h.path)) {
+            what.push_str(&format!(", {}", held_by(&h.path)));
+        }
+        let what = sanitize(&what);
+        match rows.iter_mut().find(|row| row.what == what && row.finding == finding) {
             Some(row) => {
-                (row.1, row.2) = (row.1.wrapping_add(r.live_bytes), row.2.wrapping_add(r.live_blocks));
+                row.bytes = row.bytes.wrapping_add(r.live_bytes);
+                row.blocks = row.blocks.wrapping_add(r.live_blocks);
             }
-            None => rows.push((at, r.live_bytes, r.live_blocks)),
+            None => rows.push(Row { what, bytes: r.live_bytes, blocks: r.live_blocks, finding }),
         }
     }
-    rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     rows
+}
+
+fn row_name(report: &Report, r: &Retained) -> String {
+    let mut name = location(r.allocated_at.as_ref(), &report.program.base);
+    if let Some(inner) = stack::through(&r.stack) {
+        name.push_str(&format!(", in {inner}"));
+    }
+    if r.layer != "block" {
+        let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
+        name.push_str(&format!(" ({}{by})", r.layer));
+    }
+    if report.devices.len() > 1
+        && let Some(device) = r.device
+    {
+        name.push_str(&format!(" (device {device})"));
+    }
+    name
 }
 
 /// Returns the user's line that called the allocating one, if that has a number.
@@ -90,96 +124,124 @@ fn caller(r: &Retained) -> Option<Location> {
     own.skip_while(|l| l == at).find(|l| l.line.is_some())
 }
 
-/// Writes how the last allocation failed: the explanation, what was live, who held it.
+/// Writes how the last allocation failed, and what was live.
 pub fn out_of_memory(text: &mut Text, report: &Report, layout: Layout) {
     let Some(oom) = report.out_of_memory.last() else { return };
-    text.wrap("", 2, &[(Bad, "Out of memory:"), (Plain, &sanitize(&oom.explanation))]);
-    if report.out_of_memory_count > 1 {
-        let times =
-            format!("Memory ran out {} times; this was the last.", grouped(report.out_of_memory_count));
-        text.wrap("", 2, &[(Plain, &times)]);
+    if final_failure(report).is_none() {
+        // The first line of the report does not say it.
+        let said = format!("{} The program went on.", oom.explanation.split("; ").next().unwrap_or_default());
+        text.wrap("", 2, &[(Bad, "Out of memory:"), (Plain, &sanitize(&said.replacen(" The", ". The", 1)))]);
     }
-    text.gap();
-    table(
-        text,
-        "Live at that moment",
-        "where",
-        &sites(report, &oom.retained),
-        Unlisted::default(),
-        layout.all,
+    if report.out_of_memory_count > 1 {
+        let times = grouped(report.out_of_memory_count);
+        text.line(&[(Plain, &format!("Memory ran out {times} times; this was the last."))]);
+    }
+    let device = report.devices.iter().find(|d| d.index == oom.device);
+    let total = device.filter(|d| d.total_bytes > 0).map_or_else(String::new, |d| {
+        let total = size(d.total_bytes as f64);
+        format!(", {total} on the device")
+    });
+    let title = format!(
+        "At the failure: {} live, {} reserved{total}",
+        size(oom.allocated_bytes as f64),
+        size(oom.reserved_bytes as f64)
     );
-    held(text, &oom.holders, layout.all);
+    table(text, report, &title, &sites(report, &oom.retained, true), Unlisted::default(), layout.all);
+    let details = out_of_memory_details(oom);
+    if !details.is_empty() {
+        text.ungap();
+        details.iter().for_each(|sentence| text.wrap("   ", 3, &[(Plain, sentence)]));
+        text.gap();
+    }
 }
 
-fn held(text: &mut Text, holders: &[Holder], all: bool) {
-    if holders.is_empty() {
-        return;
-    }
-    text.line(&[(Bold, "Held by (as of the last heap scan)")]);
-    for h in holders.iter().take(if all { usize::MAX } else { HOLDERS }) {
-        let path = h.path.strip_prefix("held by ").unwrap_or(&h.path);
-        let lead = format!("  {:>10}  {:>8}  ", size(h.bytes as f64), grouped(h.blocks));
-        text.wrap(&lead, lead.len(), &[(Plain, &sanitize(path))]);
+/// Writes what was live at the peak, and what the findings have of it.
+pub fn peak(text: &mut Text, report: &Report, peak: &Peak, all: bool) {
+    let title = format!(
+        "At the peak, in step {}: {} live, {} reserved on GPU {}",
+        grouped(u64::from(peak.step)),
+        size(peak.live_bytes as f64),
+        size(peak.reserved_bytes as f64),
+        peak.device
+    );
+    table(text, report, &title, &sites(report, &peak.retained, true), Unlisted::default(), all);
+    text.ungap();
+    for (index, f) in report.findings.iter().enumerate() {
+        let of = peak.retained.iter().filter(|r| finding_of(std::slice::from_ref(f), r).is_some());
+        let bytes: u64 = of.map(|r| r.live_bytes).fold(0, u64::saturating_add);
+        if bytes > 0 {
+            let name = format!("{} {}", wording::kind(f.kind), index + 1);
+            let less = size(bytes as f64);
+            text.wrap(
+                "   ",
+                3,
+                &[(Plain, &format!("Without {name} the peak would be lower by up to {less}."))],
+            );
+        }
     }
     text.gap();
 }
 
 /// Writes a table; `rest`: what its rows leave out.
-fn table(text: &mut Text, title: &str, column: &str, rows: &[Row], rest: Unlisted, all: bool) {
+fn table(text: &mut Text, report: &Report, title: &str, rows: &[Row], rest: Unlisted, all: bool) {
     if rows.is_empty() {
-        text.line(&[(Bold, title), (Plain, ": nothing")]);
+        text.line(&[(Bold, title.trim_end()), (Plain, ": nothing")]);
         text.gap();
         return;
     }
     text.line(&[(Bold, title)]);
-    text.line(&[(Dim, &format!("  {:>10}  {:>8}  {column}", "bytes", "blocks"))]);
+    let lead = |bytes: u64, blocks: u64| {
+        format!("  {:>10}  {:>12}  ", size(bytes as f64), count(blocks as f64, "block"))
+    };
     let most = if all { usize::MAX } else { ROWS };
-    for (what, bytes, blocks) in rows.iter().take(most) {
-        let lead = format!("  {:>10}  {:>8}  ", size(*bytes as f64), grouped(*blocks));
-        text.wrap(&lead, lead.len(), &[(Plain, what)]);
+    for row in rows.iter().take(most) {
+        let lead = lead(row.bytes, row.blocks);
+        let arrow = row.finding.map_or_else(String::new, |index| arrow(&report.findings, index));
+        text.wrap(&lead, lead.len(), &[(Plain, &row.what), (Bad, &arrow)]);
     }
     let hidden = rows.get(most..).unwrap_or_default();
     let more = rest.lines + hidden.len() as u64;
     if more > 0 {
-        let sum = |of: fn(&Row) -> u64, first: u64| hidden.iter().map(of).fold(first, u64::saturating_add);
-        let (bytes, blocks) = (sum(|r| r.1, rest.live_bytes), sum(|r| r.2, rest.live_blocks));
-        let more = count(more as f64, "more row");
-        let lead = format!("  {:>10}  {:>8}  ", size(bytes as f64), grouped(blocks));
-        text.line(&[(Dim, &format!("{lead}{more} (--all)"))]);
+        let bytes = hidden.iter().fold(rest.live_bytes, |sum, row| sum.saturating_add(row.bytes));
+        let blocks = hidden.iter().fold(rest.live_blocks, |sum, row| sum.saturating_add(row.blocks));
+        let more = count(more as f64, "more line");
+        text.line(&[(Dim, &format!("{}{more} (--all)", lead(bytes, blocks)))]);
     }
     text.gap();
 }
 
 /// Writes one line per device.
-pub fn devices(text: &mut Text, report: &Report) {
+pub fn devices(text: &mut Text, report: &Report, all: bool) {
     for d in &report.devices {
-        let name = if d.name.is_empty() { String::new() } else { format!(" ({})", sanitize(&d.name)) };
-        let mut figures = format!(
-            "{} live ({} in blocks, {} in driver allocations), peak {}, reserved {}",
-            size(d.live_bytes as f64),
-            size(d.block_bytes as f64),
-            size(d.driver_allocation_bytes as f64),
-            size(d.peak_bytes as f64),
-            size(d.reserved_bytes as f64),
-        );
-        let mut more = |what: &str, bytes: u64| figures.push_str(&format!(", {what} {}", size(bytes as f64)));
-        if d.external_bytes > 0 {
-            more("external", d.external_bytes);
-        }
-        if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
-            more("unattributed", bytes);
-        }
-        if d.total_bytes > 0 {
-            more("total", d.total_bytes);
-        }
-        if report.program.end == End::Clean && report.step.is_none() {
-            more("not freed at exit", d.driver_live_bytes);
-        }
-        text.wrap("", 2, &[(Bold, &format!("Device {}{name}:", d.index)), (Plain, &figures)]);
+        let total = if d.total_bytes > 0 { size(d.total_bytes as f64) } else { String::new() };
+        let known: Vec<String> =
+            [sanitize(&d.name), total].into_iter().filter(|part| !part.is_empty()).collect();
+        let name = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
+        let figures = figures(d, all && report.program.end == End::Clean && report.step.is_none());
+        text.wrap("", 2, &[(Bold, &format!("GPU {}{name}:", d.index)), (Plain, &figures)]);
     }
     if report.host_bytes > 0 {
         text.line(&[(Bold, "Pinned host memory: "), (Plain, &size(report.host_bytes as f64))]);
     }
+}
+
+/// Returns the figures of a device. `over`: with what the program left at its exit.
+fn figures(d: &Device, over: bool) -> String {
+    let mut all: Vec<String> = Vec::new();
+    let mut add = |what: &str, bytes: u64| all.push(what.replace("{}", &size(bytes as f64)));
+    add("live {}", d.live_bytes);
+    add("peak {}", d.peak_bytes);
+    add("reserved {}", d.reserved_bytes);
+    if d.external_bytes > 0 {
+        add("external {}", d.external_bytes);
+    }
+    if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
+        add("unattributed {} (CUDA context, other processes)", bytes);
+    }
+    if over && d.driver_live_bytes > 0 {
+        add("not freed at exit {}", d.driver_live_bytes);
+    }
+    all.join(", ")
 }
 
 /// Writes how far the figures can be relied on, and what was not seen.
@@ -193,7 +255,10 @@ pub fn coverage(text: &mut Text, report: &Report) {
         Some(false) => Warning,
         None => Plain,
     };
-    text.wrap("", 2, &[(Bold, "Coverage:"), (style, &wording::coverage(c))]);
+    text.wrap("", 2, &[(Bold, "Checked:"), (style, &wording::coverage(c))]);
+    for more in wording::step_details(report) {
+        text.wrap("  ", 4, &[(Dim, &more)]);
+    }
     if let Some(calls) = untracked_calls(c) {
         text.wrap("  ", 4, &[(Dim, "calls with untracked memory use:"), (Plain, &calls)]);
     }

@@ -1,12 +1,16 @@
 //! The fix of a finding: one sentence for somebody who is at that line. Knows a finding, no format.
 
-use super::is_named;
+use super::{common_path, holder, is_named};
 use crate::ledger::verdict::Kind;
 use crate::report::Finding;
 
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
 pub fn advice(f: &Finding) -> Option<String> {
-    let holder = f.holders.first().map(|h| h.path.as_str()).filter(|path| is_named(path));
+    let first = f.holders.first().map(|h| h.path.as_str()).filter(|path| is_named(path));
+    let named = match common_path(&f.holders) {
+        "" => first,
+        common => Some(common),
+    };
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
         Kind::Leak | Kind::Growing if f.layer != "block" => {
@@ -14,11 +18,8 @@ pub fn advice(f: &Finding) -> Option<String> {
             let by = by.map_or_else(String::new, |name| format!(" what {name} allocated"));
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
         }
-        Kind::Leak | Kind::Growing => match holder {
-            Some(path) => format!(
-                "{path} keeps them: put a number or a copy without its graph there (`.item()`, `.detach().cpu()`), or \
-                 take entries out when nobody needs them any more"
-            ),
+        Kind::Leak | Kind::Growing => match first.zip(named) {
+            Some((path, name)) => of_holder(path, &holder(name)),
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
         },
@@ -28,7 +29,7 @@ pub fn advice(f: &Finding) -> Option<String> {
                 .into()
         }
         Kind::Residue => {
-            let from = holder.map_or_else(String::new, |path| format!(" ({path})"));
+            let from = named.map_or_else(String::new, |path| format!(" ({})", holder(path)));
             format!(
                 "drop the last reference{from} before cached memory is released with `torch.cuda.empty_cache()`"
             )
@@ -41,4 +42,26 @@ pub fn advice(f: &Finding) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.
+fn of_holder(path: &str, name: &str) -> String {
+    let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
+    if has(&["_metrics", "_results", "logged"]) {
+        format!(
+            "log a number (`.item()`, `.detach()`), not a tensor with its graph: {name} keeps what is logged"
+        )
+    } else if has(&["__traceback__", "exception", "Traceback"]) {
+        format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
+    } else if has(&["_hooks"]) {
+        format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
+    } else if has(&["lru_cache", "cache"]) {
+        format!("give {name} a bound (`maxsize`, the oldest entry removed), or clear it between steps")
+    } else if has(&[".grad_fn", "saved by"]) {
+        format!(
+            "keep `.detach()` or `.item()` in {name}: a tensor with its graph keeps all that the graph saved"
+        )
+    } else {
+        format!("keep `.item()` or `.detach().cpu()` in {name}, or remove entries that nobody needs any more")
+    }
 }

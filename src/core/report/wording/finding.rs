@@ -1,4 +1,5 @@
-//! The explanation of a finding: one sentence on what happens, since when, and why it is a leak or is none.
+//! The explanation of a finding: one sentence on what happens, since when, and why it is a leak or is none; and its reason
+//! alone, for who shows the line and the figures beside it.
 
 use super::{count, exact, grouped, location, ordinal, place, size};
 use crate::ledger::Layer;
@@ -17,6 +18,84 @@ pub fn explanation(f: &Finding, sites: &[Site], cwd: &str) -> String {
         Kind::CarryOver => carry_over(f, sites, cwd),
         Kind::Periodic => periodic(f, sites, cwd),
         Kind::WarmUp | Kind::Plateau | Kind::Cache | Kind::Spike | Kind::ReservedGrowth => non_leak(f),
+    }
+}
+
+/// Returns why a finding is what it is, without its line and its figures.
+pub fn why(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { these, .. } = subject(sites, cwd);
+    match f.kind {
+        Kind::Growing if f.sites.is_empty() => UNEXPLAINED.to_owned(),
+        Kind::Leak | Kind::Growing if f.renewed => RENEWED.to_owned(),
+        Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
+        Kind::Leak | Kind::Growing => format!("{}. {}", grounds(f, these), bound(f)),
+        Kind::PendingGc => garbage(f, these),
+        Kind::Residue if f.confidence == Confidence::Confirmed => format!(
+            "{} of what was allocated together were freed in step {}, and these were not. Nothing grows.",
+            count(f.freed as f64, noun(f.layer)),
+            grouped(u64::from(f.evidence_step)),
+        ),
+        Kind::Residue => format!(
+            "set up for the part of the program that was over in step {}, when cached memory was released and other \
+             objects were set up; none of it was freed. Nothing grows.",
+            grouped(u64::from(f.evidence_step)),
+        ),
+        Kind::CarryOver => {
+            "allocated in one step and freed only in the next one, after its peak. Nothing grows.".to_owned()
+        }
+        Kind::Fragmentation => {
+            "these blocks lie in segments that are free otherwise, and a segment goes back to the driver only as a whole."
+                .to_owned()
+        }
+        _ => explanation(f, sites, cwd),
+    }
+}
+
+const UNEXPLAINED: &str = "no recorded call allocated it: device code loaded anew, the driver's own buffers, another \
+                           process on this device, or an allocation through an unhooked path.";
+const RENEWED: &str = "it is allocated anew about every step, larger each time. No block is old, but the least that is \
+                       live rises all the time, and the run does not show a bound.";
+
+/// Returns what the verdict on growth rests on: which steps left blocks, and how long the others lived.
+fn grounds(f: &Finding, these: &str) -> String {
+    let (noun, oldest) = (noun(f.layer), grouped(u64::from(f.oldest_step)));
+    let span = grouped(u64::from(f.span));
+    let steps = match f.cohorts == f.span {
+        true => format!("each of the {span} steps since step {oldest}"),
+        false => format!("{} of the {span} steps since step {oldest}", grouped(u64::from(f.cohorts))),
+    };
+    let others = match (f.freed, f.longest_life) {
+        (0, _) => format!("nothing that {these} allocated was ever freed"),
+        (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
+        (_, life) => format!("the others of {these} lived for {} at most", count(f64::from(life), "step")),
+    };
+    format!("{steps} left {noun}s that are still live; {others}")
+}
+
+/// Returns what is not known of growth that is no certain leak.
+fn bound(f: &Finding) -> String {
+    match f.bound_bytes {
+        _ if f.kind == Kind::Leak => "Only a cache that is not full yet would look the same.".to_owned(),
+        Some(bytes) => format!(
+            "What holds them is bounded, but only at about {}, which this device does not have.",
+            size(bytes as f64)
+        ),
+        None if f.evidence_step > 0 => format!(
+            "They were freed only in step {}, at the end: until then this grew without a bound.",
+            grouped(u64::from(f.evidence_step))
+        ),
+        None => "The run is too short or too irregular to tell whether there is a bound.".to_owned(),
+    }
+}
+
+fn garbage(f: &Finding, these: &str) -> String {
+    match f.freed {
+        0 => "reference cycles that nothing else holds keep them, and no garbage collection has freed them yet."
+            .to_owned(),
+        _ => format!(
+            "they are in reference cycles: only garbage collection frees what {these} allocated, up to {} later.",
+            count(f64::from(f.longest_life), "step")
+        ),
     }
 }
 
@@ -98,40 +177,15 @@ fn frequency(f: &Finding) -> String {
 
 fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Subject { name, plural, these } = subject(sites, cwd);
-    let noun = noun(f.layer);
     let keep = if plural { "keep" } else { "keeps" };
-    let held = format!(
-        "{noun}s of {} of the {} steps since step {} are still held",
-        grouped(u64::from(f.cohorts)),
-        grouped(u64::from(f.span)),
-        grouped(u64::from(f.oldest_step)),
-    );
-    let why = match (f.freed, f.longest_life) {
-        (0, _) => format!("and nothing that {these} allocated was ever freed"),
-        (_, 0) => {
-            format!("while the others of {these} were all freed in the step that made them")
-        }
-        (_, life) => {
-            let life = count(f64::from(life), "step");
-            format!("while no other of {these} that was freed lived longer than {life}")
-        }
+    let verdict = match (f.kind, f.confidence) {
+        (Kind::Leak, Confidence::Confirmed) => "This is a leak.".to_owned(),
+        (Kind::Leak, Confidence::Likely) => format!("This is likely a leak. {}", bound(f)),
+        _ => bound(f),
     };
-    let late = grouped(u64::from(f.evidence_step));
-    let verdict = match f.kind {
-        Kind::Leak => "This is a leak.".to_owned(),
-        _ if f.bound_bytes.is_some() => format!(
-            "Its holder is bounded, but only at about {}, which this device does not have.",
-            size(f.bound_bytes.unwrap_or(0) as f64)
-        ),
-        _ if f.evidence_step > 0 => {
-            format!("They were freed only in step {late}, at the end: until then this grew without a bound.")
-        }
-        _ => {
-            "It grows, and the run is too short or too irregular to tell whether there is a bound.".to_owned()
-        }
-    };
-    let amount = amount(f.blocks_per_step, f.bytes_per_step, noun);
-    format!("{name} {keep} {amount} {}{}: {held}, {why}. {verdict}", frequency(f), interval(f))
+    let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
+    let grounds = grounds(f, these);
+    format!("{name} {keep} {amount} {}{}: {grounds}. {verdict}", frequency(f), interval(f))
 }
 
 fn reallocated(f: &Finding, sites: &[Site], cwd: &str) -> String {

@@ -1,13 +1,15 @@
 //! The short labels of a finding: its kind, how sure it is, how fast it grows, what is live, who holds it. Knows the
 //! report's model only.
 
-use super::{count, exact, grouped, location, size};
+use super::{count, location, size};
 use crate::ledger::verdict::{Confidence, Kind};
-use crate::report::{Finding, Site};
+use crate::report::{Finding, Holder, Site};
 
 const HELD_BY: &str = "held by ";
+/// What separates two objects of a holder's path that are no attribute or entry of each other.
+const LEADS_TO: &str = " → ";
 /// Steps beyond which nobody waits for a device to run out of memory.
-const FAR: u64 = 10_000_000;
+const FAR: u64 = 1_000_000;
 
 /// Returns what a kind of finding is called in sentences; its identifier is [`Kind::name`].
 pub const fn kind(kind: Kind) -> &'static str {
@@ -43,6 +45,7 @@ pub fn found(findings: &[Finding]) -> String {
             Kind::Growing if f.sites.is_empty() => ("growth", " of unattributed memory"),
             Kind::PendingGc => ("case", " of memory waiting for garbage collection"),
             Kind::Residue => ("case", " of memory left after unload"),
+            Kind::Leak if f.confidence == Confidence::Likely => ("likely leak", ""),
             other => (kind(other), ""),
         };
         match named.iter_mut().find(|n| n.0 == name) {
@@ -56,9 +59,53 @@ pub fn found(findings: &[Finding]) -> String {
     if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
-/// Returns `held by main() local `losses``; a path that names nobody says "held by" itself.
+/// Returns `held by `losses[*]` in main()`; a path that names nobody says "held by" itself.
 pub fn held_by(path: &str) -> String {
-    if path.starts_with(HELD_BY) { path.to_owned() } else { format!("{HELD_BY}{path}") }
+    if path.starts_with(HELD_BY) { path.to_owned() } else { format!("{HELD_BY}{}", holder(path)) }
+}
+
+/// Returns a holder's path as text names it: `` `history.losses[*]` in train() ``, without "held by".
+pub fn holder(path: &str) -> String {
+    let (first, rest) = path.split_at(path.find(LEADS_TO).unwrap_or(path.len()));
+    if let Some((function, local)) = first.split_once(" local `")
+        && let Some((name, entries)) = local.split_once('`')
+    {
+        return format!("`{name}{entries}` in {function}{rest}");
+    }
+    match first.strip_prefix("__main__.") {
+        Some(name) if !name.contains(' ') => format!("`{name}` in __main__{rest}"),
+        None if is_named(path) && !first.contains([' ', '`']) => format!("`{first}`{rest}"),
+        _ => path.strip_prefix(HELD_BY).unwrap_or(path).to_owned(),
+    }
+}
+
+/// Returns what the paths of several holders have in common, in whole names; empty: nothing, or there is one holder.
+pub fn common_path(holders: &[Holder]) -> &str {
+    let [first, others @ ..] = holders else { return "" };
+    let first = first.path.as_str();
+    if others.is_empty() || !holders.iter().all(|h| is_named(&h.path)) {
+        return "";
+    }
+    let alike = |other: &Holder| first.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
+    let most = others.iter().map(alike).min().unwrap_or(0);
+    // A name ends before an attribute, an entry, or what it leads to; the function alone is no holder.
+    let ends = |at: &usize| {
+        let rest =
+            |h: &Holder| h.path.get(*at..).is_some_and(|r| r.is_empty() || r.starts_with(['.', '[', '`']));
+        holders.iter().all(rest)
+    };
+    let end = (1..=most.min(first.len())).rev().find(ends).unwrap_or(0);
+    let end = if first[end..].starts_with('`') { end + 1 } else { end };
+    let common = &first[..end.min(most)];
+    if common.matches('`').count() == 1 || common == "__main__" { "" } else { common }
+}
+
+/// Returns who holds a finding, in a few words: its one holder, or what its holders have in common.
+pub fn held_by_whom(f: &Finding) -> Option<String> {
+    match common_path(&f.holders) {
+        "" => f.holders.first().filter(|h| is_named(&h.path)).map(|h| held_by(&h.path)),
+        common => Some(held_by(common)),
+    }
 }
 
 /// Returns whether a holder's path names an object of the program, not only a kind of code.
@@ -68,31 +115,70 @@ pub fn is_named(path: &str) -> bool {
 
 /// Returns the growth per step; `None` for kinds that have no such figure.
 pub fn rate(f: &Finding) -> Option<String> {
-    let per_step = exact(f.bytes_per_step);
+    let per_step = size(f.bytes_per_step);
     Some(match f.kind {
         Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
             let mean = size(f.growth_bytes_per_step.round());
             format!("{per_step} per step that adds, {mean} per step on average")
         }
+        Kind::PendingGc if f.growth_step_ratio < 0.995 => format!("{per_step} per step that adds"),
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per step"),
         _ => return None,
     })
 }
 
-/// Returns `2.3 MiB (2,457,600 B) in 200 blocks from 200 steps, since step 1`.
-pub fn live(f: &Finding) -> String {
-    format!(
-        "{} in {} from {}, since step {}",
-        exact(f.live_bytes as f64),
-        block_count(f, f.live_blocks),
-        count(f64::from(f.cohorts), "step"),
-        grouped(u64::from(f.oldest_step)),
-    )
+/// Returns a finding's title in two parts: `Leak (confirmed)`, `12.0 KiB (1 block) per step, 2.3 MiB so far`.
+pub fn title(f: &Finding) -> (String, String) {
+    let (kind, blocks) = (kind(f.kind), |n: f64| count(n, noun(f)));
+    let name = match (f.kind, f.confidence) {
+        (Kind::Growing, _) if f.sites.is_empty() => "growth of unattributed memory".to_owned(),
+        // A possible leak is never more certain than that.
+        (Kind::Growing, _) => kind.to_owned(),
+        (Kind::Leak, Confidence::Likely) => "likely leak".to_owned(),
+        (_, sure) => format!("{kind} ({})", confidence(sure)),
+    };
+    let (live, each) = (size(f.live_bytes as f64), size(f.bytes_per_step));
+    let each = if f.sites.is_empty() { each } else { format!("{each} ({})", blocks(f.blocks_per_step)) };
+    let much = match f.kind {
+        Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
+            let mean = size(f.growth_bytes_per_step.round());
+            format!("{each} in each step that adds, {mean} per step on average, {live} so far")
+        }
+        Kind::PendingGc if f.growth_step_ratio < 0.995 => {
+            format!("{each} in each step that adds, {live} so far")
+        }
+        Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => {
+            format!("{each} per step, {live} so far")
+        }
+        Kind::CarryOver => {
+            format!("{each}; the peak would be {} lower without it", size(f.peak_reduction_bytes as f64))
+        }
+        Kind::Fragmentation => {
+            let kept = size(f.reserved_growth_bytes.unwrap_or(0) as f64);
+            format!(
+                "{live} in {} keep {kept} from being returned to the driver",
+                blocks(f.live_blocks as f64)
+            )
+        }
+        _ => format!("{live} in {}", blocks(f.live_blocks as f64)),
+    };
+    (capitalized(&name), much)
+}
+
+/// Returns what the memory of a finding is counted in.
+fn noun(f: &Finding) -> &'static str {
+    if f.layer == "block" { "block" } else { "allocation" }
+}
+
+/// Returns a text with its first letter in upper case.
+pub fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Returns `200 blocks`, or `200 allocations` of a finding outside a caching allocator.
 pub fn block_count(f: &Finding, n: u64) -> String {
-    count(n as f64, if f.layer == "block" { "block" } else { "allocation" })
+    count(n as f64, noun(f))
 }
 
 /// Returns where a site allocates: the user's line, and the frame of a package below it that tells causes apart.
@@ -109,28 +195,69 @@ fn package_folder(file: &str) -> &str {
     file.rfind("-packages/").map_or("", |at| &file[..at + "-packages".len()])
 }
 
-/// Returns a site's growth per step, or what it has live where it does not grow.
+/// Returns a site's part of a finding: of the growth per step, or of what is live where nothing grows.
 pub fn site_amount(site: &Site) -> String {
-    match site.bytes_per_step {
-        bytes if bytes > 0.0 => format!("{} per step", exact(bytes)),
-        _ => exact(site.live_bytes as f64),
-    }
+    size(if site.bytes_per_step > 0.0 { site.bytes_per_step } else { site.live_bytes as f64 })
 }
 
-/// Returns what caching allocators reserved from the driver while the finding grew; `None` where it does not grow.
+/// Returns by how much the memory reserved from the driver grew with the finding; `None` where it does not grow.
 pub fn reserved_growth(f: &Finding) -> Option<String> {
     let grows = matches!(f.kind, Kind::Leak | Kind::Growing);
-    let bytes = f.reserved_growth_bytes.filter(|_| grows)?;
-    let grown = f.growth_bytes_per_step * f64::from(f.cohorts.max(1));
-    Some(if bytes > 0 && bytes as f64 >= 0.5 * grown.min(f.live_bytes as f64) {
-        format!("the memory reserved from the driver grew by {} meanwhile", size(bytes as f64))
-    } else {
-        "no growth in reserved memory yet (served from the cache)".to_owned()
+    Some(match f.reserved_growth_bytes.filter(|_| grows)? {
+        bytes if bytes > 0 => format!("reserved +{}", size(bytes as f64)),
+        _ => "reserved +0 B (served from cached memory)".to_owned(),
     })
 }
 
 /// Returns when the device runs out of memory, if anybody will see that.
 pub fn time_to_oom(f: &Finding) -> Option<String> {
     let steps = f.steps_to_oom.filter(|&steps| steps < FAR)?;
-    Some(format!("out of memory in about {}", count(steps as f64, "more step")))
+    Some(format!("device full in about {}", count(steps as f64, "more step")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_named_as_a_programmer_would() {
+        for (path, text) in [
+            ("train() local `history`.losses[*]", "`history.losses[*]` in train()"),
+            ("__main__.keep[*]", "`keep[*]` in __main__"),
+            ("pkg.mod.CACHE['a']", "`pkg.mod.CACHE['a']`"),
+            ("main() local `f` → closure variable `x`[*]", "`f` in main() → closure variable `x`[*]"),
+            (
+                "held by C or C++ code, or by an expression under way: x",
+                "C or C++ code, or by an expression under way: x",
+            ),
+            (
+                "garbage waiting for the cyclic collector: a → b",
+                "garbage waiting for the cyclic collector: a → b",
+            ),
+        ] {
+            assert_eq!(holder(path), text);
+        }
+    }
+
+    #[test]
+    fn what_holders_have_in_common_is_whole_names() {
+        let common = |paths: &[&str]| {
+            let of = |path: &&str| Holder {
+                path: path.to_string(),
+                bytes: 1,
+                blocks: 1,
+                step: 1,
+                retention: None,
+                max_entries: None,
+            };
+            common_path(&paths.iter().map(of).collect::<Vec<_>>()).to_owned()
+        };
+        assert_eq!(common(&["f() local `m`.a.weight", "f() local `m`.a.bias"]), "f() local `m`.a");
+        assert_eq!(common(&["f() local `m`.alpha", "f() local `m`.alps"]), "f() local `m`");
+        assert_eq!(common(&["f() local `model`", "f() local `modem`"]), "");
+        assert_eq!(common(&["__main__.a[*]", "__main__.b[*]"]), "");
+        assert_eq!(common(&["__main__.t.a[*]", "__main__.t.a2"]), "__main__.t");
+        assert_eq!(common(&["f() local `m`.a"]), "");
+        assert_eq!(common(&["f() local `m`.a", "held by C or C++ code"]), "");
+    }
 }

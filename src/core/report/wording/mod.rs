@@ -10,13 +10,16 @@ mod summary;
 mod units;
 
 pub use advice::advice;
-pub use finding::explanation;
+pub use finding::{explanation, why};
 pub use labels::{
-    block_count, confidence, found, held_by, is_named, kind, live, place, rate, reserved_growth, site_amount,
-    time_to_oom,
+    block_count, capitalized, common_path, confidence, found, held_by, held_by_whom, holder, is_named, kind,
+    place, rate, reserved_growth, site_amount, time_to_oom, title,
 };
-pub use out_of_memory::explanation as out_of_memory;
+pub use out_of_memory::{details as out_of_memory_details, explanation as out_of_memory};
 pub use summary::{
-    answer, coverage, ending, findings_suppressed, retained_heading, step_details, steps, untracked_calls,
+    answer, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, live_heading, non_leaks,
+    run, step_details, untracked_calls,
 };
-pub use units::{count, exact, grouped, location, ordinal, relative_path, sanitize, size, words};
+pub use units::{
+    base_folder, count, exact, grouped, location, ordinal, relative_path, sanitize, size, words,
+};

@@ -16,19 +16,19 @@ pub fn filtered(frames: Vec<Frame>) -> Vec<Frame> {
     shown
 }
 
-/// Returns the frames to show of a stack: the user's own, the operator that they called, and the backward pass between
-/// them; of a stack without any of the user's, all.
-pub fn essential(frames: &[Frame]) -> Vec<&Frame> {
-    if !frames.iter().any(|f| f.own) {
-        return frames.iter().collect();
-    }
-    let python = frames.iter().position(Frame::is_python).unwrap_or(0);
-    let operator =
-        frames[..python].iter().rposition(|f| f.frame.kind == FrameKind::Native && f.frame.has_symbol());
-    let frames = frames.iter().enumerate();
-    let essential =
-        frames.filter(|&(i, f)| f.own || f.frame.kind == FrameKind::Autograd || Some(i) == operator);
-    essential.map(|(_, f)| f).collect()
+/// Returns the innermost frame that the user's line called through: the node whose backward pass allocated, else the
+/// Python function of a package.
+pub fn through(frames: &[Frame]) -> Option<String> {
+    let own = frames.iter().position(|f| f.own)?;
+    let below = &frames[..own];
+    let node = below.iter().find(|f| f.frame.kind == FrameKind::Autograd);
+    let called = node.or_else(|| below.iter().find(|f| f.is_python()))?;
+    Some(called.frame.function.clone()).filter(|name| !name.is_empty())
+}
+
+/// Returns the frames of the user's own code behind the line that allocates.
+pub fn callers(frames: &[Frame]) -> Vec<&Frame> {
+    frames.iter().filter(|f| f.own).skip(1).collect()
 }
 
 /// Names other native call paths to the allocator by their functions, innermost first; equal ones are listed once.

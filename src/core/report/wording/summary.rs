@@ -1,36 +1,137 @@
 //! The words about a run: its answer, how it ended, its steps, what was suppressed, how far the figures can be relied on.
 
-use super::{count, found, grouped, sanitize, size};
-use crate::ledger::verdict::MIN_STEPS;
+use super::{count, found, grouped, held_by_whom, location, place, rate, relative_path, sanitize, size};
+use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::suppress::Suppressed;
-use crate::report::{Coverage, End, Report, StepSource, UnusedLoop};
+use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
 
 /// Annotations named, the most frequent first.
 const ANNOTATIONS: usize = 4;
+/// Characters of a command line that are shown.
+const COMMAND: usize = 200;
 
-/// Returns the answer in one line: what was found, that nothing was, or why nothing can be judged.
+/// Returns the answer in one sentence: how memory ran out, what was found, that nothing was, or why nothing can be judged.
 pub fn answer(report: &Report) -> String {
+    if let Some(oom) = final_failure(report) {
+        return ran_out(report, oom);
+    }
     let steps = report.steps.count;
     let over = count(f64::from(steps), "step");
-    if !report.findings.is_empty() {
-        format!("{} found", found(&report.findings))
-    } else if steps == 0 {
-        "Not judged: no training step was seen, and without steps nothing can be called a leak.".to_owned()
-    } else if steps < MIN_STEPS {
-        format!("Not judged: {over} were seen; at least {MIN_STEPS} are needed.")
-    } else {
-        let but = if report.suppressed.is_empty() { "" } else { " but what is suppressed" };
-        format!("No leak found over {over}{but}.")
+    match &report.findings[..] {
+        [first, others @ ..] => {
+            let more = match others.len() {
+                0 => String::new(),
+                n => format!("; and {n} more"),
+            };
+            format!("{}: {}{more}", found(&report.findings), where_and_who(first, &report.program.base))
+        }
+        [] if steps == 0 => {
+            "Not judged: no training step was seen, and without steps nothing can be called a leak."
+                .to_owned()
+        }
+        [] if steps < MIN_STEPS => {
+            format!("Not judged: {over} were seen; at least {MIN_STEPS} are needed.")
+        }
+        [] if report.suppressed.is_empty() => format!("No leak in {over}."),
+        [] => format!("No leak in {over} but what is suppressed."),
     }
 }
 
-/// Returns how the process ended.
-pub const fn ending(end: End) -> &'static str {
+/// Returns how much a finding grows, at which line, and who holds it.
+fn where_and_who(f: &Finding, cwd: &str) -> String {
+    let much = rate(f).unwrap_or_else(|| size(f.live_bytes as f64));
+    let at = f.sites.first().map_or_else(String::new, |site| format!(" at {}", place(site, cwd)));
+    let held = held_by_whom(f).map_or_else(String::new, |held| format!(", {held}"));
+    format!("{much}{at}{held}")
+}
+
+/// Returns the last failed allocation if the program ended, or is about to end, of it.
+pub fn final_failure(report: &Report) -> Option<&OutOfMemory> {
+    let (p, steps) = (&report.program, report.steps.count);
+    let is_final = |oom: &&OutOfMemory| match (p.end, p.exit_status) {
+        (End::Clean, Some(0)) | (End::Replaced, _) => false,
+        _ if p.exception.as_ref().is_some_and(|name| name.contains("OutOfMemory")) => true,
+        // An iteration that an exception leaves has ended, too.
+        (End::Clean, Some(_)) | (End::Killed, _) => oom.step >= steps,
+        _ => oom.step > steps,
+    };
+    report.out_of_memory.last().filter(is_final)
+}
+
+/// Returns `OUT OF MEMORY at step 90: oom.py:7 main asked for 8.0 MiB; 1 leak accounts for 793.0 MiB of the 811.0 MiB in
+/// use`.
+fn ran_out(report: &Report, oom: &OutOfMemory) -> String {
+    let part = |f: &Finding| {
+        let of = oom.retained.iter().filter(|r| finding_of(std::slice::from_ref(f), r).is_some());
+        of.fold(0u64, |sum, r| sum.saturating_add(r.live_bytes))
+    };
+    let blamed: Vec<Finding> = report.findings.iter().filter(|f| part(f) > 0).cloned().collect();
+    let sum: u64 = blamed.iter().map(part).fold(0, u64::saturating_add);
+    let in_use = size(oom.allocated_bytes as f64);
+    let cause = match blamed.len() {
+        0 if report.steps.count < MIN_STEPS => format!("{in_use} in use"),
+        0 => format!("{in_use} in use, and no leak in {}", count(f64::from(report.steps.count), "step")),
+        n => {
+            let account = if n == 1 { "accounts" } else { "account" };
+            format!("{} {account} for {} of the {in_use} in use", found(&blamed), size(sum as f64))
+        }
+    };
+    let at = location(oom.allocated_at.as_ref(), &report.program.base);
+    let (step, asked) = (grouped(u64::from(oom.step)), size(oom.requested_bytes as f64));
+    format!("OUT OF MEMORY at step {step}: {at} asked for {asked}; {cause}")
+}
+
+/// Returns the finding that a row of live memory belongs to, by its index.
+pub fn finding_of(findings: &[Finding], row: &Retained) -> Option<usize> {
+    findings.iter().position(|f| f.sites.iter().any(|site| site.number == row.number))
+}
+
+/// Returns how the process ended and when: `exit status 1 (uncaught ValueError) after 7.4 s`.
+fn ended(p: &Program) -> String {
+    let when = if p.end == End::Running { "for" } else { "after" };
+    format!("{} {when} {:.1} s", how_it_ended(p), p.duration_s)
+}
+
+/// Returns how the process ended, as a fact: `exit status 1 (uncaught ValueError)`.
+pub fn how_it_ended(p: &Program) -> String {
+    let how = match (p.end, p.exit_status) {
+        (End::Clean, Some(status)) => format!("exit status {status}"),
+        (end, _) => ending(end).to_owned(),
+    };
+    match &p.exception {
+        Some(name) if p.end != End::Running => format!("{how} (uncaught {name})"),
+        _ => how,
+    }
+}
+
+/// Returns how a process ended whose status is not known.
+const fn ending(end: End) -> &'static str {
     match end {
-        End::Clean => "exited cleanly",
-        End::Killed => "was killed or crashed",
-        End::Replaced => "was replaced by exec",
-        End::Running => "is running",
+        End::Clean => "exited",
+        End::Killed => "killed or crashed",
+        End::Replaced => "replaced by exec",
+        End::Running => "running",
+    }
+}
+
+/// Returns the command, the process, how it ended, and its steps: `python train.py (pid 42 on vm): exit status 0 after
+/// 7.7 s, 200 steps (from optimizer)`.
+pub fn run(report: &Report) -> String {
+    let p = &report.program;
+    let host = if p.host.is_empty() { String::new() } else { format!(" on {}", p.host) };
+    let rank = p.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
+    sanitize(&format!("{} (pid {}{host}{rank}): {}, {}", command(p), p.pid, ended(p), steps(report)))
+}
+
+/// Returns the command as somebody would type it in its working directory.
+fn command(p: &Program) -> String {
+    let (program, arguments) = p.argv.split_first().map_or((&p.exe, &[][..]), |(first, rest)| (first, rest));
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let arguments = arguments.iter().map(|a| relative_path(a, &p.base));
+    let whole = std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ");
+    match whole.char_indices().nth(COMMAND) {
+        Some((end, _)) => format!("{}…", &whole[..end]),
+        None => whole,
     }
 }
 
@@ -38,12 +139,14 @@ pub const fn ending(end: End) -> &'static str {
 pub fn steps(report: &Report) -> String {
     let Some(source) = report.steps.source else {
         return format!(
-            "no step was seen{}; say what one is: LEAKTRACE_STEP=loop, range:NAME, api or every:SECONDS",
+            "no step was seen{}; set the step source: LEAKTRACE_STEP=loop, range:NAME, api or every:SECONDS",
             unused_loops(report)
         );
     };
     let steps = count(f64::from(report.steps.count), "step");
-    let loops: Vec<String> = report.steps.loop_locations.iter().map(|at| sanitize(at)).collect();
+    let base = &report.program.base;
+    let loops = report.steps.loop_locations.iter().map(|at| relative_path(at, base));
+    let loops: Vec<&str> = loops.collect();
     let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
     match report.steps.phase_steps {
         0 => format!("{steps} (from {source}{loops})"),
@@ -97,11 +200,14 @@ fn other_sources(report: &Report) -> Option<String> {
     let another = |s: &StepSource| s.name != source || report.steps.phase_steps > 0;
     let differs = |s: &&StepSource| another(s) && s.count > 0 && s.count != report.steps.count;
     let named = report.steps.step_sources.iter().filter(differs).map(|s| {
-        let at = s.loop_locations.first().map_or_else(String::new, |at| format!(" at {}", sanitize(at)));
+        let at = s
+            .loop_locations
+            .first()
+            .map_or_else(String::new, |at| format!(" at {}", relative_path(at, &report.program.base)));
         format!("{} ({}{at})", s.name, s.count)
     });
     let named = named.collect::<Vec<_>>().join(", ");
-    (!named.is_empty()).then(|| format!("other step sources: {named}; choose with --steps-by"))
+    (!named.is_empty()).then(|| sanitize(&format!("other step sources: {named}; choose with --steps-by")))
 }
 
 /// Returns `1 finding, 512 B per step, by leak:train.py:log: looked at`.
@@ -114,26 +220,49 @@ pub fn findings_suppressed(s: &Suppressed) -> String {
     format!("{}{growth}, by {}{reason}", count(f64::from(s.findings), "finding"), s.pattern)
 }
 
-/// Returns the heading of the table of what was retained.
-pub fn retained_heading(report: &Report) -> String {
+/// Returns the heading of the table of what is live.
+pub fn live_heading(report: &Report) -> String {
     let at = match report.step {
         None if report.steps.count == 0 => "at the end".to_owned(),
-        step => format!("at step {}", grouped(u64::from(step.unwrap_or(report.steps.count)))),
+        step => format!("after step {}", grouped(u64::from(step.unwrap_or(report.steps.count)))),
     };
     match report.since {
         Some(since) => {
-            format!("Allocated after step {} and still retained {at}", grouped(u64::from(since)))
+            format!("Allocated after step {} and still live {at}", grouped(u64::from(since)))
         }
-        None => format!("Retained {at}"),
+        None => format!("Live {at}"),
     }
+}
+
+/// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`.
+pub fn non_leaks(findings: &[Finding]) -> String {
+    let mut kinds: Vec<Kind> = findings.iter().map(|f| f.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of_kind = |kind: &Kind| {
+        let of = || findings.iter().filter(|f| f.kind == *kind);
+        let bytes = size(of().fold(0u64, |sum, f| sum.saturating_add(f.live_bytes)) as f64);
+        let step = of().filter_map(|f| f.evidence_step).max().map_or(0, u64::from);
+        match kind {
+            Kind::WarmUp => {
+                format!("{bytes} allocated during warm-up (weights, optimizer state, workspaces)")
+            }
+            Kind::Plateau => format!("{bytes} that stopped growing by step {}", grouped(step)),
+            Kind::Cache => format!("{bytes} in caches and bounded containers"),
+            Kind::Spike => format!("{bytes} more for a moment, at step {}", grouped(step)),
+            Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
+            _ => format!("{bytes} more reserved though no more was live"),
+        }
+    };
+    kinds.iter().map(of_kind).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns how far the figures can be relied on.
 pub fn coverage(c: &Coverage) -> String {
     let mut text = match c.ledger_matches_allocator {
-        Some(true) => "blocks agree with the caching allocator's own total",
-        Some(false) => "blocks do not agree with the caching allocator's own total",
-        None => "no caching allocator's total to compare with",
+        Some(true) => "live bytes equal PyTorch's own counters",
+        Some(false) => "live bytes differ from PyTorch's own counters",
+        None => "no counters of a caching allocator to compare with",
     }
     .to_owned();
     for (n, what) in [

@@ -72,6 +72,18 @@ pub fn relative_path<'p>(file: &'p str, cwd: &str) -> &'p str {
     }
 }
 
+/// Returns the folder that paths are shown relative to: the working directory, or that of the script among a program's
+/// arguments if it lies elsewhere.
+pub fn base_folder<'p>(mut arguments: impl Iterator<Item = &'p str>, cwd: &'p str) -> &'p str {
+    let script = arguments.find(|a| a.ends_with(".py"));
+    let Some((folder, _)) = script.and_then(|script| script.rsplit_once('/')) else { return cwd };
+    let inside = match folder.starts_with('/') {
+        true => folder == cwd || relative_path(folder, cwd) != folder,
+        false => folder.split('/').all(|part| part != ".."),
+    };
+    if inside { cwd } else { folder }
+}
+
 /// Returns `train.py:37 cross_entropy_loss`.
 pub fn location(location: Option<&Location>, cwd: &str) -> String {
     let Some(at) = location else { return "an unknown location (no stack was taken)".to_owned() };
@@ -109,5 +121,20 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(exact(282_112.0), "275.5 KiB (282,112 B)");
         assert_eq!([1, 2, 3, 11, 23].map(ordinal), ["1st", "2nd", "3rd", "11th", "23rd"]);
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_working_directory_or_the_script() {
+        for (script, base) in [
+            ("train.py", "/w"),
+            ("runs/train.py", "/w"),
+            ("/w/runs/train.py", "/w"),
+            ("../train.py", ".."),
+            ("/elsewhere/train.py", "/elsewhere"),
+        ] {
+            assert_eq!(base_folder(["-u", script, "/data/x"].into_iter(), "/w"), base, "{script}");
+        }
+        assert_eq!(base_folder(["-m", "train"].into_iter(), "/w"), "/w");
+        assert_eq!(relative_path("../train.py", ".."), "train.py");
     }
 }
