@@ -38,6 +38,7 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     let names = Names::new(&recording.tables, None);
     let run = Run {
         end: End::Killed,
+        exit_status: recording.exit_status,
         pid: recording.pid,
         began_ns: recording.began_ns,
         duration_ns: None,

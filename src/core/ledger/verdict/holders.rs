@@ -72,12 +72,21 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             f.kind = Kind::PendingGc;
             return true;
         }
-        // A holder that is full while its site grows all the same is not what bounds it.
-        if !most(&|h| matches!(h, Retention::Bounded { entries, max_entries } if entries < max_entries)) {
+        // A holder that is full while its site grows all the same is not what bounds it; one that has all there is, is.
+        let blocks = |holder: u64| {
+            held.iter().filter(|h| h.holder == holder).fold(0u64, |sum, h| sum.saturating_add(h.blocks))
+        };
+        let bounds = |h: &SiteHolder| match h.retention {
+            Retention::Bounded { entries, max_entries } => {
+                entries < max_entries || blocks(h.holder) >= f.live_blocks
+            }
+            _ => false,
+        };
+        if largest <= 0.0 || sum(&bounds) < DECISIVE_SHARE * largest {
             return true;
         }
         let times = held.iter().filter_map(|h| match h.retention {
-            Retention::Bounded { entries, max_entries } if entries < max_entries => {
+            Retention::Bounded { entries, max_entries } if bounds(h) => {
                 Some(max_entries as f64 / entries.max(1) as f64)
             }
             _ => None,

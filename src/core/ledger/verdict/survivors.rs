@@ -135,7 +135,8 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         return Outcome::Nothing;
     }
     let age = MIN_AGE.max(site.site.usual_life().saturating_mul(AGE_FACTOR));
-    let old = |c: &&Cohort| steps.saturating_sub(c.birth) > age;
+    let until = last_turn(site, steps);
+    let old = |c: &&Cohort| until.saturating_sub(c.birth) > age;
     let mut proof: Vec<Cohort> =
         site.cohorts.iter().filter(old).filter(|c| c.birth > view.burn_in).copied().collect();
     without_outliers(&mut proof);
@@ -192,6 +193,14 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
     Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain, may_end, clock: own })
+}
+
+/// Returns the step up to which what a site holds grows old: the last one, unless the site has allocated nothing for far
+/// longer than it ever paused. Then its loop is over, and what it had at that moment it has still.
+fn last_turn(site: &SiteView<'_>, steps: u32) -> u32 {
+    let (last, births) = (site.site.last_birth, site.site.births.max(1));
+    let pause = GROWS_GAPS * f64::from(last) / f64::from(births) + GROWS_SLACK;
+    if f64::from(steps.saturating_sub(last)) > pause && site.site.frees > 0 { last } else { steps }
 }
 
 /// Takes out cohorts that are far larger than the others, where these are few: a library's workspace that was set up
