@@ -10,6 +10,10 @@ const EXAMPLES: usize = 12;
 /// Paths part where less than this share of them goes the same way: the variable that holds one tensor of the cause
 /// beside the list that has all others does not hide the list's name.
 const SAME_WAY: f64 = 0.9;
+/// Nor do they part where they go so few ways, each of them taken by so many: the variables of a namespace that have a
+/// list each.
+const FEW_WAYS: u32 = 3;
+const MANY_PATHS: u32 = 5;
 /// Shapes of a group's paths that are told apart.
 const SHAPES: usize = 8;
 
@@ -55,6 +59,8 @@ impl Group {
 struct Onward {
     nodes: IntMap<u64, u32>,
     references: HashMap<(Node, Node), u32>,
+    /// Of each node the references that many paths lead through: how many they are, and how many paths.
+    wide: IntMap<u64, (u32, u32)>,
 }
 
 impl Onward {
@@ -63,10 +69,21 @@ impl Onward {
         *self.references.entry((from, to)).or_default() += 1;
     }
 
+    /// Counts the references that many paths lead through, when all paths were added.
+    fn find_wide(&mut self) {
+        for (&(from, _), &paths) in self.references.iter().filter(|(_, paths)| **paths >= MANY_PATHS) {
+            let (ways, all) = self.wide.entry(from).or_default();
+            (*ways, *all) = (*ways + 1, *all + paths);
+        }
+    }
+
     /// Returns whether a path that goes from one node to the next leaves most others there.
     fn parts(&self, from: Node, to: Node) -> bool {
-        let all = self.nodes.get(&from).copied().unwrap_or(0);
-        f64::from(self.references.get(&(from, to)).copied().unwrap_or(0)) < SAME_WAY * f64::from(all)
+        let all = SAME_WAY * f64::from(self.nodes.get(&from).copied().unwrap_or(0));
+        let paths = self.references.get(&(from, to)).copied().unwrap_or(0);
+        let (ways, wide) = self.wide.get(&from).copied().unwrap_or_default();
+        let few_ways = paths >= MANY_PATHS && ways <= FEW_WAYS && f64::from(wide) >= all;
+        f64::from(paths) < all && !few_ways
     }
 }
 
@@ -77,6 +94,7 @@ pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<P
         let of_cause = onward.entry(wanted[path.wanted].cause).or_default();
         path.nodes.windows(2).for_each(|pair| of_cause.add(pair[0], pair[1]));
     }
+    onward.values_mut().for_each(Onward::find_wide);
     let mut owners: Vec<(Option<usize>, bool)> = Vec::with_capacity(paths.len());
     for path in &paths {
         let of_cause = onward.get(&path.cause);

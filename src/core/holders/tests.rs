@@ -143,13 +143,14 @@ fn a_bound_is_the_owners_or_all_of_its_entries() {
     let mut bounded = base();
     bounded.bounds.insert(1, (20, 100));
     assert_eq!(hold(&mut bounded), told(Retention::Bounded { entries: 20, max_entries: 100 }));
-    // Two buffers in a dict, both bounded, or one of them.
-    let mut two = Toy::default().root(0, 1, "__main__.buffers").list(1, 2..4).list(2, 10..20).list(3, 20..30);
-    two = (10..30).fold(two, Toy::tensor);
-    two.bounds = [(2, (10, 50)), (3, (10, 70))].into();
-    assert_eq!(hold(&mut two).2, Retention::Bounded { entries: 20, max_entries: 120 });
-    two.bounds.remove(&3);
-    assert_eq!(hold(&mut two).2, Retention::Unbounded);
+    // Five buffers in a dict, all bounded, or all but one of them.
+    let mut five = Toy::default().root(0, 1, "__main__.buffers").list(1, 2..7);
+    five = (2..7).fold(five, |toy, buffer| toy.list(buffer, 2 + 4 * buffer..6 + 4 * buffer));
+    five = (10..30).fold(five, Toy::tensor);
+    five.bounds = (2..7).map(|buffer| (buffer, (4, 20))).collect();
+    assert_eq!(hold(&mut five).2, Retention::Bounded { entries: 20, max_entries: 100 });
+    five.bounds.remove(&3);
+    assert_eq!(hold(&mut five).2, Retention::Unbounded);
 }
 
 /// A replay buffer, and a batch that was drawn from it; the batch is found first.
@@ -284,4 +285,15 @@ fn the_nodes_of_a_linked_list_are_said_once() {
     }
     let found = toy.find(1200..1260);
     assert_eq!(found, one("__main__.samples[1]…[0]", 60));
+}
+
+#[test]
+fn two_lists_of_one_namespace_are_two_owners() {
+    let mut toy = Toy::default().root(0, 1, "__main__.namespace");
+    toy.collections.push(1);
+    toy = toy.holds(1, 2, Step::Key("'kept'".into())).holds(1, 3, Step::Key("'masks'".into()));
+    toy = toy.list(2, 10..30).list(3, 30..50);
+    toy = (10..50).fold(toy, Toy::tensor);
+    let both = [one("__main__.namespace['kept'][*]", 20), one("__main__.namespace['masks'][*]", 20)].concat();
+    assert_eq!(toy.find(1010..1050), both);
 }

@@ -147,7 +147,7 @@ impl Searches {
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc);
+            let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
                 Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),

@@ -105,8 +105,9 @@ fn fell(view: &View<'_>, sites: &[SetUp<'_>]) -> bool {
     let line = |s: &Site| (view.context.location)(s.stack);
     let early = view.ledger.sites().filter(|(_, s)| s.first_birth <= before.0);
     let early: BTreeSet<u64> = early.map(|(_, s)| line(s)).collect();
-    let freed_size = |s: &Site| s.peak_bytes().saturating_sub(s.live_bytes).checked_div(s.aged);
-    let sizes: BTreeSet<u64> = sites.iter().filter_map(|s| freed_size(s.site)).collect();
+    // What is freed when functions return at the end of the program was left all the same.
+    let freed = |s: &SetUp<'_>| s.site.peak_bytes().saturating_sub(s.bytes);
+    let sizes: BTreeSet<u64> = sites.iter().filter_map(|s| freed(s).checked_div(s.site.aged)).collect();
     let is_new = |d: &&Delta| {
         let begun = view.ledger.site(d.site).filter(|s| s.device == *device && !early.contains(&line(s)));
         let size = d.bytes.checked_div(i64::from(d.blocks)).and_then(|size| u64::try_from(size).ok());
@@ -114,8 +115,7 @@ fn fell(view: &View<'_>, sites: &[SetUp<'_>]) -> bool {
     };
     let during = records.iter().filter(|r| r.step > before.0 && r.step <= after.0).flat_map(|r| &r.deltas);
     let in_place = during.filter(is_new).fold(0u64, |sum, d| sum.saturating_add(d.bytes.unsigned_abs()));
-    let freed = sites.iter().map(|s| s.site.peak_bytes().saturating_sub(s.site.live_bytes));
-    let freed = freed.fold(0u64, u64::saturating_add);
+    let freed = sites.iter().map(freed).fold(0u64, u64::saturating_add);
     before.1.saturating_add(in_place) as f64 >= after.1 as f64 + FALLEN_SHARE * freed as f64
 }
 
