@@ -268,7 +268,7 @@ fn ranges_go_by_name_where_no_optimizer_steps() {
 fn a_run_without_steps_says_what_to_do() {
     let ran = torch("loops_found.py").arg("none").env("LEAKTRACE_QUIET", "1").traced().run().success();
     let read = call([ran.recording().to_str().unwrap()]);
-    let text = String::from_utf8_lossy(&read.stdout).replace("\n      ", " ");
+    let text = String::from_utf8_lossy(&read.stdout).replace("\n    ", " ");
     let line = text.lines().find(|l| l.contains("LEAKTRACE_STEP=")).unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("no step was seen") && line.contains("every:"), "{line}");
 }

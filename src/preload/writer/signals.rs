@@ -91,11 +91,12 @@ impl Drop for Undisturbed {
     }
 }
 
-/// The same without a thread-local variable, for what may run before there are any.
+/// Keeps signals away without a thread-local variable and without the C library, for what may run before there are
+/// any: a sanitizer that is loaded first answers for the library's functions, and not yet. Nothing in it can be cancelled.
 pub fn undisturbed<R>(ours: impl FnOnce() -> R) -> R {
-    let kept = begin_undisturbed();
+    let mask = block_signals();
     let result = ours();
-    end_undisturbed(kept);
+    restore_signals(mask);
     result
 }
 
@@ -127,24 +128,38 @@ fn begin_undisturbed() -> Kept {
     if IS_SHUT_IN.load(Relaxed) {
         return None;
     }
-    let (mut mask, mut cancel) = (0u64, 0);
-    // SAFETY: the calling thread's own cancel state and mask, words of ours.
-    unsafe {
-        pthread_setcancelstate(NO_CANCEL, &mut cancel);
-        let (all, old) = (&raw const ALL, &raw mut mask);
-        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, all as usize, old as usize, MASK_BYTES]);
-    }
-    Some((mask, cancel))
+    let mut cancel = 0;
+    // SAFETY: the calling thread's own cancel state.
+    unsafe { pthread_setcancelstate(NO_CANCEL, &mut cancel) };
+    Some((block_signals()?, cancel))
 }
 
 fn end_undisturbed(kept: Kept) {
     let Some((mask, cancel)) = kept else { return };
+    restore_signals(Some(mask));
     // SAFETY: what `begin_undisturbed` found, on the same thread.
-    unsafe {
-        let mask = &raw const mask as usize;
-        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, MASK_BYTES]);
-        pthread_setcancelstate(cancel, std::ptr::null_mut());
+    unsafe { pthread_setcancelstate(cancel, std::ptr::null_mut()) };
+}
+
+/// Returns the signal mask of before; `None`: the kernel may not be asked.
+fn block_signals() -> Option<u64> {
+    if IS_SHUT_IN.load(Relaxed) {
+        return None;
     }
+    let mut mask = 0u64;
+    let (all, old) = (&raw const ALL, &raw mut mask);
+    // SAFETY: the calling thread's own mask, words of ours.
+    unsafe {
+        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, all as usize, old as usize, MASK_BYTES]);
+    }
+    Some(mask)
+}
+
+fn restore_signals(mask: Option<u64>) {
+    let Some(mask) = mask else { return };
+    let mask = &raw const mask as usize;
+    // SAFETY: what `block_signals` found, on the same thread.
+    unsafe { kernel(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, MASK_BYTES]) };
 }
 
 /// What of the thread is restored: its signal mask, its pending signals, its cancel state.

@@ -163,7 +163,11 @@ fn unused_loops(report: &Report) -> String {
         _ => "does little of the work".to_owned(),
     };
     let all = report.steps.unused_loops.iter();
-    let all: Vec<String> = all.map(|l| format!("{} ({})", sanitize(&l.location), reason(l))).collect();
+    let inside = |at: &str| {
+        let at = relative_path(at, &report.program.base);
+        sanitize(at.rsplit_once("/site-packages/").map_or(at, |(_, inside)| inside))
+    };
+    let all: Vec<String> = all.map(|l| format!("{} ({})", inside(&l.location), reason(l))).collect();
     if all.is_empty() { String::new() } else { format!(", and no loop that counts: {}", all.join(", ")) }
 }
 
