@@ -11,7 +11,8 @@
 //!
 //! * `interpose`: how a call of the program's reaches a hook. Naked tail-jumps stand under the names of
 //!   `dlsym`, `dlopen` and their kin, of the driver's and the runtime's allocators. The hook is chosen by the
-//!   address that the real look-up returned; the real function is the one in the caller's own scope.
+//!   address that the real look-up returned; the real function is the one in the caller's own scope. Also
+//!   `exec`, `_exit`, `longjmp` and what installs a seccomp filter: after them the recording would be wrong.
 //! * `loader`: what is loaded in the process, and what the loader would find: the list of objects, their
 //!   symbols, the rules of scope.
 //! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,
@@ -47,6 +48,10 @@
 //!
 //! **Architecture invariant:** no lock is held while the real function runs, while a stack is taken, or
 //! across `fork` except those that the fork handlers take in one fixed order.
+//!
+//! **Architecture invariant:** no signal handler runs on a thread that holds a lock of ours or allocates, and
+//! nothing cancels it there (`writer::signals`); an exception or a cancellation passes through a hook, a jump
+//! past it. The loop detector's lock, which every event may take, is the exception: it is never waited for long.
 //!
 //! **Architecture invariant:** a hook never takes the GIL, never asks the loader (`dlopen`, `dlsym`), and calls
 //! no `malloc` on its usual path. What it has to look up once, it reads from the list of loaded objects, under
