@@ -389,6 +389,15 @@ fn the_process_and_the_reader_say_the_same_of_placed_steps() {
     }
 }
 
+/// Ten rounds inside one are epochs, also while the last one is under way.
+#[test]
+fn a_killed_program_has_the_batches_of_its_epochs() {
+    let run = torch("killed_epochs.py").env("LEAKTRACE_QUIET", "1").traced().run();
+    let report = Report::of(&run.recording());
+    assert_eq!(report.end(), "killed");
+    assert!(report.steps() >= 150, "{} steps: {}", report.steps(), report.0["steps"]["loop_locations"]);
+}
+
 #[test]
 fn a_killed_program_has_the_steps_of_its_loop() {
     let run = |steps: u64| {

@@ -365,7 +365,9 @@ impl<'a> Chooser<'a> {
         let n = self.iterations(outer).max(1.0);
         let rounds = self.iterations(main) / n;
         let enough = if rounds >= OFTEN { COVERED_OFTEN } else { COVERED };
-        if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || (rounds < EPOCH && rounds <= n) {
+        // The round outside that is under way has not had all of its own yet: ten batches an epoch are ten all the time.
+        let whole = self.iterations(main) / (n - 1.0).max(1.0);
+        if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || (whole < EPOCH && rounds <= n) {
             return vec![outer];
         }
         let mut level = Vec::new();
