@@ -10,10 +10,11 @@ const EXAMPLES: usize = 12;
 /// Paths part where less than this share of them goes the same way: the variable that holds one tensor of the cause
 /// beside the list that has all others does not hide the list's name.
 const SAME_WAY: f64 = 0.9;
-/// Nor do they part where they go so few ways, each of them taken by so many: the variables of a namespace that have a
+/// Nor do they part where most go so few ways, each of them taken by so many: the variables of a namespace that have a
 /// list each.
 const FEW_WAYS: u32 = 3;
 const MANY_PATHS: u32 = 5;
+const MOST: f64 = 0.75;
 /// Shapes of a group's paths that are told apart.
 const SHAPES: usize = 8;
 
@@ -79,11 +80,11 @@ impl Onward {
 
     /// Returns whether a path that goes from one node to the next leaves most others there.
     fn parts(&self, from: Node, to: Node) -> bool {
-        let all = SAME_WAY * f64::from(self.nodes.get(&from).copied().unwrap_or(0));
+        let all = f64::from(self.nodes.get(&from).copied().unwrap_or(0));
         let paths = self.references.get(&(from, to)).copied().unwrap_or(0);
         let (ways, wide) = self.wide.get(&from).copied().unwrap_or_default();
-        let few_ways = paths >= MANY_PATHS && ways <= FEW_WAYS && f64::from(wide) >= all;
-        f64::from(paths) < all && !few_ways
+        let few_ways = paths >= MANY_PATHS && ways <= FEW_WAYS && f64::from(wide) >= MOST * all;
+        f64::from(paths) < SAME_WAY * all && !few_ways
     }
 }
 
@@ -220,21 +221,33 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         Owning::Node(node) if group.parting.is_some() => node,
         _ => 0,
     };
-    Owner { path: origin + &words.text, name, hold: hold(graph, group), node, cause: group.cause, blocks }
+    Owner {
+        path: origin + &words.text,
+        name,
+        hold: hold_of(graph, group.parting, paths),
+        node,
+        cause: group.cause,
+        blocks,
+    }
 }
 
 /// Returns whether a group's owner can take in more for ever.
 pub(super) fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
-    let stride = group.paths.len().div_ceil(EXAMPLES).max(1);
+    hold_of(graph, group.parting, &group.paths.iter().collect::<Vec<_>>())
+}
+
+/// The same for some of its paths, which part at a step.
+fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) -> Retention {
+    let stride = paths.len().div_ceil(EXAMPLES).max(1);
     let (mut bounded, mut entries, mut max_entries): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
-    for path in group.paths.iter().step_by(stride) {
+    for path in paths.iter().step_by(stride) {
         match path.root.origin {
             GcRoot::Cycle(_) => return Retention::Unreachable,
             GcRoot::Foreign(_) => return Retention::Unknown,
             GcRoot::Global(_) | GcRoot::Local { .. } => {}
         }
         // A bound above the parting, or on one of many paths only, bounds nothing.
-        let mut onward = path.nodes.iter().skip(group.parting.unwrap_or(0)).copied();
+        let mut onward = path.nodes.iter().skip(parting.unwrap_or(0)).copied();
         let Some((node, bound)) = onward.find_map(|node| Some((node, graph.bound(node)?))) else {
             return Retention::Unbounded;
         };

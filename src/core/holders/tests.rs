@@ -297,3 +297,17 @@ fn two_lists_of_one_namespace_are_two_owners() {
     let both = [one("__main__.namespace['kept'][*]", 20), one("__main__.namespace['masks'][*]", 20)].concat();
     assert_eq!(toy.find(1010..1050), both);
 }
+
+#[test]
+fn a_variable_beside_a_bounded_cache_does_not_unbind_it() {
+    // namespace['cache'] has nine tensors, and namespace['y'] the last of them.
+    let mut toy = Toy::default().root(0, 1, "__main__.namespace");
+    toy.collections.push(1);
+    toy = toy.holds(1, 2, Step::Key("'cache'".into())).holds(1, 18, Step::Key("'y'".into()));
+    toy = (10..19).fold(toy.list(2, 10..19), Toy::tensor);
+    toy.bounds.insert(2, (9, 16));
+    let wanted: Vec<Wanted> = (1010..1019).map(|block| Wanted { block, cause: 0 }).collect();
+    let owners = super::find(&mut toy, &wanted).owners;
+    let cache = owners.iter().find(|o| o.path == "__main__.namespace['cache'][*]").expect("the cache");
+    assert_eq!(cache.hold, Retention::Bounded { entries: 9, max_entries: 16 });
+}
