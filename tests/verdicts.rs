@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::common::programs::{script, torch};
-use crate::common::report::Report;
+use crate::common::report::{Report, call};
 use serde_json::Value;
 
 const ACCUSING: [&str; 6] = ["leak", "growing", "pending-gc", "residue", "fragmentation", "carry-over"];
@@ -131,6 +131,20 @@ fn what_an_encoder_made_first_is_a_cache() {
     phased("encoder_first", 30 + 90, 30);
 }
 
+#[test]
+fn what_is_released_again_and_again_is_no_leak_and_no_more_than_has_gathered() {
+    let run = torch("verdicts/flushed.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let text = String::from_utf8(call([run.recording()]).stdout).unwrap();
+    let answer = text.split("\n  python").next().unwrap().replace("\n  ", " ");
+    assert!(answer.starts_with("No leak in 64 steps; 1 sawtooth: 16.0 KiB per step at "), "{text}");
+    // The workspace that the first call set up under this line is no part of it.
+    assert!(
+        text.contains("1. Sawtooth (confirmed): 16.0 KiB (1 block) per step, 128.0 KiB so far"),
+        "{text}"
+    );
+    assert!(!text.contains("C or C++ code"), "{text}");
+}
+
 /// `leaktrace report FILE --suppressions RULES`, as JSON or as what it says of a fault.
 fn suppressed(recording: &Path, rules: &str, by_environment: bool) -> Result<Value, String> {
     let folder = tempfile::TempDir::new().unwrap();
@@ -179,7 +193,7 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    half_unloaded engine_callbacks gan_samples kept_exceptions exit_stack lru_unbounded conversations ema_snapshots graph_outputs
+    half_unloaded metrics_by_name engine_callbacks gan_samples kept_exceptions exit_stack lru_unbounded conversations ema_snapshots graph_outputs
     waiting_cycles waiting_rhythms recursion generated_code
     replay_buffer curriculum ema sliding_cache lru_bounded latest_features epoch_metrics warm_up_calls late_list bounded_when_memory_runs_out buffers_then_evaluation
 }

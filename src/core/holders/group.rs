@@ -215,7 +215,9 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| graph.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
     let words = words::paths(&examples, group.parting);
-    let name = origin.len() + words.owner;
+    // The lists of one dict are one cause: the dict's name stands for all of them.
+    let outermost = group.parting.and_then(|at| Some(outermost(graph, paths.first()?, at)));
+    let name = origin.len() + words::paths(&examples, outermost).owner;
     let blocks = paths.iter().map(|p| p.wanted).collect();
     let node = match group.owner {
         Owning::Node(node) if group.parting.is_some() => node,
@@ -229,6 +231,15 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         cause: group.cause,
         blocks,
     }
+}
+
+/// Returns the place of the outermost of the collections in each other that the one at a place is in.
+fn outermost(graph: &mut impl HeapGraph, path: &Path, at: usize) -> usize {
+    let within = |&i: &usize| {
+        let holder = i.checked_sub(1).map(|h| path.nodes[h]);
+        graph.is_collection(holder, path.nodes[i]) && !graph.is_namespace(path.nodes[i])
+    };
+    (0..at).rev().take_while(within).last().unwrap_or(at)
 }
 
 /// Returns whether a group's owner can take in more for ever.

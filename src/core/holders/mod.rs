@@ -96,6 +96,8 @@ pub trait HeapGraph {
     /// Returns whether a node is a collection of like things, so that paths which part there have one owner.
     /// Its `holder` decides it too: an object's own dict is none.
     fn is_collection(&mut self, holder: Option<Node>, node: Node) -> bool;
+    /// Returns whether a collection has the variables of executed code: what they hold has nothing in common.
+    fn is_namespace(&mut self, node: Node) -> bool;
     /// Returns how many entries a collection has, and how many it can ever have, where it drops the others by
     /// itself.
     fn bound(&mut self, node: Node) -> Option<(u64, u64)>;

@@ -11,6 +11,7 @@ struct Toy {
     graphs: BTreeMap<Node, Vec<(Node, Step)>>,
     roots: Vec<Vec<Root>>,
     collections: Vec<Node>,
+    namespaces: Vec<Node>,
     tensors: Vec<Node>,
     bounds: BTreeMap<Node, (u64, u64)>,
     counts: BTreeMap<Node, i64>,
@@ -79,6 +80,10 @@ impl HeapGraph for Toy {
 
     fn is_collection(&mut self, _: Option<Node>, node: Node) -> bool {
         self.collections.contains(&node)
+    }
+
+    fn is_namespace(&mut self, node: Node) -> bool {
+        self.namespaces.contains(&node)
     }
 
     fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
@@ -296,6 +301,16 @@ fn two_lists_of_one_namespace_are_two_owners() {
     toy = (10..50).fold(toy, Toy::tensor);
     let both = [one("__main__.namespace['kept'][*]", 20), one("__main__.namespace['masks'][*]", 20)].concat();
     assert_eq!(toy.find(1010..1050), both);
+    // They are one cause, unless the dict has the variables of executed code.
+    let wanted: Vec<Wanted> =
+        (1010..1050).map(|block| Wanted { block, cause: u32::from(block >= 1030) }).collect();
+    let names = |toy: &mut Toy| -> Vec<String> {
+        let owners = super::find(toy, &wanted).owners;
+        owners.iter().map(|o| o.path[..o.name].to_owned()).collect()
+    };
+    assert_eq!(names(&mut toy), ["__main__.namespace"; 2]);
+    toy.namespaces.push(1);
+    assert_eq!(names(&mut toy), ["__main__.namespace['kept']", "__main__.namespace['masks']"]);
 }
 
 #[test]

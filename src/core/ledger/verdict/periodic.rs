@@ -78,7 +78,10 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
         f.blocks_per_step += median(t.releases.iter().map(|r| r.cohort_blocks));
         f.freed = f.freed.wrapping_add(t.site.frees);
         f.longest_life = f.longest_life.max(t.site.longest_life());
+        // What was there before the last release is the floor: it came once, and stays.
+        let last = t.releases.last().map_or(0, |r| r.newest);
         let alive = view.site(t.number).map_or(&[][..], |s| &s.cohorts);
+        let alive = &alive[alive.partition_point(|c| c.birth <= last)..];
         let (live_bytes, live_blocks) = (bytes(alive), blocks(alive));
         f.cohorts = f.cohorts.max(alive.len() as u32);
         if let Some(oldest) = alive.first() {

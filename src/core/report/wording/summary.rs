@@ -23,14 +23,19 @@ pub fn answer(report: &Report) -> String {
                 0 => String::new(),
                 n => format!("; and {n} more"),
             };
-            format!("{}: {}{more}", found(&report.findings), where_and_who(first, &report.program.base))
+            // What is released again and again is worth a look, and no leak.
+            let all_released = report.findings.iter().all(|f| f.kind == Kind::Periodic);
+            let no_leak = if all_released { format!("No leak in {over}; ") } else { String::new() };
+            let first = where_and_who(first, &report.program.base);
+            format!("{no_leak}{}: {first}{more}", found(&report.findings))
         }
         [] if steps == 0 => {
             "Not judged: no training step was seen, and without steps nothing can be called a leak."
                 .to_owned()
         }
         [] if steps < MIN_STEPS => {
-            format!("Not judged: {over} were seen; at least {MIN_STEPS} are needed.")
+            let were = if steps == 1 { "was" } else { "were" };
+            format!("Not judged: {over} {were} seen; at least {MIN_STEPS} are needed.")
         }
         [] if report.suppressed.is_empty() => format!("No leak in {over}."),
         [] => format!("No leak in {over} but what is suppressed."),

@@ -159,6 +159,11 @@ impl Heap<'_> {
         unsafe { word(of, TYPE_DICT) }
     }
 
+    /// Returns whether a dict was the globals of executed code, which adds this name.
+    pub fn has_builtins(&self, dict: Node) -> bool {
+        self.items(dict).iter().any(|&(key, _)| self.is_str(key) && self.text(key) == "__builtins__")
+    }
+
     /// Returns the key under which a dict holds an object.
     fn key_of(&self, dict: Node, held: Node) -> Option<Node> {
         self.items(dict).into_iter().find(|&(_, v)| v == held).map(|(k, _)| k)

@@ -238,6 +238,12 @@ impl HeapGraph for Heap<'_> {
             && self.types.of(node).is_some_and(|info| info.kind.is_collection())
     }
 
+    fn is_namespace(&mut self, node: Node) -> bool {
+        !self.cpp.met.contains_key(&node)
+            && self.types.of(node).is_some_and(|info| info.kind == Kind::Dict)
+            && self.has_builtins(node)
+    }
+
     fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
         self.bound_of(node)
     }
