@@ -38,6 +38,7 @@ fn every_way_to_keep_a_tensor_has_its_name() {
         "__main__.ordered[*]",
         "main() local `optimizer`.state[<Parameter>]['trail'][*]",
         "__main__.errors[*].__traceback__ → fails() local `t`",
+        "__main__.tracebacks[*].tb_frame → locals of fails_below()",
         "main() local `pending`[*] → suspended() local `t`",
         "__main__.frozen[*]",
         "__main__.frozen[*].grad",

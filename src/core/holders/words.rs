@@ -71,7 +71,7 @@ pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
             }
             say(&mut out, &piece);
         } else {
-            out.push_str(" → …");
+            out.push_str(&frames(&here).unwrap_or_else(|| " → …".into()));
             break;
         }
     }
@@ -122,6 +122,20 @@ fn fold_runs(paths: &mut [(Vec<Piece>, Option<usize>)]) {
             *parted = parted.map(|p| if p < at + length.max(1) { p.min(at) } else { p + 1 - length });
         }
     }
+}
+
+/// Returns the functions whose variables several paths go through: those of one exception's traceback.
+fn frames(here: &[Option<&Piece>]) -> Option<String> {
+    let mut functions: Vec<&str> = Vec::new();
+    for piece in here {
+        let Some(Piece::Text(text)) = piece else { return None };
+        let (function, _) = text.strip_prefix(" → ")?.split_once(" local `")?;
+        if !functions.contains(&function) {
+            functions.push(function);
+        }
+    }
+    let more = if functions.len() > NAMES { ", …" } else { "" };
+    Some(format!(" → locals of {}{more}", functions[..functions.len().min(NAMES)].join(", ")))
 }
 
 /// Returns the one walk through a graph that stands for several, which end at different nodes.

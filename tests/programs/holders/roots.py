@@ -3,6 +3,7 @@
 import collections
 import functools
 import gc
+import sys
 import threading
 
 import torch
@@ -80,6 +81,12 @@ def fails(t):
     raise ValueError("as it should")
 
 
+def fails_below(t):
+    aside = t.clone()
+    fails(t)
+    del aside
+
+
 def suspended(t):
     yield
     del t
@@ -96,7 +103,7 @@ def elsewhere(wanted, done, stop):
 trainer = Trainer()
 slotted = Slotted()
 push = pusher()
-errors = []
+errors, tracebacks = [], []
 recent = collections.deque()
 several = set()
 ordered = collections.OrderedDict()
@@ -134,6 +141,10 @@ def main():
             fails(tensor())
         except ValueError as error:
             errors.append(error)
+        try:
+            fails_below(tensor())
+        except ValueError:
+            tracebacks.append(sys.exc_info()[2])
         generator = suspended(tensor())
         next(generator)
         pending.append(generator)

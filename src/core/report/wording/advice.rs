@@ -19,6 +19,12 @@ pub fn advice(f: &Finding) -> Option<String> {
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
         }
         Kind::Leak | Kind::Growing => match first.zip(named) {
+            Some((_, name)) if f.blocks_per_step == 0.0 => {
+                format!(
+                    "keep {} from growing: only its newest part, or start it anew now and then",
+                    holder(name)
+                )
+            }
             Some((path, name)) => of_holder(path, &holder(name)),
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
@@ -51,7 +57,7 @@ fn of_holder(path: &str, name: &str) -> String {
         format!(
             "log a number (`.item()`, `.detach()`), not a tensor with its graph: {name} keeps what is logged"
         )
-    } else if has(&["__traceback__", "exception", "Traceback"]) {
+    } else if has(&["__traceback__", "tb_frame", "exception", "Traceback"]) {
         format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
     } else if has(&["_hooks"]) {
         format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")

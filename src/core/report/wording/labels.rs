@@ -138,7 +138,9 @@ pub fn title(f: &Finding) -> (String, String) {
         (_, sure) => format!("{kind} ({})", confidence(sure)),
     };
     let (live, each) = (size(f.live_bytes as f64), size(f.bytes_per_step));
-    let each = if f.sites.is_empty() { each } else { format!("{each} ({})", blocks(f.blocks_per_step)) };
+    // What is allocated anew each time, only larger, adds no block.
+    let adds_blocks = !f.sites.is_empty() && f.blocks_per_step > 0.0;
+    let each = if adds_blocks { format!("{each} ({})", blocks(f.blocks_per_step)) } else { each };
     let much = match f.kind {
         Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
             let mean = size(f.growth_bytes_per_step.round());

@@ -81,7 +81,7 @@ impl Heap<'_> {
                 Kind::Cell => Some(Step::Through),
                 Kind::Frame => self.frame_label(holder, held),
                 Kind::Generator => self.generator_label(holder, held),
-                Kind::Traceback => Some(Step::Through),
+                Kind::Traceback => Some(self.traceback_label(i.checked_sub(1).map(|before| path[before]))),
                 Kind::Exception => self.exception_label(holder, held),
                 Kind::Method => self.method_label(holder, held),
                 _ => None,
@@ -157,6 +157,16 @@ impl Heap<'_> {
     fn dict_of_type(&self, of: Node) -> Node {
         // SAFETY: a living type.
         unsafe { word(of, TYPE_DICT) }
+    }
+
+    /// A traceback that somebody keeps without its exception is said to be one.
+    fn traceback_label(&mut self, holder: Option<Node>) -> Step {
+        let object = holder.filter(|h| !self.cpp.met.contains_key(h));
+        let kind = object.and_then(|h| self.types.of(h)).map(|info| info.kind);
+        match kind {
+            Some(Kind::Exception | Kind::Traceback) => Step::Through,
+            _ => Step::Attribute("tb_frame".into()),
+        }
     }
 
     /// Returns whether a dict was the globals of executed code, which adds this name.
