@@ -145,6 +145,17 @@ fn what_is_released_again_and_again_is_no_leak_and_no_more_than_has_gathered() {
     assert!(!text.contains("C or C++ code"), "{text}");
 }
 
+#[test]
+fn what_a_line_set_up_first_does_not_flatten_the_curve_of_its_growth() {
+    let run = torch("verdicts/flushed.py").arg("keep").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&run.recording());
+    let [leak] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let curve = leak["retained_over_steps"].as_array().unwrap();
+    let bytes: Vec<u64> = curve.iter().map(|p| p["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(bytes.last(), leak["live_bytes"].as_u64().as_ref(), "{bytes:?}");
+    assert!(bytes[bytes.len() / 2] * 3 < bytes[bytes.len() - 1] * 2, "{bytes:?}");
+}
+
 /// `leaktrace report FILE --suppressions RULES`, as JSON or as what it says of a fault.
 fn suppressed(recording: &Path, rules: &str, by_environment: bool) -> Result<Value, String> {
     let folder = tempfile::TempDir::new().unwrap();

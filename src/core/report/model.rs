@@ -288,7 +288,8 @@ pub struct Finding {
     pub explanation: String,
     /// Why it is what `kind` says, without its line and its figures.
     pub why: String,
-    /// What its sites retained at the end of steps all over the run, oldest first; of unattributed growth, what was in use.
+    /// What its sites retained at the end of steps all over the run, oldest first, less what they set up first and have
+    /// beside it; of unattributed growth, what was in use.
     pub retained_over_steps: Vec<Point>,
 }
 

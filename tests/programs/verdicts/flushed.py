@@ -1,4 +1,7 @@
-"""Outputs wait in functions that are called every eight steps: a sawtooth, beside what the line set up first."""
+"""Outputs wait in functions that are called every eight steps: a sawtooth, beside what the line set up first. With
+`keep` they are never called: a leak."""
+import sys
+
 import torch
 from torch import nn
 
@@ -14,7 +17,7 @@ def main():
         optimizer.step()
         optimizer.zero_grad()
         waiting.append(lambda outputs=outputs: outputs.mean().item())
-        if step % 8 == 0:
+        if step % 8 == 0 and "keep" not in sys.argv:
             while waiting:
                 waiting.pop()()
         print(f"step {step}", flush=True)

@@ -68,7 +68,7 @@ impl Builder<'_> {
     }
 }
 
-/// Returns what each finding's sites retained over the run.
+/// Returns what each finding's sites retained over the run, less what they set up first and have beside the finding.
 pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<Point>> {
     let mut of_site: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, f) in findings.iter().enumerate() {
@@ -98,7 +98,20 @@ pub(super) fn curves(ledger: &Ledger, findings: &[verdict::Finding]) -> Vec<Vec<
             }
         }
     }
+    for (curve, finding) in curves.iter_mut().zip(findings) {
+        take_off(curve, finding);
+    }
     curves
+}
+
+/// Takes what is no part of a finding off its curve: a library's workspace under the same line would flatten it.
+fn take_off(curve: &mut [Point], f: &verdict::Finding) {
+    let first = curve.len() / 4;
+    let floor = curve.iter().skip(first).map(|p| p.bytes).min().unwrap_or(0);
+    let more = curve.last().map_or(0, |p| p.bytes.saturating_sub(f.live_bytes));
+    if !f.sites.is_empty() && fills(f) {
+        curve.iter_mut().for_each(|p| p.bytes = p.bytes.saturating_sub(more.min(floor)));
+    }
 }
 
 /// Counts the steps until the device is full at a rate of growth.
