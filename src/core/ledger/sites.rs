@@ -146,6 +146,11 @@ impl Site {
         self.oldest.iter().map(|a| a.age).min().unwrap_or(0)
     }
 
+    /// Returns the second-longest life over distinct birth steps; 0 if fewer than two are known.
+    pub fn second_life(&self) -> u32 {
+        self.oldest[1].age
+    }
+
     /// Counts a block born in `step`.
     #[inline]
     pub(super) fn born(&mut self, bytes: u64, step: u32) {

@@ -153,6 +153,13 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     if proof.len() < if at_intervals { MIN_REGULAR } else { MIN_COHORTS } {
         return Outcome::Nothing;
     }
+    // A bound of few entries drops few in a whole run: what has twice lived longer than all that is alive is no leak.
+    let oldest =
+        site.cohorts.iter().find(|c| c.birth > view.burn_in).map_or(0, |c| until.saturating_sub(c.birth));
+    let collected = site.site.collected * 2 >= site.site.aged.max(1);
+    if at_intervals && !collected && site.site.second_life() >= oldest {
+        return Outcome::Nothing;
+    }
     let now = own.at(steps);
     let gap = f64::from(last - first) / (births.len().max(2) - 1) as f64;
     let newest = f64::from(now - last);
