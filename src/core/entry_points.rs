@@ -107,7 +107,7 @@ macro_rules! entry_points {
     cuGraphicsMapResources_ptsz = Driver "cuGraphicsMapResources" c"cuGraphicsMapResources_ptsz" 3000 true untracked::count [];
     cuGraphicsUnmapResources = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources" 3000 false untracked::count [];
     cuGraphicsUnmapResources_ptsz = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources_ptsz" 3000 true untracked::count [];
-    cuMemPoolTrimTo = Driver "cuMemPoolTrimTo" c"cuMemPoolTrimTo" 11020 false untracked::count [];
+    cuMemPoolTrimTo = Driver "cuMemPoolTrimTo" c"cuMemPoolTrimTo" 11020 false untracked::trim_pool [];
     cuDeviceGraphMemTrim = Driver "cuDeviceGraphMemTrim" c"cuDeviceGraphMemTrim" 11040 false untracked::count [];
     cuModuleGetGlobal_v2 = Driver "cuModuleGetGlobal" c"cuModuleGetGlobal_v2" 3020 false untracked::global [];
     cuLibraryGetGlobal = Driver "cuLibraryGetGlobal" c"cuLibraryGetGlobal" 12000 false untracked::global [];
