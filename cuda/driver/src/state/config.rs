@@ -9,6 +9,8 @@ pub struct Config {
     pub visible: Vec<u32>,
     /// Compute capability, major and minor.
     pub cc: (i32, i32),
+    /// How many reads of a flag bring one that is set; 0: none is.
+    pub flag_period: u32,
 }
 
 const MOST_DEVICES: u32 = 64;
@@ -24,6 +26,7 @@ impl Config {
             present,
             visible: visible(present, var("CUDA_VISIBLE_DEVICES").as_deref()),
             cc: (cc / 10, cc % 10),
+            flag_period: var("SIMGPU_FLAGS").and_then(|v| v.trim().parse().ok()).unwrap_or(0),
         }
     }
 }
