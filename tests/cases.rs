@@ -2,7 +2,7 @@
 //! PyTorch's own, and the leak is found at its line. `scripts/dev/matrix` runs all cases in every
 //! combination.
 
-use crate::common::programs::{script, torch, torch_at};
+use crate::common::programs::{script, torch, torch_at, torch_pythons};
 use crate::common::report::Report;
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -196,4 +196,43 @@ fn a_spike_at_the_end() {
 #[test]
 fn an_error_in_the_second_step() {
     known_case("leaky_layer", &["--variant", "midnet"]);
+}
+
+/// The carried bytes hang on the context of a function of one's own, whose graph two variables hold. Where a node of such a
+/// graph keeps its Python object differs between the versions of PyTorch.
+#[test]
+fn a_functions_context_is_held_by_whoever_holds_its_graph() {
+    let program = root().join("tests/cases/espnet_retval/train.py");
+    for python in torch_pythons() {
+        let run = Run::new(&python).simulated().arg(&program).args(["--device", "cuda"]).traced();
+        let ran = run.env("LEAKTRACE_QUIET", "1").run().success();
+        let report = Report::of(&ran.recording());
+        let carried = report.findings().iter().find(|f| f["kind"] == "carry-over");
+        let holders = carried.and_then(|f| f["holders"].as_array()).cloned().unwrap_or_default();
+        let by = |name: &str| {
+            let path = |h: &Value| h["path"].as_str().unwrap_or_default().to_owned();
+            holders.iter().map(path).any(|p| p.contains(name) && p.ends_with("RNNTBackward.grads"))
+        };
+        assert!(by("`loss`.grad_fn") && by("`retval`[0].grad_fn"), "{}: {holders:#?}", python.display());
+    }
+}
+
+#[test]
+fn what_stays_after_its_unloading_stays_with_every_allocator() {
+    let program = root().join("tests/cases/simpletuner_unload/train.py");
+    for allocator in ["backend:native", ASYNC] {
+        let run = torch_at(&program).args(["--device", "cuda"]).traced();
+        let run = run.env("PYTORCH_CUDA_ALLOC_CONF", allocator);
+        let report = Report::of(&run.env("LEAKTRACE_QUIET", "1").run().success().recording());
+        let residue = report.findings().iter().find(|f| f["kind"] == "residue");
+        let line = residue.map_or(&Value::Null, |f| &f["sites"][0]["allocated_at"]["line"]);
+        assert!(
+            [60, 61].contains(&line.as_u64().unwrap_or_default()),
+            "{allocator}: {:#?}",
+            report.findings()
+        );
+        assert_eq!(residue.map(|f| &f["live_blocks"]), Some(&52.into()), "{allocator}");
+        let emptied = report.0["steps"]["annotation_counts"].to_string();
+        assert!(emptied.contains("empty-cache"), "{allocator}: {emptied}");
+    }
 }

@@ -40,12 +40,33 @@ fn where_it_would_work() {
         "ok preload: the interpreter has loaded the library",
         "ok python: CPython 3.",
         "ok pytorch: PyTorch 2.",
+        "ok versions: the driver is of CUDA 13.0, PyTorch of CUDA 1",
         "ok driver: ",
     ] {
         assert!(flat.contains(words), "{words}\n{told}");
     }
     assert!(told.ends_with("OK: leaktrace can trace this program.\n"), "{told}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_driver_that_is_older_than_pytorch_wants() {
+    let folder = TempDir::new().unwrap();
+    let source = folder.path().join("old.c");
+    fs::write(&source, "int cuDriverGetVersion(int *version) { *version = 11080; return 0; }\n").unwrap();
+    let driver = folder.path().join("libcuda.so.1");
+    let mut cc = Command::new("cc");
+    assert!(cc.args(["-shared", "-fPIC", "-o"]).arg(&driver).arg(&source).status().unwrap().success());
+    let mut command = leaktrace();
+    command
+        .current_dir(folder.path())
+        .env("LEAKTRACE_LIBRARY", library())
+        .env("LD_LIBRARY_PATH", folder.path());
+    let out = command.args(["doctor", "--"]).arg(torch_python()).output().unwrap();
+    let told = flat(&text(&out, 1));
+    assert!(told.contains("bad versions: the driver is of CUDA 11.8, PyTorch of CUDA 1"), "{told}");
+    assert!(told.contains("the driver is too old, and find no GPU → update the driver"), "{told}");
+    assert!(told.contains("or install a PyTorch for CUDA 11"), "{told}");
 }
 
 #[test]

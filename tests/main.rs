@@ -33,6 +33,7 @@ mod printing;
 mod ranks;
 mod report;
 mod settings;
+mod simulated;
 mod stacks;
 mod steps;
 mod symbol_lookup;

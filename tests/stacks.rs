@@ -302,3 +302,25 @@ fn packages_installed_in_any_folder_are_not_the_users() {
         site["stack"].as_array().unwrap().iter().filter(own).all(|f| f["file"].as_str() == program.to_str())
     );
 }
+
+/// The wheels' allocator has no symbols: where Python frames are not taken, the operator is the line.
+#[test]
+fn native_stacks_alone_name_the_operator_not_the_allocator() {
+    let run = torch("train.py").args(["--leak", "losses", "--steps", "60"]).traced();
+    let ran = run.env("LEAKTRACE_STACKS", "native").env("LEAKTRACE_QUIET", "1").run().success();
+    let report = Report::of(&ran.recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let at = |place: &Value| place["allocated_at"]["function"].as_str().unwrap_or_default().to_owned();
+    let operator = at(&finding["sites"][0]);
+    assert!(operator.starts_with("at::"), "{operator}");
+    let retained: Vec<String> = report.retained().iter().map(at).collect();
+    assert!(retained.iter().all(|at| !at.starts_with("libc10")), "{retained:#?}");
+    assert!(retained.iter().any(|at| *at != operator), "{retained:#?}");
+    // The allocator is one frame of the stack, and the report's first words are the operator's, without parameters.
+    let stack = finding["sites"][0]["stack"].as_array().unwrap();
+    let inner = stack.iter().filter(|f| f["module"].as_str().is_some_and(|m| m.contains("libc10"))).count();
+    assert_eq!(inner, 1, "{stack:#?}");
+    let text = String::from_utf8(call([ran.recording()]).stdout).unwrap();
+    assert!(text.starts_with("1 leak: ") && text.contains(" at at::"), "{text}");
+    assert!(!text.contains("at libc10") && !text.contains("at::Tensor const&"), "{text}");
+}

@@ -4,6 +4,7 @@ Knows where the build is and how a program gets an environment of its own. Reads
 (`reports`).
 """
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,8 @@ LIBRARY = pathlib.Path(os.environ.get("LEAKTRACE_LIBRARY", RELEASE / "libleaktra
 SIMGPU = ROOT / "scripts/simgpu"
 # The environment that scripts/python-env makes.
 PYTHON = pathlib.Path(os.environ.get("LEAKTRACE_TARGET", ROOT / "target")) / "pyenv/bin/python"
+# PyTorch's allocators, and the setting that chooses each.
+ALLOCATORS = {"native": None, "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 # A program that hangs is killed after so many seconds.
 TIMEOUT = 600
 # Makes every print of a line that starts with "step " end a step.
@@ -28,6 +31,18 @@ def build():
     """Builds the release programs and the simulated GPU, where they are out of date."""
     subprocess.run(["cargo", "build", "--quiet", "--release", "--locked"], cwd=ROOT, check=True)
     subprocess.run([SIMGPU, "true"], check=True)
+
+
+@functools.cache
+def python_with(torch):
+    """Returns the interpreter of the environment with that version of PyTorch, which is made where it is missing."""
+    made = subprocess.run([ROOT / "scripts/python-env", torch], check=True, stdout=subprocess.PIPE, text=True)
+    return pathlib.Path(made.stdout.strip()) / "bin/python"
+
+
+def allocator(name):
+    """Returns the settings under which PyTorch takes that allocator."""
+    return {} if ALLOCATORS[name] is None else {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATORS[name]}
 
 
 def require_build():

@@ -67,7 +67,7 @@ macro_rules! entry_points {
     cuGraphAddNode_v2 = Driver "cuGraphAddNode" c"cuGraphAddNode_v2" 12030 false graph::add_node_v2 [];
     cuGraphInstantiate = Driver "cuGraphInstantiate" c"cuGraphInstantiate" 10000 false graph::instantiate [];
     cuGraphInstantiate_v2 = Driver "cuGraphInstantiate" c"cuGraphInstantiate_v2" 11000 false graph::instantiate [];
-    cuGraphInstantiateWithFlags = Driver "cuGraphInstantiate" c"cuGraphInstantiateWithFlags" 12000 false graph::instantiate_with_flags [];
+    cuGraphInstantiateWithFlags = Driver "cuGraphInstantiateWithFlags" c"cuGraphInstantiateWithFlags" 11040 false graph::instantiate_with_flags [];
     cuGraphInstantiateWithParams = Driver "cuGraphInstantiateWithParams" c"cuGraphInstantiateWithParams" 12000 false graph::instantiate_with_params [];
     cuGraphInstantiateWithParams_ptsz = Driver "cuGraphInstantiateWithParams" c"cuGraphInstantiateWithParams_ptsz" 12000 true graph::instantiate_with_params [];
     cuGraphLaunch = Driver "cuGraphLaunch" c"cuGraphLaunch" 10000 false graph::launch ["cuMemFree" "cuMemFreeAsync"];
@@ -107,7 +107,7 @@ macro_rules! entry_points {
     cuGraphicsMapResources_ptsz = Driver "cuGraphicsMapResources" c"cuGraphicsMapResources_ptsz" 3000 true untracked::count [];
     cuGraphicsUnmapResources = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources" 3000 false untracked::count [];
     cuGraphicsUnmapResources_ptsz = Driver "cuGraphicsUnmapResources" c"cuGraphicsUnmapResources_ptsz" 3000 true untracked::count [];
-    cuMemPoolTrimTo = Driver "cuMemPoolTrimTo" c"cuMemPoolTrimTo" 11020 false untracked::count [];
+    cuMemPoolTrimTo = Driver "cuMemPoolTrimTo" c"cuMemPoolTrimTo" 11020 false untracked::trim_pool [];
     cuDeviceGraphMemTrim = Driver "cuDeviceGraphMemTrim" c"cuDeviceGraphMemTrim" 11040 false untracked::count [];
     cuModuleGetGlobal_v2 = Driver "cuModuleGetGlobal" c"cuModuleGetGlobal_v2" 3020 false untracked::global [];
     cuLibraryGetGlobal = Driver "cuLibraryGetGlobal" c"cuLibraryGetGlobal" 12000 false untracked::global [];

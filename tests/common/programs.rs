@@ -94,6 +94,18 @@ pub fn torch_python() -> PathBuf {
     python
 }
 
+/// Returns the Python of every PyTorch at hand, CI's own first: those that `scripts/python-env VERSION` made.
+pub fn torch_pythons() -> Vec<PathBuf> {
+    let folders = fs::read_dir(target()).unwrap().flatten().map(|entry| entry.path());
+    let is_other = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("pyenv-") && path.join(".complete").exists()
+    };
+    let mut others: Vec<PathBuf> = folders.filter(is_other).map(|path| path.join("bin/python")).collect();
+    others.sort();
+    [vec![torch_python()], others].concat()
+}
+
 /// Prepares a run of a test program with PyTorch on the simulated GPU.
 pub fn torch(program: &str) -> Run {
     torch_at(&script(program))

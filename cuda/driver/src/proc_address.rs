@@ -1,7 +1,11 @@
 //! `cuGetProcAddress`: the documented rule for choosing among the functions of one name.
 //!
-//! It answers the newest version not above the requested one. `_ptsz` and `_ptds` rows are for callers that
-//! ask for the per-thread default stream, who prefer them. Names are asked for without their suffix.
+//! It answers the newest version not above the requested one. A caller that asks for the per-thread default
+//! stream gets the `_ptsz` or `_ptds` form where a function has one, and never its plain form. Names are asked
+//! for without their suffix.
+//!
+//! CUDA 12's form succeeds whatever it finds: a null address and the status say that there is nothing. CUDA 11's
+//! form fails then, and leaves the caller's pointer as it was.
 
 use std::ffi::{c_char, c_void};
 
@@ -45,12 +49,6 @@ impl Row {
 macro_rules! rows {
     ($($version:literal: $($symbol:ident)*;)*) => {
         &[
-            // From CUDA 12 on the plain name means the form with flags.
-            Row {
-                symbol: "cuGraphInstantiate",
-                version: 12000,
-                address: cuGraphInstantiateWithFlags as *const c_void,
-            },
             $($(Row { symbol: stringify!($symbol), version: $version, address: $symbol as *const c_void },)*)*
         ]
     };
@@ -64,12 +62,12 @@ const PER_THREAD_STREAM: u64 = 2;
 
 /// Returns the address, or which of the two failures it is.
 fn find(name: &str, version: i32, flags: u64) -> Result<*const c_void, i32> {
-    let candidates = || ROWS.iter().filter(|row| row.base() == name);
-    let admitted =
-        |row: &&Row| row.version <= version && (!row.per_thread() || flags & PER_THREAD_STREAM != 0);
-    match candidates().filter(admitted).max_by_key(|row| (row.version, row.per_thread())) {
+    let forms = || ROWS.iter().filter(|row| row.base() == name);
+    let own_stream = flags & PER_THREAD_STREAM != 0 && forms().any(Row::per_thread);
+    let fit = forms().filter(|row| row.per_thread() == own_stream && row.version <= version);
+    match fit.max_by_key(|row| row.version) {
         Some(row) => Ok(row.address),
-        None if candidates().next().is_some() => Err(VERSION_TOO_LOW),
+        None if forms().next().is_some() => Err(VERSION_TOO_LOW),
         None => Err(UNKNOWN_NAME),
     }
 }
@@ -79,42 +77,48 @@ fn per_thread_flags(flags: u64) -> u64 {
     if flags == 0 { PER_THREAD_STREAM } else { flags }
 }
 
-fn get(name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64, status: Out<i32>) -> Res {
+/// Looks a name up; the inner error is which of the two failures it is.
+fn look(
+    name: In<c_char>,
+    out: Out<*const c_void>,
+    version: i32,
+    flags: u64,
+) -> Res<Result<*const c_void, i32>> {
     if out.is_null() || flags > 3 {
         return Err(INVALID_VALUE);
     }
-    match find(&name.text()?, version, flags) {
-        Ok(address) => {
-            status.put_opt(FOUND);
-            out.put(address)
-        }
-        Err(why) => {
-            status.put_opt(why);
-            out.put(std::ptr::null())?;
-            Err(NOT_FOUND)
-        }
-    }
+    Ok(find(&name.text()?, version, flags))
+}
+
+fn get(name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64) -> Res {
+    out.put(look(name, out, version, flags)?.map_err(|_| NOT_FOUND)?)
+}
+
+fn get_v2(name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64, status: Out<i32>) -> Res {
+    let found = look(name, out, version, flags)?;
+    status.put_opt(found.err().unwrap_or(FOUND));
+    out.put(found.unwrap_or(std::ptr::null()))
 }
 
 driver_api! {
     /// Is CUDA 12's form. `status` may be null.
     fn cuGetProcAddress_v2(; name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64, status:
         Out<i32>) {
-        get(name, out, version, flags, status)
+        get_v2(name, out, version, flags, status)
     }
 
     /// Is CUDA 11.3's form, without a status.
     fn cuGetProcAddress(; name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64) {
-        get(name, out, version, flags, Out::NONE)
+        get(name, out, version, flags)
     }
 
     fn cuGetProcAddress_v2_ptsz(; name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64,
         status: Out<i32>) {
-        get(name, out, version, per_thread_flags(flags), status)
+        get_v2(name, out, version, per_thread_flags(flags), status)
     }
 
     fn cuGetProcAddress_ptsz(; name: In<c_char>, out: Out<*const c_void>, version: i32, flags: u64) {
-        get(name, out, version, per_thread_flags(flags), Out::NONE)
+        get(name, out, version, per_thread_flags(flags))
     }
 }
 
@@ -135,8 +139,7 @@ mod tests {
 
     #[test]
     fn a_later_suffix_is_a_later_version() {
-        let renamed = |row: &&Row| row.symbol == "cuGraphInstantiate" && row.version == 12000;
-        let all: Vec<&Row> = ROWS.iter().filter(|row| !renamed(row)).collect();
+        let all: Vec<&Row> = ROWS.iter().collect();
         let plain = |row: &Row| row.symbol.trim_end_matches("_ptsz").trim_end_matches("_ptds").to_owned();
         for a in &all {
             for b in &all {

@@ -26,7 +26,7 @@ unsafe fn answer(
     let mut said = NOT_FOUND;
     *out = match find(CStr::from_ptr(name), version, flags, &mut said) {
         Ok(pointer) => {
-            said = if pointer.is_null() { NOT_FOUND } else { FOUND };
+            said = if pointer.is_null() { said.max(NOT_FOUND) } else { FOUND };
             pointer
         }
         Err(Code::INSUFFICIENT_DRIVER) => return Err(Code::INSUFFICIENT_DRIVER),

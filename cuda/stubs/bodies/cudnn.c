@@ -1,9 +1,19 @@
 /* cuDNN: versions, descriptors that remember what was set on them, the graph interface with one engine, and the
  * layout of RNN weights. */
 
-SIM(size_t) cudnnGetVersion(void) { return 91900; }
+/* Up to cuDNN 8 a minor version has one digit in the version's number. */
+#if SIMGPU_MAJOR < 9
+enum { CUDNN_MINOR = MINOR % 10, CUDNN_VERSION = SIMGPU_MAJOR * 1000 + CUDNN_MINOR * 100 };
+#else
+enum { CUDNN_MINOR = MINOR, CUDNN_VERSION = SIMGPU_MAJOR * 10000 + CUDNN_MINOR * 100 };
+#endif
+
+SIM(size_t) cudnnGetVersion(void) { return CUDNN_VERSION; }
 SIM(size_t) cudnnGetCudartVersion(void) { return (size_t)runtime_version(); }
-SIM(int) cudnnGetProperty(int which, int *value) { OUT_INT(value, which == 0 ? 9 : which == 1 ? 19 : 0); return 0; }
+SIM(int) cudnnGetProperty(int which, int *value) {
+    OUT_INT(value, which == 0 ? SIMGPU_MAJOR : which == 1 ? CUDNN_MINOR : 0);
+    return 0;
+}
 SIM(void) cudnnGetLastErrorString(char *message, size_t room) { if (message && room) message[0] = 0; }
 
 /* ---- tensors and filters -------------------------------------------------------------------------------- */

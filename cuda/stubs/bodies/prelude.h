@@ -14,6 +14,10 @@ typedef uintptr_t word;
 /* Marks a function with a body of its own: the generator finds these by the word at the line's start. */
 #define SIM(type) type
 
+/* The minor version that a library reports, of the major version in its SONAME: the last there could be. A program
+ * takes any minor version not below the one it was compiled with, and what it asks of it does nothing here. */
+enum { MINOR = 99 };
+
 /* Room for whatever a body keeps behind a handle. */
 enum { HANDLE_BYTES = 512 };
 

@@ -51,7 +51,8 @@ fn arguments() -> Result<Arguments> {
 
 fn run() -> Result<()> {
     let Arguments { out, driver, runtime, wheels } = arguments()?;
-    let wanted = wheels::wanted(&wheels)?;
+    let mut wanted = wheels::wanted(&wheels)?;
+    wanted.entry(vendor::MANAGEMENT.to_string()).or_default();
     let work = out.join(".work");
     std::fs::create_dir_all(&work).map_err(|e| format!("cannot create {}: {e}", work.display()))?;
     place_driver(&driver, &out, &wanted)?;
@@ -80,7 +81,11 @@ fn place_driver(driver: &Path, out: &Path, wanted: &wheels::Wanted) -> Result<()
     }
     let target = out.join(vendor::DRIVER);
     std::fs::copy(driver, &target).map_err(|e| format!("cannot copy {}: {e}", driver.display()))?;
-    Ok(())
+    // What links `-lcuda` at run time, as Triton does, looks for this name.
+    let link = out.join("libcuda.so");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(vendor::DRIVER, &link)
+        .map_err(|e| format!("cannot create {}: {e}", link.display()))
 }
 
 fn main() -> ExitCode {

@@ -1,9 +1,11 @@
 //! Which libraries are the vendor's, and whose an import is when its version does not say.
 
 pub const DRIVER: &str = "libcuda.so.1";
+/// NVML, which programs open and none links: it is made whatever the wheels import.
+pub const MANAGEMENT: &str = "libnvidia-ml.so.1";
 
 /// The libraries by the beginning of their SONAME, and the file of hand-written bodies that goes into each.
-const LIBRARIES: [(&str, Option<&str>); 17] = [
+const LIBRARIES: [(&str, Option<&str>); 18] = [
     ("libcublas.so", Some(include_str!("../bodies/cublas.c"))),
     ("libcublasLt.so", Some(include_str!("../bodies/cublasLt.c"))),
     ("libcudnn.so", Some(include_str!("../bodies/cudnn.c"))),
@@ -21,6 +23,7 @@ const LIBRARIES: [(&str, Option<&str>); 17] = [
     ("libcufile.so", Some(include_str!("../bodies/cufile.c"))),
     ("libnvJitLink.so", None),
     ("libnvshmem_host.so", None),
+    (MANAGEMENT, Some(include_str!("../bodies/nvml.c"))),
 ];
 
 /// Unversioned imports, by the beginning of their name. The first that fits.

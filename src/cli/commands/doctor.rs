@@ -42,6 +42,18 @@ if spec and spec.origin:
         print('torch_version', version('torch'))
     except Exception:
         pass
+    try:
+        with open(os.path.join(os.path.dirname(spec.origin), 'version.py')) as f:
+            print('torch_cuda', next(l for l in f if l.startswith('cuda')).split(\"'\")[1])
+    except Exception:
+        pass
+try:
+    import ctypes
+    driver = ctypes.c_int()
+    if ctypes.CDLL('libcuda.so.1').cuDriverGetVersion(ctypes.byref(driver)) == 0:
+        print('driver', driver.value)
+except Exception:
+    pass
 ";
 
 /// The result of one check; what is not right has a remedy.
@@ -280,6 +292,23 @@ fn python(binary: &Path, library: &Path, checks: &mut Vec<(&'static str, Check)>
         layout(&value("implementation"), &value("version"), value("debug") == "1", value("threaded") == "1"),
     ));
     checks.push(("pytorch", pytorch(&value("torch"), &value("torch_version"))));
+    checks.extend(versions(&value("driver"), &value("torch_cuda")).map(|check| ("versions", check)));
+}
+
+/// Checks that the driver is not too old for the CUDA that PyTorch was built with: any driver of the same major
+/// version will do, or of a later one.
+fn versions(driver: &str, wanted: &str) -> Option<Check> {
+    let driver: u32 = driver.parse().ok()?;
+    let major: u32 = wanted.split('.').next()?.parse().ok()?;
+    let both =
+        format!("the driver is of CUDA {}.{}, PyTorch of CUDA {wanted}", driver / 1000, driver % 1000 / 10);
+    Some(match driver / 1000 < major {
+        true => Check::Bad(
+            format!("{both}: it will say that the driver is too old, and find no GPU"),
+            format!("update the driver, or install a PyTorch for CUDA {}", driver / 1000),
+        ),
+        false => Check::Good(both),
+    })
 }
 
 /// Checks whether the interpreter's frames can be read.

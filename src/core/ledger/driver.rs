@@ -60,7 +60,7 @@ pub struct Driver {
     /// Segments returned since the last boundary that were there at it: after a run that exited cleanly
     /// nothing else would be left to see.
     returned_segments: Vec<Extent>,
-    /// True if a segment was freed since the last boundary.
+    /// True if cached memory went back to the driver since the last boundary.
     trimmed: bool,
 }
 
@@ -348,7 +348,12 @@ impl Driver {
         }
     }
 
-    /// Starts a new step; returns whether a segment was freed in the last one.
+    /// Notes that a caching allocator gave back what it did not use.
+    pub fn cache_emptied(&mut self) {
+        self.trimmed = true;
+    }
+
+    /// Starts a new step; returns whether cached memory went back to the driver in the last one.
     pub fn end_step(&mut self) -> bool {
         self.returned_segments.clear();
         std::mem::take(&mut self.trimmed)

@@ -44,13 +44,13 @@ impl Releases {
         self.late.iter().filter(move |l| is_late(l.step, steps))
     }
 
-    /// Returns the steps in which segments went back to the driver.
+    /// Returns the steps in which cached memory went back to the driver.
     pub fn trims(&self) -> &[u32] {
         &self.trims
     }
 
-    /// Books what was freed since the last boundary, now that the program has gone on; `trimmed` if a segment
-    /// was.
+    /// Books what was freed since the last boundary, now that the program has gone on; `trimmed` if cached
+    /// memory went back to the driver.
     pub fn settle(&mut self, books: &mut Books, trimmed: bool) {
         let step = books.completed;
         if trimmed && self.trims.last() != Some(&step) {

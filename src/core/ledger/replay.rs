@@ -196,8 +196,11 @@ impl Ledger {
             return;
         };
         self.books.last_ns = e.address;
-        if kind == AnnotationKind::User {
-            self.step_label = e.stack;
+        match kind {
+            AnnotationKind::User => self.step_label = e.stack,
+            // A cache that is the driver's own pool gives back no segment that was seen.
+            AnnotationKind::EmptyCache => self.driver.cache_emptied(),
+            AnnotationKind::Range | AnnotationKind::Gc => {}
         }
         let step = self.books.completed.saturating_add(1);
         self.annotations.push(Annotation::new(step, e.address, kind, e.stack));

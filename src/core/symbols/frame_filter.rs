@@ -1,6 +1,7 @@
-//! Which native frames a reader is better off without: the interpreter's own between two Python functions, and those of
-//! PyTorch's dispatcher between an operator's name and its kernel. One table of rules over demangled names and modules.
-//! Knows names only. A frame without a name is never hidden: nobody knows what it stands for.
+//! Which native frames a reader is better off without: the interpreter's own between two Python functions, those of
+//! PyTorch's dispatcher between an operator's name and its kernel, those of its caching allocator. One table of rules over
+//! demangled names and modules. Knows names only. A frame without a name is hidden in the allocator's libraries alone, whose
+//! wheels have none: nobody knows what another one stands for.
 
 use super::{FrameKind, NamedFrame};
 
@@ -17,6 +18,8 @@ enum Role {
     Binding,
     /// Between a kernel and the allocator, which makes the tensor that the memory is for.
     Factory,
+    /// The caching allocator itself.
+    Allocator,
     /// Autograd's engine, around a node.
     Engine,
     /// How a thread or a program begins.
@@ -47,7 +50,7 @@ enum Name {
 use Name::*;
 
 /// The rules; the first that matches counts.
-const SYMBOLS: [(Name, Role); 49] = [
+const SYMBOLS: [(Name, Role); 50] = [
     // A user's extension module begins there.
     (Begins("PyInit_"), Other),
     (Begins("_PyEval_"), Evaluator),
@@ -86,6 +89,7 @@ const SYMBOLS: [(Name, Role); 49] = [
     (Has("::set_output_raw_strided("), Factory),
     (Has("::set_output_strided("), Factory),
     (Begins("at::TensorIteratorBase::"), Factory),
+    (Has("CachingHostAllocator"), Allocator),
     (Begins("torch::autograd::Engine::"), Engine),
     (Begins("torch::autograd::python::PythonEngine::"), Engine),
     (Begins("torch::autograd::Node::operator()"), Engine),
@@ -102,6 +106,9 @@ const SYMBOLS: [(Name, Role); 49] = [
 
 /// Object files whose every named function is the interpreter's machinery: how their names begin.
 const MODULES: [&str; 5] = ["libpython3", "python3.", "python3-", "_ctypes.", "libffi."];
+
+/// Object files whose every function, named or not, is the caching allocator's: how their names begin.
+const ALLOCATORS: [&str; 2] = ["libc10.so", "libc10_cuda.so"];
 
 /// Returns, for each frame of a stack, innermost first, whether to hide it. The innermost is never hidden, and of the native
 /// frames between two Python frames at least one that names the operator is left, if any does.
@@ -128,7 +135,20 @@ pub fn hidden(frames: &[NamedFrame]) -> Vec<bool> {
     hidden
 }
 
+/// Returns the innermost native frame that says what the memory is for: an operator, or what called the allocator.
+pub fn requester(frames: &[NamedFrame]) -> Option<&NamedFrame> {
+    let says = |frame: &NamedFrame| {
+        frame.kind == FrameKind::Native && frame.has_symbol() && !matches!(role(frame), Factory | Allocator)
+    };
+    frames.iter().zip(hidden(frames)).find(|(frame, hidden)| !hidden && says(frame)).map(|(frame, _)| frame)
+}
+
 fn role(frame: &NamedFrame) -> Role {
+    let module = frame.module.as_deref().unwrap_or("");
+    let base = module.rsplit('/').next().unwrap_or(module);
+    if ALLOCATORS.iter().any(|start| base.starts_with(start)) {
+        return Allocator;
+    }
     if !frame.has_symbol() {
         return Other;
     }
@@ -139,8 +159,6 @@ fn role(frame: &NamedFrame) -> Role {
         Begins(text) => name.starts_with(text),
         Has(text) => name.contains(text),
     });
-    let module = frame.module.as_deref().unwrap_or("");
-    let base = module.rsplit('/').next().unwrap_or(module);
     let of_module = || base == "python3" || MODULES.iter().any(|start| base.starts_with(start));
     match of {
         Some((_, role)) => *role,
@@ -273,6 +291,30 @@ mod tests {
             shown(&bound),
             ["libc10_cuda.so+0x1b9ba", "torch::autograd::THPVariable_new(_object*)", "main"]
         );
+    }
+
+    #[test]
+    fn the_allocator_is_one_frame_with_names_or_without() {
+        let c10 = |function| native("/v/libc10_cuda.so", function);
+        let frames = [
+            c10("libc10_cuda.so+0x20a27"),
+            c10("libc10_cuda.so+0x4df7a"),
+            c10("c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long)"),
+            native(CPU, "at::detail::empty_generic(c10::ArrayRef<long>)"),
+            native(CPU, "at::meta::structured_nll_loss_forward::meta(at::Tensor const&)"),
+            native(CPU, "at::native::nll_loss_symint(at::Tensor const&)"),
+        ];
+        let operators = [
+            "at::meta::structured_nll_loss_forward::meta(at::Tensor const&)",
+            "at::native::nll_loss_symint(at::Tensor const&)",
+        ];
+        assert_eq!(shown(&frames)[0], "libc10_cuda.so+0x20a27");
+        assert_eq!(shown(&frames)[1..], operators);
+        assert_eq!(requester(&frames).map(|f| f.function.as_str()), Some(operators[0]));
+        // By the name of what was called, where no kernel is named; not by a frame that has no name.
+        let called = [frames[0].clone(), frames[3].clone(), native(CPU, "at::_ops::mul_Tensor::call(int)")];
+        assert_eq!(requester(&called).map(|f| f.function.as_str()), Some("at::_ops::mul_Tensor::call(int)"));
+        assert_eq!(requester(&[frames[0].clone(), native(CPU, "libtorch_cpu.so+0x1")]), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whose code a frame is: the user's, the standard library's, a package's, a framework's.
 
-use super::{FrameKind, NamedFrame};
+use super::{FrameKind, NamedFrame, frame_filter};
 
 /// How the names of object files begin that never are the user's.
 const RUNTIME: [&str; 19] = [
@@ -26,7 +26,7 @@ const RUNTIME: [&str; 19] = [
 ];
 
 /// Those among them that only carry out a request of their caller.
-const CARRIERS: [&str; 3] = ["libleaktrace", "libcuda.", "libcudart"];
+const CARRIERS: [&str; 5] = ["libleaktrace", "libcuda.", "libcudart", "libc10.", "libc10_cuda."];
 
 /// Folders that packages are installed in, and the ends of names of folders that are installed packages.
 const PACKAGE_FOLDERS: [&str; 3] = ["site-packages", "dist-packages", "installed_wheels"];
@@ -76,8 +76,8 @@ impl Ownership {
     }
 
     /// Returns the innermost frame in the user's own code; else the innermost Python frame outside torch; else the
-    /// innermost Python frame; of a native stack the innermost frame outside the runtime's libraries, else the
-    /// innermost that asked the driver or its runtime, else the innermost.
+    /// innermost Python frame; of a native stack the innermost frame outside the runtime's libraries, else PyTorch's
+    /// operator, else the innermost frame that asked the driver, its runtime or the caching allocator, else the innermost.
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
         let python = || frames.iter().filter(|f| f.kind == FrameKind::Python && !f.file.is_empty());
         let own = || python().filter(|f| self.is_own(f));
@@ -97,8 +97,15 @@ impl Ownership {
             .or_else(|| python().find(|f| !is_internal(&f.file)))
             .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
             // All of it is the runtime's: at least the one that made the request.
+            .or_else(|| self.requester(frames))
             .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_of(f, &CARRIERS)))
             .or_else(|| frames.first())
+    }
+
+    /// Returns the innermost native frame that says what the memory is for, behind those who carried the request out.
+    fn requester<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
+        let behind = frames.iter().take_while(|f| is_of(f, &CARRIERS)).count();
+        frame_filter::requester(&frames[behind..])
     }
 
     /// Returns the innermost frame of a package other than torch that the user's own code called; `None` where the line
@@ -271,6 +278,10 @@ mod tests {
         let stack = [native("/x/libleaktrace.so"), native("/x/libcudart.so.12"), native("/home/u/a.out")];
         assert_eq!(at(&stack).as_deref(), Some("/home/u/a.out"));
         assert_eq!(at(&stack[..1]).as_deref(), Some("/x/libleaktrace.so"));
+        let allocator = native("/v/torch/lib/libc10_cuda.so");
+        let stack = [allocator.clone(), native("/v/torch/lib/libtorch_cpu.so"), native("/lib/libc.so.6")];
+        assert_eq!(at(&stack).as_deref(), Some("/v/torch/lib/libtorch_cpu.so"));
+        assert_eq!(at(&stack[..1]), Some(allocator.file));
         assert_eq!(at(&[]), None);
     }
 }

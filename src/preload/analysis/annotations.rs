@@ -56,9 +56,17 @@ pub fn range(name: &[u8]) {
 /// annotated; the others follow with nothing in between. Where the allocator frees memory on its own, another
 /// function runs.
 pub fn memory_freed() {
-    if !counters::has_blocks() {
-        return;
+    if counters::has_blocks() {
+        cache_emptied();
     }
+}
+
+/// Annotates that PyTorch empties its cache, if that is why a pool was trimmed.
+pub fn pool_trimmed() {
+    cache_emptied();
+}
+
+fn cache_emptied() {
     let now = recording::sequence();
     let asked = |file: &str, name: &str| {
         name == "empty_cache" && file.ends_with("/memory.py") && file.contains("/torch/")

@@ -66,8 +66,7 @@ hooks! {
         params: Arg<CUgraphNodeParams>,
     ) => |call| call.record_graph_node(|| allocation_of_any(params));
 
-    /// `cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log, size_t size)`,
-    /// before CUDA 12
+    /// `cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log, size_t size)`
     fn instantiate(
         exec: Arg<CUgraphExec>,
         graph: CUgraph,
@@ -76,8 +75,8 @@ hooks! {
         size: usize,
     ) => |call| call.call_then(|| record_memory_nodes(exec.handle(), graph));
 
-    /// `cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)`, from CUDA
-    /// 12 on also `cuGraphInstantiate`
+    /// `cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)`; the
+    /// headers of CUDA 12 call it `cuGraphInstantiate`
     fn instantiate_with_flags(exec: Arg<CUgraphExec>, graph: CUgraph, flags: u64) => |call| {
         call.call_then(|| record_memory_nodes(exec.handle(), graph))
     };

@@ -3,6 +3,7 @@
 
 use leaktrace_core::format::event::{Event, EventKind};
 
+use crate::analysis::annotations;
 use crate::hooks::{Arg, driver_queries, events, hooks};
 
 hooks! {
@@ -20,6 +21,18 @@ hooks! {
     fn global(p: Arg<u64>, bytes: Arg<usize>, module: usize, name: usize) => |call| {
         let id = call.id;
         call.record_release(|| Some(untracked_call(id, bytes.get() as u64)))
+    };
+}
+
+hooks! {
+    /// `cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)`: it frees no allocation. PyTorch empties its
+    /// cache so, where that is the driver's pool.
+    fn trim_pool(pool: usize, keep: usize) => |call| {
+        let id = call.id;
+        call.record_release(|| {
+            annotations::pool_trimmed();
+            Some(untracked_call(id, 0))
+        })
     };
 }
 

@@ -4,19 +4,25 @@ use std::ffi::{CStr, c_char};
 
 use crate::abi::pointers::{Handle, In, Out, put_text};
 use crate::abi::status::*;
-use crate::state::driver::{Driver, initialise};
+use crate::state::driver::initialise;
 
 /// The driver version: CUDA 13.0.
-const VERSION: i32 = 13000;
+pub const VERSION: i32 = 13000;
 
-fn uuid(driver: &mut Driver, device: i32) -> Res<[u8; 16]> {
+/// Returns the UUID of a device, by its physical number.
+pub fn uuid(number: u32) -> [u8; 16] {
     let mut uuid = *b"simulated-gpu\0\0\0";
-    uuid[15] = driver.device(device)?.number as u8;
-    Ok(uuid)
+    uuid[15] = number as u8;
+    uuid
+}
+
+/// Returns the number of a device's PCI bus, by its physical number.
+pub fn bus(number: u32) -> u32 {
+    number + 1
 }
 
 fn bus_id(number: u32) -> String {
-    format!("0000:{:02X}:00.0", number + 1)
+    format!("0000:{:02X}:00.0", bus(number))
 }
 
 /// The attributes that `CUdevprop` has, in its order.
@@ -68,7 +74,7 @@ driver_api! {
     }
 
     fn cuDeviceGetUuid(driver; out: Out<[u8; 16]>, device: i32) = cuDeviceGetUuid_v2 {
-        out.put(uuid(driver, device)?)
+        out.put(uuid(driver.device(device)?.number))
     }
 
     fn cuDeviceGetPCIBusId(driver; out: Out<c_char>, room: i32, device: i32) {

@@ -3,4 +3,5 @@
 pub mod contexts;
 pub mod devices;
 pub mod green;
+mod management;
 pub mod primary;

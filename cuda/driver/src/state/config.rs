@@ -3,10 +3,14 @@
 pub struct Config {
     /// Bytes of memory per device.
     pub memory: u64,
+    /// How many devices there are, whatever `CUDA_VISIBLE_DEVICES` hides.
+    pub present: u32,
     /// The physical number of each visible device.
     pub visible: Vec<u32>,
     /// Compute capability, major and minor.
     pub cc: (i32, i32),
+    /// How many reads of a flag bring one that is set; 0: none is.
+    pub flag_period: u32,
 }
 
 const MOST_DEVICES: u32 = 64;
@@ -19,8 +23,10 @@ impl Config {
         let cc: i32 = var("SIMGPU_CC").and_then(|v| v.trim().replace('.', "").parse().ok()).unwrap_or(80);
         Config {
             memory: var("SIMGPU_MEM").and_then(|v| size(&v)).unwrap_or(80 << 30),
+            present,
             visible: visible(present, var("CUDA_VISIBLE_DEVICES").as_deref()),
             cc: (cc / 10, cc % 10),
+            flag_period: var("SIMGPU_FLAGS").and_then(|v| v.trim().parse().ok()).unwrap_or(0),
         }
     }
 }

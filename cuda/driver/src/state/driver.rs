@@ -12,7 +12,7 @@ use crate::state::arena::Arena;
 use crate::state::code::{Kernel, Module};
 use crate::state::config::Config;
 use crate::state::device::{Context, Device, GraphPool, Green, Owner, Primary};
-use crate::state::host_writes::HostWrites;
+use crate::state::host_writes::{FlagReads, HostWrites};
 use crate::state::memory::{Array, Block, External, GraphMemory, Mipmap, Physical, Pool, Tile};
 use crate::state::truth_log::TruthLog;
 use crate::state::work::{Capture, Event, Exec, Graph, StreamState};
@@ -26,6 +26,7 @@ pub struct Driver {
     pub devices: Vec<Device>,
     pub truth_log: TruthLog,
     pub host_writes: HostWrites,
+    pub flag_reads: FlagReads,
     last_handle: Handle,
     pub contexts: BTreeMap<Handle, Context>,
     pub blocks: BTreeMap<Addr, Block>,
@@ -62,6 +63,7 @@ impl Driver {
             memory: config.memory,
             cc: config.cc,
             truth_log: TruthLog::from_env(),
+            flag_reads: FlagReads::every(config.flag_period),
             last_handle: 0x5100_0000_0000,
             ..Driver::default()
         };

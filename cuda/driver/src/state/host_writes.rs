@@ -1,12 +1,37 @@
 //! Which device bytes the host wrote since the last launch.
 //!
 //! Kernels do not run, so a count or flag the host reads back would be stale. Hence the rule: a
-//! device-to-host read of 16 bytes or less gives 0 unless the host wrote that range since the last launch.
+//! device-to-host read of 16 bytes or less gives 0 unless the host wrote that range since the last launch. A
+//! loop that waits for a flag would never end: every so many reads of one byte may give 1.
 
 use std::collections::BTreeMap;
 
 /// A read of at most this many bytes is taken for a count or a flag.
 pub const SMALL_READ: u64 = 16;
+
+/// The reads of one byte that no host wrote: flags.
+#[derive(Default)]
+pub struct FlagReads {
+    /// How many reads bring one that gives 1; 0: none does.
+    period: u32,
+    since: u32,
+}
+
+impl FlagReads {
+    pub fn every(period: u32) -> FlagReads {
+        FlagReads { period, since: 0 }
+    }
+
+    /// Returns what the next one gives.
+    pub fn next(&mut self) -> u8 {
+        self.since += u32::from(self.period > 0);
+        let is_set = self.period > 0 && self.since >= self.period;
+        if is_set {
+            self.since = 0;
+        }
+        is_set.into()
+    }
+}
 
 #[derive(Default)]
 pub struct HostWrites {

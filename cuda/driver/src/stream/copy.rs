@@ -24,9 +24,11 @@ pub enum Side {
 use Side::{Device, Host, Unified};
 
 /// How a copy is done, once the lock is released.
+#[derive(Clone, Copy)]
 pub enum Method {
     Move,
-    Zero,
+    /// Every byte gets this value: nothing computed what is read.
+    Fill(u8),
 }
 
 impl Driver {
@@ -37,7 +39,10 @@ impl Driver {
         if to_device {
             if known { self.host_writes.insert(to, bytes) } else { self.host_writes.remove(to, bytes) }
         }
-        if from_device && !to_device && bytes <= SMALL_READ && !known { Method::Zero } else { Method::Move }
+        match from_device && !to_device && bytes <= SMALL_READ && !known {
+            true => Method::Fill(if bytes == 1 { self.flag_reads.next() } else { 0 }),
+            false => Method::Move,
+        }
     }
 
     /// Checks an address that a copy is given.
@@ -52,14 +57,14 @@ fn unified(at: Addr) -> End3D {
     End3D { kind: UNIFIED, device: at, ..End3D::default() }
 }
 
-/// Moves a range, or zeroes it, up to the limit. The lock must not be held.
+/// Moves a range, or fills it, up to the limit. The lock must not be held.
 pub fn copy_bytes(method: Method, to: Addr, from: Addr, bytes: usize) {
     let bytes = bytes.min(MAX_BYTES);
     // SAFETY: device ranges were checked to be mapped; host ranges are the caller's by the CUDA contract.
     unsafe {
         match method {
             Method::Move => std::ptr::copy(from as *const u8, to as *mut u8, bytes),
-            Method::Zero => std::ptr::write_bytes(to as *mut u8, 0, bytes),
+            Method::Fill(value) => std::ptr::write_bytes(to as *mut u8, value, bytes),
         }
     }
 }

@@ -71,10 +71,9 @@ pub fn copy(shape: &Copy3D, stream: Option<Stream>) -> Res {
         let (to, from) = (rows(driver, &shape.to, shape)?, rows(driver, &shape.from, shape)?);
         let mut method = Method::Move;
         for (to, from) in each(to, from, shape) {
-            if let Method::Zero = driver.copy_method(to, from, shape.width as u64)
-                && total <= SMALL_READ
-            {
-                method = Method::Zero;
+            let fill = driver.copy_method(to, from, shape.width as u64);
+            if matches!(fill, Method::Fill(_)) && total <= SMALL_READ {
+                method = fill;
             }
         }
         (to, from, method)
@@ -82,8 +81,7 @@ pub fn copy(shape: &Copy3D, stream: Option<Stream>) -> Res {
     let mut budget = MAX_BYTES;
     for (to, from) in each(to, from, shape) {
         let bytes = shape.width.min(budget);
-        let step = if matches!(method, Method::Zero) { Method::Zero } else { Method::Move };
-        copy_bytes(step, to, from, bytes);
+        copy_bytes(method, to, from, bytes);
         budget -= bytes;
         if budget == 0 {
             break;

@@ -140,6 +140,27 @@ fn small_reads_are_zero_unless_the_host_wrote() {
 }
 
 #[test]
+fn flags_are_set_now_and_then_where_asked_for() {
+    alone("memory::flags_are_set_now_and_then_where_asked_for", &[("SIMGPU_FLAGS", "3")], || {
+        context();
+        let device = result("cuMemAlloc_v2", &[4096]);
+        launch();
+        let mut flags = [7u8; 7];
+        for flag in &mut flags {
+            ok("cuMemcpyDtoH_v2", &[at(flag), device, 1]);
+            let mut count = 7u64;
+            ok("cuMemcpyDtoH_v2", &[at(&mut count), device, 8]);
+            assert_eq!(count, 0, "a count is none");
+        }
+        assert_eq!(flags, [0, 0, 1, 0, 0, 1, 0]);
+        let mut mine = 5u8;
+        ok("cuMemcpyHtoD_v2", &[device, at(&mut mine), 1]);
+        ok("cuMemcpyDtoH_v2", &[at(&mut flags), device, 1]);
+        assert_eq!(flags[0], 5, "the host wrote it");
+    });
+}
+
+#[test]
 fn pools_hold_and_give_back() {
     alone("memory::pools_hold_and_give_back", &[("SIMGPU_MEM", "256M")], || {
         context();

@@ -25,7 +25,7 @@ pub fn alone(name: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
 pub fn child(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
     command.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
-    for setting in ["MEM", "DEVICES", "CC", "LOG", "FAIL"] {
+    for setting in ["MEM", "DEVICES", "CC", "LOG", "FAIL", "FLAGS"] {
         command.env_remove(format!("SIMGPU_{setting}"));
     }
     command.env_remove("CUDA_VISIBLE_DEVICES");

@@ -120,8 +120,7 @@ fn locations(rows: &mut Rows<'_>, f: &Finding, cwd: &str, sources: &mut dyn Sour
         let source = here.and_then(|l| sources.line(&l.file, l.line));
         lines.push(Line { label: "allocated at", at, own: true, source });
     }
-    let first = f.sites.first().map_or(&[][..], |site| &site.stack);
-    let callers = if first.iter().any(|f| f.own) { stack::callers(first) } else { first.iter().collect() };
+    let callers = f.sites.first().map_or_else(Vec::new, stack::callers);
     for frame in callers.iter().take(most) {
         let source = Some(frame).filter(|f| f.own).and_then(|f| sources.line(&f.frame.file, f.frame.line));
         lines.push(Line { label: "called from", at: location(frame, cwd), own: frame.own, source });

@@ -1,6 +1,6 @@
 //! A stack as people read it: Python, the C++ operator, the allocator, in one column.
 
-use crate::report::Frame;
+use crate::report::{Frame, Site};
 use crate::symbols::{self, FrameKind};
 
 /// Hides the frames that only lead from one to the next; each frame left says how many are hidden behind it.
@@ -26,9 +26,14 @@ pub fn through(frames: &[Frame]) -> Option<String> {
     Some(called.frame.function.clone()).filter(|name| !name.is_empty())
 }
 
-/// Returns the frames of the user's own code behind the line that allocates.
-pub fn callers(frames: &[Frame]) -> Vec<&Frame> {
-    frames.iter().filter(|f| f.own).skip(1).collect()
+/// Returns the frames of the user's own code behind the line that allocates; where there are none, all frames behind it.
+pub fn callers(site: &Site) -> Vec<&Frame> {
+    if site.stack.iter().any(|f| f.own) {
+        return site.stack.iter().filter(|f| f.own).skip(1).collect();
+    }
+    let is_line = |f: &Frame| site.allocated_at.as_ref().is_some_and(|at| *at == f.location());
+    let behind = site.stack.iter().position(is_line).map_or(0, |at| at + 1);
+    site.stack[behind..].iter().collect()
 }
 
 /// Names other native call paths to the allocator by their functions, innermost first; equal ones are listed once.

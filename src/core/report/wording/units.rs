@@ -2,6 +2,7 @@
 
 use crate::format::printable::printable;
 use crate::report::Location;
+use crate::symbols;
 
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "%"];
 const PUNCTUATION: [char; 5] = [',', ';', '.', ':', ')'];
@@ -87,9 +88,11 @@ pub fn base_folder<'p>(mut arguments: impl Iterator<Item = &'p str>, cwd: &'p st
 /// Returns `train.py:37 cross_entropy_loss`.
 pub fn location(location: Option<&Location>, cwd: &str) -> String {
     let Some(at) = location else { return "an unknown location (no stack was taken)".to_owned() };
+    // Only a C++ function's name has parameters.
+    let function = if at.function.contains('(') { symbols::plain(&at.function) } else { at.function.clone() };
     match at.line {
-        Some(line) => format!("{}:{line} {}", relative_path(&at.file, cwd), at.function),
-        None => at.function.clone(),
+        Some(line) => format!("{}:{line} {function}", relative_path(&at.file, cwd)),
+        None => function,
     }
 }
 

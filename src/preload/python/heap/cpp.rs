@@ -29,6 +29,8 @@ impl MemoryClass {
 
 /// A holder's index, and an object that it holds or that is to be searched.
 pub type Item = (u32, Node);
+/// A holder's index, its address, and a word that lies in it.
+pub type Word = (u32, Node, u64);
 
 /// How many words of a tensor, a storage or a tensor's autograd part hold the pointers that matter (in
 /// PyTorch 2.0 to 2.15 the first nine are enough, for either ABI of strings and either size of reference
@@ -173,9 +175,10 @@ impl Cpp {
         }
     }
 
-    /// Finds what nodes of graphs hold: other nodes and tensors. Every other word that may be an address goes
-    /// to `words`.
-    pub fn nodes(&mut self, items: &[Item], found: &mut Vec<Item>, words: &mut Vec<Item>) {
+    /// Finds what nodes of graphs hold: other nodes and tensors. Every word of theirs that may be an address goes
+    /// to `words`, for a node may refer to an object of Python's from anywhere: one that is written in Python does
+    /// so in its own part, and from PyTorch 2.13 on in that which all nodes have in common.
+    pub fn nodes(&mut self, items: &[Item], found: &mut Vec<Item>, words: &mut Vec<Word>) {
         let ranges: Vec<(u64, usize)> = items.iter().map(|&(_, node)| (node - 8, NODE)).collect();
         let copies = memory::copy(&ranges);
         let mut bodies = Vec::new();
@@ -208,18 +211,21 @@ impl Cpp {
             body.truncate(1 + size / 8);
             bodies.push((holder, node, body.split_off(1)));
         }
-        self.bodies(&bodies, found, words);
+        for (holder, node, body) in &bodies {
+            words.extend(body.iter().filter(|w| is_plausible(**w)).map(|&word| (*holder, *node, word)));
+        }
+        self.bodies(&bodies, found);
     }
 
     /// Finds what contexts of functions written in Python hold: they have no words in common with nodes.
     pub fn contexts(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>) {
         let common = self.common.replace(0);
-        self.bodies(bodies, found, &mut Vec::new());
+        self.bodies(bodies, found);
         self.common = common;
     }
 
     /// Finds pointers to nodes and tensors in some stretches of memory, and in the vectors that lie there.
-    fn bodies(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>, words: &mut Vec<Item>) {
+    fn bodies(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>) {
         let mut pointers = Vec::new();
         let mut vectors = Vec::new();
         for (holder, itself, body) in bodies {
@@ -246,12 +252,9 @@ impl Cpp {
         pointers.dedup();
         let addresses: Vec<u64> = pointers.iter().map(|&(_, word)| word).collect();
         for (&(holder, word), class) in pointers.iter().zip(self.classify(&addresses)) {
-            match class {
-                MemoryClass::Tensor | MemoryClass::Node(_) => {
-                    self.met.insert(word, class);
-                    found.push((holder, word));
-                }
-                _ => words.push((holder, word)),
+            if matches!(class, MemoryClass::Tensor | MemoryClass::Node(_)) {
+                self.met.insert(word, class);
+                found.push((holder, word));
             }
         }
     }

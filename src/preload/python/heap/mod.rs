@@ -190,9 +190,16 @@ impl<'a> Heap<'a> {
         found.extend(saved.into_iter().filter(|(_, node)| !self.cpp.is_node(*node)));
         if !words.is_empty() {
             let contexts = self.contexts();
-            let owned = words.into_iter().filter(|(_, word)| contexts.contains_key(word));
-            found.extend(owned);
+            words.retain(|(_, _, word)| contexts.contains_key(word));
+            words.retain(|&(_, node, context)| self.is_of_node(context, node));
+            found.extend(words.into_iter().map(|(holder, _, context)| (holder, context)));
         }
+    }
+
+    /// Returns whether the context of an autograd function is that of this node: each refers to the other. A word
+    /// of the node alone may be a stale one.
+    fn is_of_node(&mut self, context: Node, node: Node) -> bool {
+        self.types.of(context).is_some_and(|info| objects::words(context, 2, info.words).contains(&node))
     }
 }
 
