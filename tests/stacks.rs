@@ -59,7 +59,7 @@ fn other_builds(folder: &Path, pythons: &[(String, PathBuf)]) -> Vec<(String, Pa
 #[test]
 fn python_stacks_are_pythons_own() {
     let mut pythons = pythons();
-    assert!(!pythons.is_empty(), "no CPython 3.8 to 3.13 on this machine");
+    assert!(!pythons.is_empty(), "no CPython 3.8 to 3.15 on this machine");
     let folder = tempfile::tempdir().unwrap();
     pythons.extend(other_builds(folder.path(), &pythons));
     let mut wrong = Vec::new();

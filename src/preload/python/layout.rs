@@ -2,10 +2,11 @@
 //!
 //! Up to 3.13 the offsets are those of the version's headers (x86-64 and aarch64 agree: all fields are
 //! words), where they are the same in all releases of a version. From 3.13 on the interpreter describes its
-//! stacks itself in `_Py_DebugOffsets`: 3.13 must agree with its row, 3.14 is taken at its word. A version
-//! without [`ObjectLayout`] is not searched for holders.
+//! stacks itself in `_Py_DebugOffsets`: 3.13 must agree with its row, later ones are taken at their word. A
+//! version without [`ObjectLayout`] is not searched for holders.
 
-use crate::python::debug_offsets::{self, WORDS};
+use crate::python::debug_offsets::{self, SaidOfObjects, WORDS};
+use crate::python::offsets::LIST_ITEMS;
 use leaktrace_core::format::entry::LineTable;
 
 /// How frames are linked, and how they say that they were entered from C.
@@ -51,7 +52,18 @@ pub struct Layout {
     pub code_size: usize,
     pub str_ascii: usize,
     pub str_compact: usize,
+    pub collector: Collector,
     pub objects: Option<ObjectLayout>,
+}
+
+/// Where the cyclic collector's state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// From the interpreter's state to the flag that it is running, where that is known; else it is found by
+    /// its shape.
+    pub collecting: Option<usize>,
+    /// From the first generation to that flag.
+    pub after_generations: usize,
 }
 
 /// The offsets that every walk reads, as small as can be.
@@ -102,8 +114,9 @@ pub struct ObjectLayout {
     pub exception_traceback: usize,
     pub exception_context: usize,
     pub exception_cause: usize,
-    /// From a frame to its variables.
+    /// From a frame to its variables. From 3.14 on their low bits are marks.
     pub frame_variables: usize,
+    pub tuple_items: usize,
     /// From a generator to its frame, which lies inside it from 3.11 on, and is an object of its own before.
     pub generator_frame: Option<usize>,
     /// From a class to the names of the attributes that its instances keep without a dict.
@@ -152,6 +165,7 @@ const V3_8: Layout = Layout {
     code_size: 176,
     str_ascii: 48,
     str_compact: 72,
+    collector: Collector { collecting: None, after_generations: 176 },
     objects: Some(OBJECTS_3_8),
 };
 
@@ -204,8 +218,20 @@ const V3_13: Layout = Layout {
     ..V3_12
 };
 
-/// Its offsets are those that the interpreter says.
-const V3_14: Layout = Layout { objects: None, ..V3_13 };
+const V3_14: Layout = Layout {
+    frame_flag: 74,
+    code_size: 208,
+    collector: Collector { collecting: Some(7600), after_generations: 168 },
+    objects: Some(OBJECTS_3_14),
+    ..V3_13
+};
+
+const V3_15: Layout = Layout {
+    thread_id: 176,
+    collector: Collector { collecting: Some(7512), after_generations: 104 },
+    objects: Some(OBJECTS_3_15),
+    ..V3_14
+};
 
 const OBJECTS_3_8: ObjectLayout = ObjectLayout {
     code_argcount: 16,
@@ -218,6 +244,7 @@ const OBJECTS_3_8: ObjectLayout = ObjectLayout {
     exception_context: 40,
     exception_cause: 48,
     frame_variables: 360,
+    tuple_items: 24,
     generator_frame: None,
     shared_keys: None,
     attributes: Attributes::Dict,
@@ -256,6 +283,10 @@ const OBJECTS_3_12: ObjectLayout = ObjectLayout {
 
 const OBJECTS_3_13: ObjectLayout = ObjectLayout { attributes: Attributes::Inside, ..OBJECTS_3_12 };
 
+const OBJECTS_3_14: ObjectLayout = ObjectLayout { frame_variables: 80, tuple_items: 32, ..OBJECTS_3_13 };
+
+const OBJECTS_3_15: ObjectLayout = ObjectLayout { shared_keys: Some(888), ..OBJECTS_3_14 };
+
 /// Returns the minor number of the version that `Py_GetVersion()` begins with, and whether it is a release
 /// (or its candidate).
 pub fn version(text: &str) -> Option<(u32, bool)> {
@@ -279,6 +310,7 @@ pub fn choose(minor: u32, words: Option<&[u64; WORDS]>) -> Option<Layout> {
         12 => Some(V3_12),
         13 => described(V3_13, 13, words?).filter(|layout| *layout == V3_13),
         14 => described(V3_14, 14, words?),
+        15 => described(V3_15, 15, words?),
         _ => None,
     }
 }
@@ -298,6 +330,27 @@ fn described(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
         code_lines: said.code_lines,
         code_first_line: said.code_first_line,
         code_size: said.code_size,
+        collector: Collector { collecting: said.collecting, ..row.collector },
+        objects: match (row.objects, said.objects) {
+            (Some(objects), Some(said)) => said_of(objects, &said),
+            // 3.13 is not asked.
+            (objects, _) => objects.filter(|_| minor < 14),
+        },
+        ..row
+    })
+}
+
+/// Returns a row with the offsets of objects that the interpreter says; `None` if one of those contradicts it
+/// that all versions have in common.
+fn said_of(row: ObjectLayout, said: &SaidOfObjects) -> Option<ObjectLayout> {
+    let Names::One { free, .. } = row.names else { return None };
+    (said.list_items == LIST_ITEMS).then_some(ObjectLayout {
+        code_argcount: said.code_argcount,
+        names: Names::One { names: said.code_names, free },
+        frame_variables: said.frame_variables,
+        tuple_items: said.tuple_items,
+        generator_frame: Some(said.generator_frame),
+        shared_keys: said.shared_keys.or(row.shared_keys),
         ..row
     })
 }
@@ -305,6 +358,7 @@ fn described(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leaktrace_core::cpython;
 
     #[test]
     fn versions() {
@@ -316,9 +370,78 @@ mod tests {
         assert_eq!(version("nonsense"), None);
     }
 
+    /// The first words of `_PyRuntime` of 3.14.10 and of 3.15.2, from the cookie on.
+    const SAID: [(u32, &str); 2] = [
+        (
+            14,
+            "51251952 0 316616 784 808 225864 7280 7272 7344 7360 7408 7688 7672 7680 16 7784 0 7800 7792 7992 0 832 0 8 \
+             16 72 152 160 232 32 88 8 0 56 80 74 64 0 216 112 120 128 136 68 52 96 104 208 0 16 8 416 24 88 168 40 32 16 \
+             40 24 16 200 24 40 32 48 32 40 24 16 32 16 24 40 16 32 64 32 16 40 264 192 160 24 72 67",
+        ),
+        (
+            15,
+            "51315440 0 346568 912 936 226240 7272 7264 7336 7352 7400 7592 7576 7584 16 7736 0 7752 7744 7944 0 888 0 8 \
+             16 72 80 88 96 176 184 256 32 36 40 136 288 0 88 8 0 56 80 74 64 0 216 112 120 128 136 68 52 96 104 208 0 16 \
+             8 424 24 88 168 32 288 944 888 40 32 16 40 24 16 200 24 40 32 48 32 40 24 16 32 16 24 40 16 32 64 32 16 40 \
+             56 176 112 120 1120 104 160 24 72 67",
+        ),
+    ];
+
+    fn said(text: &str) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        words[0] = u64::from_le_bytes(*b"xdebugpy");
+        let numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+        words[1..].iter_mut().zip(numbers).for_each(|(word, number)| *word = number);
+        words
+    }
+
+    #[test]
+    fn what_an_interpreter_says_is_what_its_row_says() {
+        for ((minor, text), row) in SAID.into_iter().zip([V3_14, V3_15]) {
+            assert_eq!(choose(minor, Some(&said(text))), Some(row), "3.{minor}");
+        }
+    }
+
+    #[test]
+    fn an_interpreter_of_other_offsets_is_taken_at_its_word() {
+        for (minor, text) in SAID {
+            let row = choose(minor, Some(&said(text))).unwrap();
+            let words = said(text);
+            for at in 3..WORDS {
+                // A micro release that has one field elsewhere, and one that says nonsense.
+                for other in [words[at] + 8, u64::MAX] {
+                    let mut words = words;
+                    words[at] = other;
+                    let Some(layout) = choose(minor, Some(&words)) else { continue };
+                    assert!(other != u64::MAX || layout.thread_frame == row.thread_frame);
+                    assert!(Links::of(&layout).is_some());
+                }
+            }
+            let mut words = words;
+            words[2] = 1;
+            assert_eq!(choose(minor, Some(&words)), None, "free-threaded");
+            words[2] = 0;
+            words[1] += 1 << 16;
+            assert_eq!(choose(minor, Some(&words)), None, "another version");
+        }
+    }
+
+    #[test]
+    fn every_version_has_a_row() {
+        let rows = [V3_8, V3_8, V3_10, V3_11, V3_12, V3_13, V3_14, V3_15];
+        assert_eq!(rows.len(), cpython::VERSIONS.count());
+        for (minor, row) in cpython::VERSIONS.zip(rows) {
+            let words = SAID.into_iter().find(|said| said.0 == minor).map(|s| said(s.1));
+            assert!(row.objects.is_some() && Links::of(&row).is_some(), "3.{minor}");
+            assert!(minor == 13 || choose(minor, words.as_ref()) == Some(row), "3.{minor}");
+        }
+    }
+
     #[test]
     fn an_unknown_version_has_no_layout() {
-        assert_eq!(choose(7, None), None);
+        let words = said(SAID[1].1);
+        assert_eq!(choose(*cpython::VERSIONS.start() - 1, Some(&words)), None);
+        assert_eq!(choose(*cpython::VERSIONS.end() + 1, Some(&words)), None);
         assert_eq!(choose(13, None), None);
         assert_eq!(choose(15, Some(&[0; WORDS])), None);
         assert_eq!(choose(14, Some(&[u64::MAX; WORDS])), None);
