@@ -10,7 +10,8 @@ pub const VERSIONS: RangeInclusive<u32> = 8..=15;
 pub const UNSEEN: &str =
     "Python stacks, holders, steps from loops and runs of the garbage collector are not seen";
 
-/// What every coverage gap begins with that is an interpreter's: such a gap is said first.
+/// What every coverage gap begins with that is an interpreter's: such a gap is said first. The HTML page goes by it
+/// too.
 const INTERPRETER: &str = "CPython ";
 
 /// True of a coverage gap that comes from the interpreter: it bears on the whole report.

@@ -107,7 +107,7 @@ fn are_rings(generations: u64, flag: usize) -> bool {
     let ends = memory::copy(&ends);
     let is_ring =
         |(i, &head): (usize, &u64)| ends.get(2 * i)[1] & !3 == head && ends.get(2 * i + 1)[0] & !3 == head;
-    let flag = memory::copy(&[(generations + flag as u64 & !7, 1)]).get(0)[0] as c_int;
+    let flag = memory::copy(&[((generations + flag as u64) & !7, 1)]).get(0)[0] as c_int;
     heads.iter().enumerate().all(is_ring) && (0..=1).contains(&flag)
 }
 

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::extents::Extents;
+use super::opcodes::Meanings;
 use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, What};
+use crate::cpython;
 
 /// Every CPython that is known here and on this machine.
 fn pythons() -> Vec<(u32, PathBuf)> {
@@ -23,7 +25,7 @@ fn pythons() -> Vec<(u32, PathBuf)> {
         python.exists()
             && Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success())
     };
-    (8..=15)
+    cpython::VERSIONS
         .filter_map(|minor| {
             let mut all = folders.iter().map(|folder| folder.join(format!("python3.{minor}")));
             all.find(|python| ask(python, minor)).map(|python| (minor, python))
@@ -100,6 +102,7 @@ fn loops_are_those_of_dis() {
 
 #[test]
 fn nonsense_is_no_loop() {
+    assert!(cpython::VERSIONS.all(|minor| Meanings::of(minor).is_some()));
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -109,14 +112,14 @@ fn nonsense_is_no_loop() {
         let length = usize::from(next()) + 1;
         let bytes: Vec<u8> = (0..length).map(|_| next()).collect();
         let table: Vec<u8> = (0..next() % 40).map(|_| next()).collect();
-        for minor in 8..=15 {
+        for minor in cpython::VERSIONS {
             if let Some(extents) = Extents::of(minor, &bytes, &table, "f") {
                 let deepest = (0..length as u32).map(|offset| extents.around(offset).get().len()).max();
                 assert!(deepest <= Some(8));
             }
         }
     }
-    assert!(Extents::of(16, &[0, 0], &[], "f").is_none());
+    assert!(Extents::of(cpython::VERSIONS.end() + 1, &[0, 0], &[], "f").is_none());
 }
 
 /// Code 1: a `for` loop from offset 2 to 10. Code 2: none.

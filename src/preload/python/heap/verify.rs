@@ -31,7 +31,10 @@ const UNEXPECTED: u8 = 3;
 /// Returns the layout of objects, less what was found to be otherwise; `None` if nothing can be relied on. With
 /// the GIL held, where the kernel may be asked.
 pub fn layout(python: &Interpreter, cpython: &Cpython) -> Option<ObjectLayout> {
-    let (layout, api) = (cpython.layout.objects?, python.api.objects.as_ref()?);
+    let (Some(layout), Some(api)) = (cpython.layout.objects, &python.api.objects) else {
+        report(cpython, "objects", NOT_SEARCHED);
+        return None;
+    };
     if STATE.load(Ordering::Relaxed) == UNKNOWN {
         STATE.store(look(python, cpython, &layout, api), Ordering::Relaxed);
     }
@@ -44,13 +47,23 @@ pub fn layout(python: &Interpreter, cpython: &Cpython) -> Option<ObjectLayout> {
 
 /// Looks at a sample; what is not as expected is a coverage gap.
 fn look(python: &Interpreter, cpython: &Cpython, layout: &ObjectLayout, api: &ObjectApi) -> u8 {
-    let (state, what, lost) = match (Sample { python, cpython, layout, api }.check()) {
-        Ok(true) => return KNOWN,
-        Ok(false) => (WITHOUT_ATTRIBUTES, "classes", "some attributes have no name in what holds memory"),
-        Err(what) => (UNEXPECTED, what, "holders are not searched for"),
-    };
+    match (Sample { python, cpython, layout, api }.check()) {
+        Ok(true) => KNOWN,
+        Ok(false) => {
+            report(cpython, "classes", "attributes that no dict holds have no name in what holds memory");
+            WITHOUT_ATTRIBUTES
+        }
+        Err(what) => {
+            report(cpython, what, NOT_SEARCHED);
+            UNEXPECTED
+        }
+    }
+}
+
+const NOT_SEARCHED: &str = "holders are not searched for";
+
+fn report(cpython: &Cpython, what: &str, lost: &str) {
     coverage_gaps::report(&format!("CPython 3.{}: unexpected layout of {what}; {lost}", cpython.minor));
-    state
 }
 
 struct Sample<'a> {
@@ -94,7 +107,7 @@ impl Sample<'_> {
         let right = all(&functions, &|f| self.is_function(f)).map_err(unexpected("functions"))?;
         holds(right, "functions")?;
         // A class leads to no more than names.
-        Ok(all(&classes, &|class| self.has_keys(class)).unwrap_or_else(|Unmapped| false))
+        Ok(self.have_keys(&classes).unwrap_or(false))
     }
 
     /// The sizes of instances say where what follows begins.
@@ -212,18 +225,26 @@ impl Sample<'_> {
             && is_null_or(layout.function_kwdefaults, FLAG_DICT)?)
     }
 
-    /// Returns whether the names that instances of a class share are names, if it has any.
-    fn has_keys(&self, class: usize) -> Result<bool, Unmapped> {
-        let flags = word(class + TYPE_FLAGS)? as u64;
-        let (Some(at), true, true) =
-            (self.layout.shared_keys, flags & FLAG_HEAP_TYPE != 0, flags & FLAG_MANAGED_DICT != 0)
-        else {
-            return Ok(true);
-        };
-        let keys = word(class + at)?;
-        if keys == 0 {
-            return Ok(true);
+    /// Returns whether the names that instances share are names, of the classes that have any.
+    fn have_keys(&self, classes: &[usize]) -> Result<bool, Unmapped> {
+        let Some(at) = self.layout.shared_keys else { return Ok(true) };
+        let (mut found, mut expected) = (false, false);
+        for &class in classes {
+            let flags = word(class + TYPE_FLAGS)? as u64;
+            if flags & FLAG_HEAP_TYPE == 0 || flags & FLAG_MANAGED_DICT == 0 {
+                continue;
+            }
+            expected = true;
+            match word(class + at)? {
+                0 => {}
+                keys if self.is_keys(keys)? => found = true,
+                _ => return Ok(false),
+            }
         }
+        Ok(found || !expected)
+    }
+
+    fn is_keys(&self, keys: usize) -> Result<bool, Unmapped> {
         let head = word(keys + 8)?.to_le_bytes();
         let (kind, index) = (head[KEYS_KIND - 8], head[KEYS_LOG2_INDEX_BYTES - 8]);
         let count = word(keys + KEYS_ENTRIES)?;
