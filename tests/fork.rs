@@ -73,7 +73,7 @@ fn a_fork_during_the_first_allocation() {
 #[test]
 fn a_fork_between_threads_that_allocate() {
     // 40 children from a process whose other threads are inside hooks nearly all the time: none may hang.
-    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.13");
+    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.15");
     let run = || Run::new(&python).arg(script("forking.py")).arg(bare_cudart()).env("LEAKTRACE_QUIET", "1");
     let plain = run().run().success();
     let ran = run().traced().run().success();

@@ -150,7 +150,7 @@ fn what_one_step_carries_into_the_next_is_held_by_both_its_owners() {
 /// Of the blocks that a search meets in the middle of a step, some are on their way through C++ code.
 #[test]
 fn who_keeps_is_named_and_who_only_passes_on_is_not() {
-    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.13");
+    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.15");
     let run = Run::new(&python).simulated().traced().arg(script("holders/in_flight.py"));
     let report = Report::of(&run.env("LEAKTRACE_STEP", "api").run().success().recording());
     let found = holders(&report);

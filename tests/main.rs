@@ -24,6 +24,7 @@ mod hostile;
 mod html;
 mod inert;
 mod interposers;
+mod interpreters;
 mod leaving;
 mod memory;
 mod oom;

@@ -36,7 +36,7 @@ fn harmless(what: &str, written: &[u8]) {
 
 #[test]
 fn names_that_a_program_chose() {
-    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.13");
+    let (_, python) = pythons().pop().expect("a CPython between 3.8 and 3.15");
     let run = Run::new(python).arg(script("names.py")).arg(bare_cudart()).arg("40").traced();
     let ran = run.env("LEAKTRACE_OUT", "x.ltrace").env("LEAKTRACE_STEP", "api").run().success();
     let folder = ran.folder();

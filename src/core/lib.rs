@@ -48,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cpython;
 pub mod entry_points;
 pub mod format;
 pub mod holders;

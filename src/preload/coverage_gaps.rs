@@ -13,7 +13,6 @@ use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 
 const MAX_GAPS: usize = 16;
-const PREFIX: &str = "coverage hole: ";
 static GAPS: [OnceBox<String>; MAX_GAPS] = [const { OnceBox::new() }; MAX_GAPS];
 /// The process in whose recording each was written.
 static WRITTEN_BY: [AtomicU32; MAX_GAPS] = [const { AtomicU32::new(0) }; MAX_GAPS];
@@ -22,8 +21,8 @@ static WRITTEN_BY: [AtomicU32; MAX_GAPS] = [const { AtomicU32::new(0) }; MAX_GAP
 pub fn report(what: &str) {
     for (i, gap) in GAPS.iter().enumerate() {
         let text = if i + 1 < MAX_GAPS { what } else { "more than can be named" };
-        let is_new = gap.set(Box::new(format!("{PREFIX}{text}"))).is_ok();
-        if is_new || gap.get().is_some_and(|known| known.strip_prefix(PREFIX) == Some(text)) {
+        let is_new = gap.set(Box::new(text.to_owned())).is_ok();
+        if is_new || gap.get().is_some_and(|known| known == text) {
             if state::is_recording() {
                 flush_one(i);
             }

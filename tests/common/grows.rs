@@ -10,7 +10,7 @@ use super::{Ran, Run};
 
 /// Returns the newest Python whose frames the preload reads.
 pub fn python() -> PathBuf {
-    pythons().pop().expect("a CPython 3.8 to 3.13").1
+    pythons().pop().expect("a CPython 3.8 to 3.15").1
 }
 
 /// Prepares a traced run of `grows.py`.

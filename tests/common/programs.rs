@@ -124,10 +124,10 @@ impl Run {
     }
 }
 
-/// Returns every CPython 3.8 to 3.13 on this machine, each version once: its number and its interpreter.
+/// Returns every CPython 3.8 to 3.15 on this machine, each version once: its number and its interpreter.
 pub fn pythons() -> Vec<(String, PathBuf)> {
     let mut candidates = Vec::new();
-    for minor in 8..=13 {
+    for minor in 8..=15 {
         let name = format!("python3.{minor}");
         let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
         for entry in versions.iter().filter_map(|v| fs::read_dir(v).ok()).flatten().flatten() {
@@ -135,6 +135,8 @@ pub fn pythons() -> Vec<(String, PathBuf)> {
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         candidates.extend(std::env::split_paths(&path).map(|folder| (minor, folder.join(&name))));
+        // Of `scripts/dev/debian-python`.
+        candidates.push((minor, target().join(format!("python-3.{minor}/root/usr/bin/{name}"))));
     }
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     for (minor, python) in candidates {

@@ -15,7 +15,8 @@ import sysconfig
 import types
 
 VERSION = sys.version_info[:2]
-JUMPS = set(dis.hasjabs) | set(dis.hasjrel)
+# From 3.14 on END_ASYNC_FOR says which `SEND` it belongs to, and goes on to the next.
+JUMPS = (set(dis.hasjabs) | set(dis.hasjrel)) - {dis.opmap.get("END_ASYNC_FOR")}
 STOPS = {
     "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT", "INTERPRETER_EXIT",
@@ -111,7 +112,8 @@ if __name__ == "__main__":
         for code in [code for module in use() for code in functions(module)]:
             show(code)
     # Every sixth module: a second or two.
-    for path in sorted(glob.glob(os.path.join(sysconfig.get_path("stdlib"), "*.py")))[::6]:
+    modules = glob.glob(os.path.join(sysconfig.get_path("stdlib"), "*.py"))
+    for path in sorted(filter(os.path.exists, modules))[::6]:
         with open(path, "rb") as file:
             for code in within(compile(file.read(), path, "exec")):
                 show(code)

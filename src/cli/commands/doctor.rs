@@ -15,6 +15,7 @@ use object::{Object, ObjectSymbol};
 
 use super::{Doctor as Arguments, Failure, GATE, locate, output, run};
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
+use leaktrace_core::cpython::{self, UNSEEN};
 
 /// How long a probe may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -313,19 +314,21 @@ fn versions(driver: &str, wanted: &str) -> Option<Check> {
 
 /// Checks whether the interpreter's frames can be read.
 fn layout(implementation: &str, version: &str, debug: bool, threaded: bool) -> Check {
-    const REMEDY: &str = "stacks will be native; Python stacks need CPython 3.8 to 3.14";
+    let remedy = || format!("{UNSEEN}; they need CPython {}", cpython::versions());
     let minor: Option<u32> = version.strip_prefix("3.").and_then(|v| v.split('.').next()?.parse().ok());
     let name = format!("{implementation} {version}");
     match minor {
         _ if implementation != "cpython" => {
-            Check::Warning(format!("{name}: its frames cannot be read"), REMEDY.into())
+            Check::Warning(format!("{name}: its frames cannot be read"), remedy())
         }
         _ if debug || threaded => {
             let what = if debug { "a debug build" } else { "a free-threaded build" };
-            Check::Warning(format!("{name}, {what}: its frames cannot be read"), REMEDY.into())
+            Check::Warning(format!("{name}, {what}: its frames cannot be read"), remedy())
         }
-        Some(8..=14) => Check::Good(format!("CPython {version}, its frames can be read")),
-        _ => Check::Warning(format!("CPython {version}: its frames cannot be read"), REMEDY.into()),
+        Some(minor) if cpython::VERSIONS.contains(&minor) => {
+            Check::Good(format!("CPython {version}, its frames can be read"))
+        }
+        _ => Check::Warning(format!("CPython {version}: its frames cannot be read"), remedy()),
     }
 }
 

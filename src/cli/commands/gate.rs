@@ -9,6 +9,7 @@ use super::{FailOn, Failure, output, report};
 use crate::gate::{Decision, Gate, baseline::Baseline, github, headline, sarif};
 use crate::ranks::Gathered;
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
+use leaktrace_core::cpython;
 use leaktrace_core::ledger::verdict::MIN_STEPS;
 use leaktrace_core::report::suppress::Suppressions;
 use leaktrace_core::report::wording::{advice, count, sanitize};
@@ -97,6 +98,7 @@ fn warnings(found: &Gathered) -> Vec<String> {
     if found.dropped_events > 0 {
         warnings.push(format!("{} lost", count(found.dropped_events as f64, "event")));
     }
+    warnings.extend(found.gaps.iter().map(|gap| gap.0.clone()).filter(|gap| cpython::is_interpreters(gap)));
     warnings
 }
 

@@ -156,7 +156,8 @@ fn end_loop(analyzer: &mut Analyzer) {
     analyzer.choose_loop(true);
     let unreadable = loop_steps::unreadable();
     if unreadable > 0 {
-        let text = format!("the bytecode of {unreadable} functions is not known: loops in them end no step");
+        let text =
+            format!("CPython bytecode of {unreadable} functions is not known: loops in them end no step");
         recording::append_entry(&TableEntry::Note { text: &text });
     }
     if STEPS.lock().is_some_and(|steps| steps.has_backward_passes_only()) {

@@ -8,13 +8,12 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
+use crate::coverage_gaps;
 use crate::python::interpreter::{self, Cpython};
 use crate::python::layout::Links;
 use crate::python::lifetime;
 use crate::python::memory::read;
 use crate::python::verify;
-use crate::writer::recording::append_entry;
-use leaktrace_core::format::entry::TableEntry;
 
 /// The innermost frame of a thread's stack.
 #[derive(Clone, Copy)]
@@ -95,7 +94,7 @@ fn verify_thread(cpython: &'static Cpython, thread: *const u8) -> bool {
         Ok(false) => return false,
         Err(verify::Contradicts) => {
             interpreter::refuse(cpython);
-            append_entry(&TableEntry::Note { text: interpreter::description() });
+            coverage_gaps::report(interpreter::description());
             return false;
         }
     }

@@ -1,12 +1,12 @@
 //! What the interpreter says of its own layout: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` from
 //! 3.13 on. Pure: words in, offsets or nothing out.
 
-/// As many words of `_Py_DebugOffsets` as are read; the smallest (3.13's) has 73.
-pub const WORDS: usize = 64;
+/// As many words of `_Py_DebugOffsets` as are read. 3.13's has fewer; what follows belongs to `_PyRuntime`.
+pub const WORDS: usize = 104;
 
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
-/// The offsets that a stack walk needs.
+/// The offsets that a stack walk needs, and from 3.14 on others.
 pub struct DebugOffsets {
     pub thread_frame: usize,
     pub thread_id: usize,
@@ -19,21 +19,83 @@ pub struct DebugOffsets {
     pub code_lines: usize,
     pub code_first_line: usize,
     pub code_size: usize,
+    pub objects: Option<SaidOfObjects>,
+    /// From the interpreter's state to the collector's flag.
+    pub collecting: Option<usize>,
 }
 
-/// How many words the groups of a version have: groups grow from one minor version to the next without saying
+/// The offsets that a search through objects needs.
+pub struct SaidOfObjects {
+    pub frame_variables: usize,
+    pub code_argcount: usize,
+    pub code_names: usize,
+    pub tuple_items: usize,
+    pub list_items: usize,
+    pub generator_frame: usize,
+    /// From 3.15 on.
+    pub shared_keys: Option<usize>,
+}
+
+/// At which words the groups of a version begin: they grow from one minor version to the next without saying
 /// so.
 struct Schema {
     minor: u64,
-    /// All groups before `thread_state`, but for the three words before them.
-    interpreter: usize,
+    thread: usize,
+    /// In the group of the thread.
+    thread_id: usize,
     frame: usize,
     code: usize,
+    object: usize,
+    more: Option<More>,
 }
 
-const SCHEMAS: [Schema; 2] = [
-    Schema { minor: 13, interpreter: 13, frame: 6, code: 10 },
-    Schema { minor: 14, interpreter: 16, frame: 8, code: 11 },
+/// The groups that are read from 3.14 on.
+struct More {
+    /// The collector's state in the interpreter's.
+    interpreter_collector: usize,
+    heap_type: Option<usize>,
+    tuple: usize,
+    list: usize,
+    collector: usize,
+    generator: usize,
+}
+
+const INTERPRETER: usize = 6;
+
+const SCHEMAS: [Schema; 3] = [
+    Schema { minor: 13, thread: 19, thread_id: 5, frame: 28, code: 34, object: 44, more: None },
+    Schema {
+        minor: 14,
+        thread: 22,
+        thread_id: 5,
+        frame: 31,
+        code: 39,
+        object: 50,
+        more: Some(More {
+            interpreter_collector: 5,
+            heap_type: None,
+            tuple: 56,
+            list: 59,
+            collector: 81,
+            generator: 83,
+        }),
+    },
+    Schema {
+        minor: 15,
+        thread: 22,
+        thread_id: 8,
+        frame: 39,
+        code: 47,
+        object: 58,
+        more: Some(More {
+            interpreter_collector: 5,
+            heap_type: Some(66),
+            tuple: 68,
+            list: 71,
+            collector: 94,
+            generator: 99,
+        }),
+    },
 ];
 
 /// Reads the words of CPython 3.`minor`: groups, each of which begins with the size of the structure it
@@ -45,21 +107,36 @@ pub fn read(words: &[u64; WORDS], minor: u32) -> Option<DebugOffsets> {
     if cookie != u64::from_le(COOKIE) || version >> 16 != 0x0300 | minor || free_threaded != 0 {
         return None;
     }
-    let thread = 6 + schema.interpreter;
-    let frame = thread + 9;
-    let code = frame + schema.frame;
-    let object = code + schema.code;
+    // An interpreter's state is the largest that is described: less than a megabyte.
     let field = |group: usize, at: usize| {
         let (size, offset) = (words[group], words[group + at]);
-        (offset < size && size < 1 << 16).then_some(offset as usize)
+        (offset < size && size < 1 << 20).then_some(offset as usize)
     };
+    let &Schema { thread, thread_id, frame, code, object, .. } = schema;
     // The head of every object is 16 bytes, the type its second word.
     if words[object] != 16 || words[object + 1] != 8 {
         return None;
     }
+    let objects = |more: &More| {
+        let shared_keys = match more.heap_type {
+            Some(group) => Some(field(group, 1)?),
+            None => None,
+        };
+        Some(SaidOfObjects {
+            frame_variables: field(frame, 4)?,
+            code_argcount: field(code, 6)?,
+            code_names: field(code, 7)?,
+            tuple_items: field(more.tuple, 1)?,
+            list_items: field(more.list, 1)?,
+            generator_frame: field(more.generator, 2)?,
+            shared_keys,
+        })
+    };
+    let collecting =
+        |more: &More| Some(field(INTERPRETER, more.interpreter_collector)? + field(more.collector, 1)?);
     Some(DebugOffsets {
         thread_frame: field(thread, 4)?,
-        thread_id: field(thread, 5)?,
+        thread_id: field(thread, thread_id)?,
         frame_back: field(frame, 1)?,
         frame_code: field(frame, 2)?,
         frame_instr: field(frame, 3)?,
@@ -69,5 +146,7 @@ pub fn read(words: &[u64; WORDS], minor: u32) -> Option<DebugOffsets> {
         code_lines: field(code, 4)?,
         code_first_line: field(code, 5)?,
         code_size: field(code, 9)?,
+        objects: schema.more.as_ref().and_then(objects),
+        collecting: schema.more.as_ref().and_then(collecting),
     })
 }

@@ -2,8 +2,8 @@
 //! meanwhile was garbage that nothing but the collector would have freed), and where the rings of objects
 //! begin. Changes nothing.
 //!
-//! CPython 3.8 to 3.13 keep that state in one structure without a name to look up. It is found by its shape:
-//! a pointer to the array of generations stands right behind that array, so it points 72 bytes before itself.
+//! Up to 3.13 CPython keeps that state in one structure without a name to look up. It is found by its shape: a
+//! pointer to the array of generations stands right behind that array, so it points 72 bytes before itself.
 //!
 //! ```text
 //!   generations: 3 × { next, prev, threshold | count }     9 words
@@ -12,13 +12,18 @@
 //!   stats: 3 × { collections, collected, uncollectable }   9 words
 //!   collecting                                             1 int
 //! ```
+//!
+//! From 3.14 on the pointer is elsewhere, and the interpreter says where `collecting` is; the generations lie a
+//! known way before it, and must be rings.
 
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::coverage_gaps;
+use crate::python::api::ObjectApi;
 use crate::python::interpreter::{self, Cpython, Interpreter};
-use crate::python::memory::copy_pages;
+use crate::python::memory::{self, copy_pages};
 use crate::thread_state::ThreadState;
 
 /// `struct gc_generation`, in bytes, and how many there are.
@@ -26,8 +31,6 @@ pub const GENERATION: usize = 24;
 pub const GENERATIONS: usize = 3;
 /// From a generation to its count.
 const COUNT: usize = 20;
-/// From the generations to `collecting`.
-pub const COLLECTING: usize = 22 * 8;
 /// Far more than the part of the interpreter's state that comes before the collector's.
 const SEARCHED: u64 = 64 << 10;
 /// More collections than any process lives to see: what is larger is no count.
@@ -39,10 +42,10 @@ pub fn collecting(thread: &ThreadState) -> bool {
     // Up to 3.10 the flag is freed with the interpreter.
     thread
         .read_section(|| {
-            let generations = interpreter::cpython()?.generations.load(Ordering::Relaxed);
-            let flag: *const AtomicI32 = ptr::with_exposed_provenance(generations + COLLECTING);
+            let flag = interpreter::cpython()?.collecting.load(Ordering::Relaxed);
+            let flag: *const AtomicI32 = ptr::with_exposed_provenance(flag);
             // SAFETY: an aligned `int` of the interpreter's state, which is not freed during a read section.
-            (generations != 0).then(|| unsafe { (*flag).load(Ordering::Relaxed) } == 1)
+            (!flag.is_null()).then(|| unsafe { (*flag).load(Ordering::Relaxed) } == 1)
         })
         .flatten()
         .unwrap_or(false)
@@ -57,20 +60,55 @@ pub fn objects(cpython: &Cpython) -> u32 {
     if generations == 0 { 0 } else { unsafe { (*count).load(Ordering::Relaxed) as u32 } }
 }
 
-/// Looks for the collector's state, once. With the GIL held, so that no collection is under way.
+/// Looks for the collector's state, once; that it is not found is a coverage gap. With the GIL held.
 pub fn find(python: &Interpreter) {
-    let (Some(cpython), Some(objects)) = (interpreter::cpython(), &python.api.objects) else { return };
-    if cpython.generations.load(Ordering::Relaxed) != 0 {
+    let Some(cpython) = interpreter::cpython() else { return };
+    if cpython.collecting.load(Ordering::Relaxed) != 0 {
         return;
     }
+    match python.api.objects.as_ref().and_then(|objects| search(cpython, objects)) {
+        Some(generations) => {
+            let flag = generations + cpython.layout.collector.after_generations;
+            cpython.generations.store(generations, Ordering::Release);
+            cpython.collecting.store(flag, Ordering::Release);
+        }
+        None => coverage_gaps::report(&format!(
+            "CPython 3.{}: runs of the garbage collector are not seen; garbage that waits for it may be taken for no leak",
+            cpython.minor
+        )),
+    }
+}
+
+/// Returns the address of the first generation.
+fn search(cpython: &Cpython, objects: &ObjectApi) -> Option<usize> {
     // SAFETY: returns the main interpreter's state, which is alive.
-    let main = unsafe { (objects.functions.PyInterpreterState_Main)() };
+    let main = unsafe { (objects.functions.PyInterpreterState_Main)() }.addr();
+    let collector = cpython.layout.collector;
+    if let Some(at) = collector.collecting {
+        let generations = (main + at).checked_sub(collector.after_generations)?;
+        return are_rings(generations as u64, collector.after_generations).then_some(generations);
+    }
     // 3.8 keeps it in the runtime's state, later ones in the interpreter's.
-    let found = [main.addr() as u64, objects.runtime].into_iter().find_map(|start| {
+    [main as u64, objects.runtime].into_iter().find_map(|start| {
         let index = generations(copy_pages(start, SEARCHED).all(), start)?;
         Some(start as usize + index * 8)
-    });
-    cpython.generations.store(found.unwrap_or(0), Ordering::Release);
+    })
+}
+
+/// True if the three generations and the permanent one, which lie at an address, are rings, and what lies so
+/// far behind them is a flag.
+fn are_rings(generations: u64, flag: usize) -> bool {
+    let heads: Vec<u64> = (0..=GENERATIONS as u64).map(|i| generations + i * GENERATION as u64).collect();
+    let read = memory::copy(&heads.iter().map(|&head| (head, 2)).collect::<Vec<_>>());
+    // The low bits of a link are marks.
+    let links = |i: usize, at: usize| read.get(i)[at] & !3;
+    let ends: Vec<(u64, usize)> =
+        (0..heads.len()).flat_map(|i| [(links(i, 0), 2), (links(i, 1), 2)]).collect();
+    let ends = memory::copy(&ends);
+    let is_ring =
+        |(i, &head): (usize, &u64)| ends.get(2 * i)[1] & !3 == head && ends.get(2 * i + 1)[0] & !3 == head;
+    let flag = memory::copy(&[((generations + flag as u64) & !7, 1)]).get(0)[0] as c_int;
+    heads.iter().enumerate().all(is_ring) && (0..=1).contains(&flag)
 }
 
 /// Returns the index of the generations' first word in a copy of what lies at `start`.
@@ -81,7 +119,7 @@ fn generations(words: &[u64], start: u64) -> Option<usize> {
         words[i + WORDS] == start + i as u64 * 8
             && lists.iter().all(|at| words[i + at] != 0 && words[i + at].is_multiple_of(8))
             && words[i + 13..i + 22].iter().all(|&count| count < MANY)
-            && words[i + 22] as c_int == 0
+            && (0..=1).contains(&(words[i + 22] as c_int))
     };
     (0..words.len().saturating_sub(22)).find(is_shape)
 }
@@ -107,5 +145,24 @@ mod tests {
         words[g + 13] = u64::MAX;
         assert_eq!(generations(&words, start), None);
         assert_eq!(generations(&words[..g + 15], start), None);
+    }
+    #[test]
+    fn rings_where_an_interpreter_says_they_are() {
+        let mut memory = [0_u64; 40];
+        let at = |i: usize| memory.as_ptr().expose_provenance() as u64 + i as u64 * 8;
+        let all: Vec<u64> = (0..40).map(at).collect();
+        for head in [4, 7, 10, 13] {
+            (memory[head], memory[head + 1]) = (all[head], all[head]);
+        }
+        // The youngest holds an object, whose link is marked.
+        (memory[4], memory[5]) = (all[20] | 1, all[20]);
+        (memory[20], memory[21]) = (all[4], all[4] | 2);
+        // The flag is no part of the rings.
+        assert!(are_rings(all[4], 168));
+        for other in [all[3], all[5], all[7], 0, 8, u64::MAX - 800] {
+            assert!(!are_rings(other, 168), "{other:#x}");
+        }
+        memory[4 + 21] = 2;
+        assert!(!are_rings(std::hint::black_box(&memory).as_ptr().addr() as u64 + 32, 168));
     }
 }

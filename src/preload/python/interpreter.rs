@@ -14,6 +14,7 @@ use crate::python::debug_offsets;
 use crate::python::layout::{self, Layout, Links};
 use crate::python::memory::read;
 use crate::python::offsets::{OB_TYPE, TYPE_BASICSIZE};
+use leaktrace_core::cpython::UNSEEN;
 
 /// An interpreter, of whatever version.
 pub struct Interpreter {
@@ -68,7 +69,8 @@ pub struct Cpython {
     pub is_watched: AtomicBool,
     /// The main thread's state, where that can never be freed nor belong to another thread; null otherwise.
     pub main_thread: AtomicPtr<u8>,
-    /// The collector's generations; 0: not found.
+    /// The collector's flag that it is running, and its generations; 0: not found.
+    pub collecting: AtomicUsize,
     pub generations: AtomicUsize,
     pub layout: Layout,
     pub code_type: usize,
@@ -123,7 +125,7 @@ fn describe(text: String) {
 /// Gives up reading the interpreter's memory: it is not what its layout says.
 pub fn refuse(cpython: &Cpython) {
     CPYTHON.store(ptr::null_mut(), Ordering::Release);
-    describe(format!("CPython 3.{}: unexpected frame layout; Python stacks are off", cpython.minor));
+    describe(format!("CPython 3.{}: unexpected frame layout; {UNSEEN}", cpython.minor));
 }
 
 /// Looks for an interpreter. Outside hooks. Once found, or found wanting, it stays so.
@@ -142,7 +144,7 @@ pub fn find() {
         Ok(cpython) => format!("CPython 3.{}", cpython.minor),
         Err(why) => {
             let number = version.split_whitespace().next().unwrap_or("?");
-            format!("CPython {number}: {why}; Python stacks are off")
+            format!("CPython {number}: {why}; {UNSEEN}")
         }
     });
     if let Some(api) = Api::find(scope) {
@@ -195,6 +197,7 @@ fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
         is_verified: AtomicBool::new(false),
         is_watched: AtomicBool::new(false),
         main_thread: AtomicPtr::new(ptr::null_mut()),
+        collecting: AtomicUsize::new(0),
         generations: AtomicUsize::new(0),
         layout,
         code_type: code_type.addr(),

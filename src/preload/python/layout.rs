@@ -2,10 +2,11 @@
 //!
 //! Up to 3.13 the offsets are those of the version's headers (x86-64 and aarch64 agree: all fields are
 //! words), where they are the same in all releases of a version. From 3.13 on the interpreter describes its
-//! stacks itself in `_Py_DebugOffsets`: 3.13 must agree with its row, 3.14 is taken at its word. A version
-//! without [`ObjectLayout`] is not searched for holders.
+//! stacks itself in `_Py_DebugOffsets`, and from 3.14 on some objects: it must agree with its row. A
+//! version without [`ObjectLayout`] is not searched for holders.
 
-use crate::python::debug_offsets::{self, WORDS};
+use crate::python::debug_offsets::{self, SaidOfObjects, WORDS};
+use crate::python::offsets::LIST_ITEMS;
 use leaktrace_core::format::entry::LineTable;
 
 /// How frames are linked, and how they say that they were entered from C.
@@ -51,7 +52,18 @@ pub struct Layout {
     pub code_size: usize,
     pub str_ascii: usize,
     pub str_compact: usize,
+    pub collector: Collector,
     pub objects: Option<ObjectLayout>,
+}
+
+/// Where the cyclic collector's state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// From the interpreter's state to the flag that it is running, where that is known; else it is found by
+    /// its shape.
+    pub collecting: Option<usize>,
+    /// From the first generation to that flag.
+    pub after_generations: usize,
 }
 
 /// The offsets that every walk reads, as small as can be.
@@ -102,8 +114,9 @@ pub struct ObjectLayout {
     pub exception_traceback: usize,
     pub exception_context: usize,
     pub exception_cause: usize,
-    /// From a frame to its variables.
+    /// From a frame to its variables. From 3.14 on their low bits are marks.
     pub frame_variables: usize,
+    pub tuple_items: usize,
     /// From a generator to its frame, which lies inside it from 3.11 on, and is an object of its own before.
     pub generator_frame: Option<usize>,
     /// From a class to the names of the attributes that its instances keep without a dict.
@@ -152,6 +165,7 @@ const V3_8: Layout = Layout {
     code_size: 176,
     str_ascii: 48,
     str_compact: 72,
+    collector: Collector { collecting: None, after_generations: 176 },
     objects: Some(OBJECTS_3_8),
 };
 
@@ -204,8 +218,20 @@ const V3_13: Layout = Layout {
     ..V3_12
 };
 
-/// Its offsets are those that the interpreter says.
-const V3_14: Layout = Layout { objects: None, ..V3_13 };
+const V3_14: Layout = Layout {
+    frame_flag: 74,
+    code_size: 208,
+    collector: Collector { collecting: Some(7600), after_generations: 168 },
+    objects: Some(OBJECTS_3_14),
+    ..V3_13
+};
+
+const V3_15: Layout = Layout {
+    thread_id: 176,
+    collector: Collector { collecting: Some(7512), after_generations: 104 },
+    objects: Some(OBJECTS_3_15),
+    ..V3_14
+};
 
 const OBJECTS_3_8: ObjectLayout = ObjectLayout {
     code_argcount: 16,
@@ -218,6 +244,7 @@ const OBJECTS_3_8: ObjectLayout = ObjectLayout {
     exception_context: 40,
     exception_cause: 48,
     frame_variables: 360,
+    tuple_items: 24,
     generator_frame: None,
     shared_keys: None,
     attributes: Attributes::Dict,
@@ -256,6 +283,10 @@ const OBJECTS_3_12: ObjectLayout = ObjectLayout {
 
 const OBJECTS_3_13: ObjectLayout = ObjectLayout { attributes: Attributes::Inside, ..OBJECTS_3_12 };
 
+const OBJECTS_3_14: ObjectLayout = ObjectLayout { frame_variables: 80, tuple_items: 32, ..OBJECTS_3_13 };
+
+const OBJECTS_3_15: ObjectLayout = ObjectLayout { shared_keys: Some(888), ..OBJECTS_3_14 };
+
 /// Returns the minor number of the version that `Py_GetVersion()` begins with, and whether it is a release
 /// (or its candidate).
 pub fn version(text: &str) -> Option<(u32, bool)> {
@@ -277,16 +308,18 @@ pub fn choose(minor: u32, words: Option<&[u64; WORDS]>) -> Option<Layout> {
         10 => Some(V3_10),
         11 => Some(V3_11),
         12 => Some(V3_12),
-        13 => described(V3_13, 13, words?).filter(|layout| *layout == V3_13),
-        14 => described(V3_14, 14, words?),
+        13 => agreed(V3_13, 13, words?),
+        14 => agreed(V3_14, 14, words?),
+        15 => agreed(V3_15, 15, words?),
         _ => None,
     }
 }
 
-/// Returns a row with the offsets that the interpreter says.
-fn described(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
+/// Returns a row that the interpreter's own words agree with, with what only these say. Where they contradict it
+/// about objects alone, these are not known.
+fn agreed(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
     let said = debug_offsets::read(words, minor)?;
-    Some(Layout {
+    let stacks = Layout {
         thread_frame: said.thread_frame,
         thread_id: said.thread_id,
         frame_back: said.frame_back,
@@ -299,28 +332,32 @@ fn described(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
         code_first_line: said.code_first_line,
         code_size: said.code_size,
         ..row
+    };
+    let agrees = |objects: &ObjectLayout| match &said.objects {
+        Some(said) => said_of(*objects, said) == Some(*objects),
+        // 3.13 is not asked about objects.
+        None => minor == 13,
+    };
+    (stacks == row).then_some(Layout {
+        collector: Collector { collecting: said.collecting, ..row.collector },
+        objects: row.objects.filter(agrees),
+        ..row
+    })
+}
+
+/// Returns a row of objects with the offsets that the interpreter says.
+fn said_of(row: ObjectLayout, said: &SaidOfObjects) -> Option<ObjectLayout> {
+    let Names::One { free, .. } = row.names else { return None };
+    (said.list_items == LIST_ITEMS).then_some(ObjectLayout {
+        code_argcount: said.code_argcount,
+        names: Names::One { names: said.code_names, free },
+        frame_variables: said.frame_variables,
+        tuple_items: said.tuple_items,
+        generator_frame: Some(said.generator_frame),
+        shared_keys: said.shared_keys.or(row.shared_keys),
+        ..row
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions() {
-        assert_eq!(version("3.11.7 (main, Jan  1 2024) [GCC 12.2.0]"), Some((11, true)));
-        assert_eq!(version("3.13.0+ (heads/3.13)"), Some((13, true)));
-        assert_eq!(version("3.14.0a3 (main)"), Some((14, false)));
-        assert_eq!(version("3.14.0rc2 (main)"), Some((14, true)));
-        assert_eq!(version("2.7.18 (default)"), None);
-        assert_eq!(version("nonsense"), None);
-    }
-
-    #[test]
-    fn an_unknown_version_has_no_layout() {
-        assert_eq!(choose(7, None), None);
-        assert_eq!(choose(13, None), None);
-        assert_eq!(choose(15, Some(&[0; WORDS])), None);
-        assert_eq!(choose(14, Some(&[u64::MAX; WORDS])), None);
-    }
-}
+mod tests;

@@ -35,6 +35,7 @@ mod uncaught;
 mod verify;
 pub mod walk;
 
+use crate::coverage_gaps;
 pub use crate::python::callbacks::Callbacks;
 pub use crate::python::gc::collecting;
 pub use crate::python::install::{is_poked, poke};
@@ -53,8 +54,10 @@ pub fn find() {
     if !interpreter::description().is_empty() {
         packages::find();
     }
-    if let Some(cpython) = interpreter::cpython() {
-        codes::watch_deallocation(cpython.code_type);
+    match interpreter::cpython() {
+        Some(cpython) => codes::watch_deallocation(cpython.code_type),
+        None if interpreter::has_ended() || interpreter::description().is_empty() => {}
+        None => coverage_gaps::report(interpreter::description()),
     }
 }
 

@@ -42,7 +42,6 @@ pub const MEMBER_OFFSET: usize = 16;
 pub const LIST_ITEMS: usize = 24;
 /// The places that a list's items have room for.
 pub const LIST_ALLOCATED: usize = 32;
-pub const TUPLE_ITEMS: usize = 24;
 pub const MODULE_DICT: usize = 16;
 pub const METHOD_FUNCTION: usize = 16;
 pub const METHOD_SELF: usize = 24;

@@ -21,6 +21,7 @@ function summary(run) {
   $("summary").replaceChildren(
     h("h1", {}, verdict),
     h("div", { class: "command" }, p.argv.join(" ") || p.exe || run.file),
+    ...run.report.coverage.gaps.filter(gap => gap.startsWith("CPython ")).map(gap => h("p", { class: "lacking" }, gap)),
     h("div", { class: "facts" }, fact("", ended(p)), fact("ran", p.duration_s.toFixed(1) + " s"), fact("pid", p.pid), fact("host", p.host), fact("rank", p.rank),
       fact("Python", p.python), fact("step source", steps.source), fact("as of the end of step", step),
       run.report.host_bytes ? fact("pinned host memory", size(run.report.host_bytes)) : null),

@@ -2,6 +2,7 @@
 
 use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE, source::Sources};
 use crate::ranks::{Cause, Gathered};
+use leaktrace_core::cpython;
 use leaktrace_core::report::End;
 use leaktrace_core::report::text::{finding, style_of};
 use leaktrace_core::report::wording::{count, exact, found, grouped, location, sanitize, size};
@@ -74,6 +75,9 @@ fn head(page: &mut Page, g: &Gathered) {
         text.push_str(&format!("; {without} made no step"));
     }
     page.wrap("  ", 6, &[(DIM, &text)]);
+    for (gap, n) in g.gaps.iter().filter(|(gap, _)| cpython::is_interpreters(gap)) {
+        page.wrap("  ", 6, &[(UNSURE, &sanitize(gap)), (DIM, &format!("({n}×)"))]);
+    }
 }
 
 /// Returns the processes of a cause: `on all 8 processes, 11.0 to 13.0 KiB per step, most on rank 5`
@@ -174,7 +178,7 @@ fn coverage(page: &mut Page, g: &Gathered) {
         n => format!("{} events lost", grouped(n)),
     };
     page.line(&[(BOLD, "Coverage: "), (if g.dropped_events == 0 { PLAIN } else { UNSURE }, &lost)]);
-    for (gap, n) in &g.gaps {
+    for (gap, n) in g.gaps.iter().filter(|(gap, _)| !cpython::is_interpreters(gap)) {
         let n = format!("({n}×)");
         page.wrap("  ", 4, &[(UNSURE, "coverage gap:"), (PLAIN, &sanitize(gap)), (DIM, &n)]);
     }

@@ -74,14 +74,18 @@ pub fn render(report: &Report) -> String {
 /// Lays out the whole report.
 pub fn styled(report: &Report, layout: Layout, sources: &mut dyn SourceLines) -> Text {
     let mut text = Text::new(layout.width);
+    let lacks = wording::lacking(&report.coverage).next().is_some();
     let style = match report.findings.iter().map(|f| f.kind).min() {
         _ if final_failure(report).is_some() => Bad,
         Some(kind) => style_of(kind),
-        None if report.steps.count < MIN_STEPS => Warning,
+        None if report.steps.count < MIN_STEPS || lacks => Warning,
         None => Good,
     };
     text.wrap("", 2, &[(style, &sanitize(&wording::answer(report)))]);
     text.wrap("  ", 4, &[(Plain, &wording::run(report))]);
+    for lacking in wording::lacking(&report.coverage) {
+        text.wrap("  ", 4, &[(Warning, &sanitize(lacking))]);
+    }
     text.gap();
     for (i, f) in report.findings.iter().enumerate() {
         finding(&mut text, i + 1, f, &report.program, sources, layout.all, None);
@@ -113,6 +117,7 @@ pub fn summary(report: &Report, path: &str) -> String {
     let rank = report.program.rank.as_ref().map_or_else(String::new, |rank| format!("rank {rank}: "));
     let mut say = |words: &str| text.wrap("leaktrace: ", 11, &[(Plain, &sanitize(words))]);
     say(&format!("{rank}{}", wording::answer(report)));
+    wording::lacking(&report.coverage).for_each(&mut say);
     if let Some(advice) = report.findings.first().and_then(advice) {
         say(&format!("fix: {advice}"));
     }

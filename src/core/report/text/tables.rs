@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::Style::{Bad, Bold, Dim, Good, Plain, Warning};
 use super::finding::arrow;
 use super::{By, Layout, Text};
+use crate::cpython;
 use crate::report::wording::{
     self, count, final_failure, finding_of, grouped, held_by, is_named, live_heading, location,
     out_of_memory_details, relative_path, sanitize, size, stack, untracked_calls,
@@ -262,7 +263,7 @@ pub fn coverage(text: &mut Text, report: &Report) {
     if let Some(calls) = untracked_calls(c) {
         text.wrap("  ", 4, &[(Dim, "calls with untracked memory use:"), (Plain, &calls)]);
     }
-    for gap in &c.gaps {
+    for gap in c.gaps.iter().filter(|gap| !cpython::is_interpreters(gap)) {
         text.wrap("  ", 4, &[(Warning, "coverage gap:"), (Plain, &sanitize(gap))]);
     }
     for warning in &report.warnings {

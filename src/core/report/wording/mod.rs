@@ -17,8 +17,8 @@ pub use labels::{
 };
 pub use out_of_memory::{details as out_of_memory_details, explanation as out_of_memory};
 pub use summary::{
-    answer, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, live_heading, non_leaks,
-    run, step_details, untracked_calls,
+    answer, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, lacking, live_heading,
+    non_leaks, run, step_details, untracked_calls,
 };
 pub use units::{
     base_folder, count, exact, grouped, location, ordinal, relative_path, sanitize, size, words,

@@ -1,6 +1,7 @@
 //! The words about a run: its answer, how it ended, its steps, what was suppressed, how far the figures can be relied on.
 
 use super::{count, found, grouped, held_by_whom, location, place, rate, relative_path, sanitize, size};
+use crate::cpython;
 use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::suppress::Suppressed;
 use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
@@ -126,6 +127,11 @@ pub fn run(report: &Report) -> String {
     let host = if p.host.is_empty() { String::new() } else { format!(" on {}", p.host) };
     let rank = p.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
     sanitize(&format!("{} (pid {}{host}{rank}): {}, {}", command(p), p.pid, ended(p), steps(report)))
+}
+
+/// Returns what the whole report lacks, since the interpreter is not known or not what it seemed: said first.
+pub fn lacking(coverage: &Coverage) -> impl Iterator<Item = &str> {
+    coverage.gaps.iter().map(String::as_str).filter(|gap| cpython::is_interpreters(gap))
 }
 
 /// Returns the command as somebody would type it in its working directory.

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::extents::Extents;
+use super::opcodes::Meanings;
 use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, What};
+use crate::cpython;
 
 /// Every CPython that is known here and on this machine.
 fn pythons() -> Vec<(u32, PathBuf)> {
@@ -16,18 +18,26 @@ fn pythons() -> Vec<(u32, PathBuf)> {
         .flatten()
         .map(|e| e.path().join("bin"))
         .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()))
+        .chain([14, 15].map(from_debian))
         .collect();
     let ask = |python: &PathBuf, minor: u32| {
         let check = format!("import sys; sys.exit(sys.version_info[:2] != (3, {minor}))");
         python.exists()
             && Command::new(python).args(["-c", &check]).output().is_ok_and(|o| o.status.success())
     };
-    (8..=13)
+    cpython::VERSIONS
         .filter_map(|minor| {
             let mut all = folders.iter().map(|folder| folder.join(format!("python3.{minor}")));
             all.find(|python| ask(python, minor)).map(|python| (minor, python))
         })
         .collect()
+}
+
+/// Where `scripts/dev/debian-python` puts an interpreter.
+fn from_debian(minor: u32) -> PathBuf {
+    let repo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("LEAKTRACE_TARGET").map_or_else(|| repo.join("target"), PathBuf::from);
+    target.join(format!("python-3.{minor}/root/usr/bin"))
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -45,7 +55,7 @@ fn told(text: &str) -> (u32, bool, Vec<u32>) {
 fn loops_are_those_of_dis() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/extents.py");
     let pythons = pythons();
-    assert!(!pythons.is_empty(), "no CPython 3.8 to 3.13 on this machine");
+    assert!(!pythons.is_empty(), "no CPython 3.8 to 3.15 on this machine");
     let running: Vec<_> = pythons
         .into_iter()
         .map(|(minor, python)| {
@@ -92,6 +102,7 @@ fn loops_are_those_of_dis() {
 
 #[test]
 fn nonsense_is_no_loop() {
+    assert!(cpython::VERSIONS.all(|minor| Meanings::of(minor).is_some()));
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -101,14 +112,14 @@ fn nonsense_is_no_loop() {
         let length = usize::from(next()) + 1;
         let bytes: Vec<u8> = (0..length).map(|_| next()).collect();
         let table: Vec<u8> = (0..next() % 40).map(|_| next()).collect();
-        for minor in 8..=13 {
+        for minor in cpython::VERSIONS {
             if let Some(extents) = Extents::of(minor, &bytes, &table, "f") {
                 let deepest = (0..length as u32).map(|offset| extents.around(offset).get().len()).max();
                 assert!(deepest <= Some(8));
             }
         }
     }
-    assert!(Extents::of(14, &[0, 0], &[], "f").is_none());
+    assert!(Extents::of(cpython::VERSIONS.end() + 1, &[0, 0], &[], "f").is_none());
 }
 
 /// Code 1: a `for` loop from offset 2 to 10. Code 2: none.

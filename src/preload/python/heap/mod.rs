@@ -12,6 +12,7 @@ mod labels;
 mod objects;
 mod roots;
 mod strays;
+mod verify;
 
 use std::time::{Duration, Instant};
 
@@ -77,10 +78,11 @@ pub fn obstacle(python: &Interpreter) -> Option<String> {
     let Some(cpython) = thread_frames::verify(python) else {
         return Some("the interpreter is not understood".into());
     };
-    if python.api.objects.is_none() || cpython.layout.objects.is_none() {
-        return Some(format!("the objects of CPython 3.{} are not understood", cpython.minor));
+    if !memory::may_copy() {
+        return Some("process_vm_readv is forbidden here".into());
     }
-    (!memory::may_copy()).then(|| "process_vm_readv is forbidden here".into())
+    let layout = verify::layout(python, cpython);
+    layout.is_none().then(|| format!("the objects of CPython 3.{} are not understood", cpython.minor))
 }
 
 impl<'a> Heap<'a> {
@@ -91,7 +93,7 @@ impl<'a> Heap<'a> {
     pub unsafe fn new(blocks: &'a Nodes, limit: Limit) -> Option<Heap<'a>> {
         let python = interpreter::get()?;
         let cpython = thread_frames::verify(python)?;
-        let layout = cpython.layout.objects?;
+        let layout = verify::layout(python, cpython)?;
         let api = python.api.objects.as_ref()?;
         let range = (blocks.keys().copied().min().unwrap_or(0), blocks.keys().copied().max().unwrap_or(0));
         let mut heap = Heap {

@@ -10,10 +10,14 @@ use crate::python::heap::Heap;
 use crate::python::heap::objects::Kind;
 use crate::python::layout::Names;
 use crate::python::memory::word;
-use crate::python::offsets::{MODULE_DICT, OB_TYPE, TUPLE_ITEMS, VAR_SIZE};
+use crate::python::offsets::{MODULE_DICT, OB_TYPE, VAR_SIZE};
 use crate::python::packages;
 use crate::python::thread_frames;
 use leaktrace_core::holders::{GcRoot, Node, Root};
+
+/// From 3.14 on the low bits of a variable say whether it owns what it refers to, or that it is a number.
+pub const MARKS: u64 = 7;
+pub const NUMBER: u64 = 3;
 
 /// The functions of an uncaught exception that are looked at.
 const MAX_FRAMES: usize = 200;
@@ -175,7 +179,7 @@ impl Heap<'_> {
         // SAFETY: a living tuple: so many items lie behind its head.
         unsafe {
             let length = word(tuple, VAR_SIZE) as usize;
-            (0..length).map(|i| word(tuple, TUPLE_ITEMS + 8 * i)).collect()
+            (0..length).map(|i| word(tuple, self.layout.tuple_items + 8 * i)).collect()
         }
     }
 
@@ -211,8 +215,9 @@ impl Heap<'_> {
         let mut variables = Vec::new();
         for (i, name) in names.into_iter().enumerate() {
             // SAFETY: a frame has a slot for every name of its code; the slot is empty or holds an object.
-            let value = unsafe { word(frame, self.layout.frame_variables + 8 * i) };
-            if value != 0 && self.is_str(name) {
+            let slot = unsafe { word(frame, self.layout.frame_variables + 8 * i) };
+            let value = slot & !MARKS;
+            if slot & MARKS != NUMBER && value != 0 && self.is_str(name) {
                 variables.push((self.text(name), value));
             }
         }

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use crate::python::api::Object;
-use crate::python::gc::{COLLECTING, GENERATION, GENERATIONS};
+use crate::python::gc::{GENERATION, GENERATIONS};
 use crate::python::heap::Heap;
 use crate::python::heap::objects::Kind;
 use crate::python::memory::{is_plausible, word};
@@ -57,7 +57,8 @@ impl Heap<'_> {
             is_plausible(next) && word(next, 8) & !3 == head
         };
         // SAFETY: a part of the collector's state; an `int`.
-        let idle = first != 0 && unsafe { word(first, COLLECTING) } as u32 & 1 == 0;
+        let idle = first != 0
+            && unsafe { word(first, self.cpython.layout.collector.after_generations) } as u32 & 1 == 0;
         let whole = |first| (0..GENERATIONS).all(|i| is_whole(first + (i * GENERATION) as u64));
         (idle && whole(first)).then_some(first)
     }
