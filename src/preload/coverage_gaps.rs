@@ -13,7 +13,6 @@ use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 
 const MAX_GAPS: usize = 16;
-const PREFIX: &str = "coverage hole: ";
 static GAPS: [OnceBox<String>; MAX_GAPS] = [const { OnceBox::new() }; MAX_GAPS];
 /// The process in whose recording each was written.
 static WRITTEN_BY: [AtomicU32; MAX_GAPS] = [const { AtomicU32::new(0) }; MAX_GAPS];
@@ -22,8 +21,8 @@ static WRITTEN_BY: [AtomicU32; MAX_GAPS] = [const { AtomicU32::new(0) }; MAX_GAP
 pub fn report(what: &str) {
     for (i, gap) in GAPS.iter().enumerate() {
         let text = if i + 1 < MAX_GAPS { what } else { "more than can be named" };
-        let is_new = gap.set(Box::new(format!("{PREFIX}{text}"))).is_ok();
-        if is_new || gap.get().is_some_and(|known| known.strip_prefix(PREFIX) == Some(text)) {
+        let is_new = gap.set(Box::new(text.to_owned())).is_ok();
+        if is_new || gap.get().is_some_and(|known| known == text) {
             if state::is_recording() {
                 flush_one(i);
             }
@@ -42,8 +41,20 @@ pub fn call_was_left() {
     LEFT.store(true, Release);
 }
 
+/// There were too many threads at one time, and that was not reported yet.
+static MANY_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a thread takes no Python stacks, since there are so many. From anywhere: it is reported later.
+#[cold]
+pub fn many_threads() {
+    MANY_THREADS.store(true, Release);
+}
+
 /// Reports what was noted where nothing could be reported.
 pub fn report_noted() {
+    if MANY_THREADS.load(Relaxed) && MANY_THREADS.swap(false, AcqRel) {
+        report("Python's stacks of threads beyond the 1,024 that allocate at one time");
+    }
     if LEFT.load(Relaxed) && LEFT.swap(false, AcqRel) {
         report(
             "calls into CUDA that a jump, an exception or the end of their thread left in the middle: what they did is not known",
