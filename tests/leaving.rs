@@ -1,16 +1,22 @@
 //! Hooks that signal handlers come to, or leave: the program goes on as it would have, and so does the recording.
 //! What no report can know is named.
 
+use std::path::PathBuf;
+
 use crate::common::programs::{bare_cudart, compile, linked, pythons, script, sources};
 use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
-/// `leaving HOW TIMES`, on a runtime whose calls may be interrupted anywhere.
-fn leaving(how: &str, times: u32) -> Run {
+/// A runtime whose calls may be interrupted anywhere.
+fn runtime() -> PathBuf {
     let map = format!("-Wl,--version-script,{}", sources().join("bare_cudart.map").display());
     let flags = ["-shared", "-fPIC", "-Wl,-soname,libcudart.so.12", &map];
-    let runtime = compile("leaving_cudart.c", "libcudart.so.12", &flags);
-    Run::new(linked("leaving.c", "leaving", &runtime, &[]))
+    compile("leaving_cudart.c", "libcudart.so.12", &flags)
+}
+
+/// `leaving HOW TIMES`, on that runtime.
+fn leaving(how: &str, times: u32) -> Run {
+    Run::new(linked("leaving.c", "leaving", &runtime(), &[]))
         .args([how, &times.to_string()])
         .env("LEAKTRACE_QUIET", "1")
 }
@@ -80,6 +86,36 @@ fn threads_that_end_inside_of_a_call() {
         assert_eq!(gaps.contains(LEFT), is_left, "{how}: {gaps}");
         assert_eq!(report.coverage("dropped_events"), 0);
     }
+}
+
+#[test]
+fn threads_that_are_cut_off_at_any_moment() {
+    // Asynchronous cancellation: most of them are in a hook at that moment, where no unwinding may begin.
+    let report = Report::of(&unchanged("cut off at any moment", 60).recording());
+    assert_eq!(report.end(), "clean");
+    assert!(has_last(&report), "{:#}", report.0);
+    // The hooks are there too where nothing is recorded.
+    let ran = leaving("cut off at any moment", 20).traced().env("LEAKTRACE_OUT", "/dev/null/x").run();
+    assert_eq!((ran.code(), ran.text().as_str()), (0, "20 cancelled\ndone\n"), "{}", ran.transcript());
+    assert!(ran.stderr.contains("nothing is recorded"), "{}", ran.stderr);
+}
+
+#[test]
+fn exceptions_of_cpp_through_a_call() {
+    let throws = || {
+        let flags = ["-x", "none", "-lstdc++"];
+        Run::new(linked("throws.cc", "throws", &runtime(), &flags)).env("LEAKTRACE_QUIET", "1")
+    };
+    let (plain, traced) = (throws().run(), throws().traced().run());
+    assert_eq!(plain.text(), "from below\nfrom below\ndone\n", "{}", plain.transcript());
+    assert_eq!((traced.status, traced.text()), (plain.status, plain.text()), "{}", traced.transcript());
+    assert_eq!(traced.stderr, "");
+    // The block whose free was left is there or not; nobody can know, and that is said.
+    let report = Report::of(&traced.recording());
+    assert_eq!(report.end(), "clean");
+    assert_eq!(report.coverage("dropped_events"), 0);
+    assert!([1001, 1101].contains(&report.device(0, "live_bytes")), "{:#}", report.0);
+    assert!(report.coverage("gaps").to_string().contains(LEFT), "{:#}", report.0);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod check;
 mod cli;
 mod common;
 mod coverage;
+mod descriptors;
 mod diff;
 mod dist;
 mod doctor;

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,6 +50,15 @@ static void *ends(void *how) {
     if (!strcmp(how, "exits in an allocation")) { cudaInside = leaves; take(100); }
     if (!strcmp(how, "cancelled in a free")) { p = take(100); cudaInside = cancelled; cudaFree(p); }
     return (void *)1;
+}
+
+/* Threads that may be cancelled at any moment, most of which are spent in calls. */
+static volatile long rounds;
+static void *at_any_moment(void *unused) {
+    (void)unused;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    for (unsigned i = 0;; i++) { down(i * 2654435761u, 12); rounds++; }
+    return NULL;
 }
 
 static void (*step)(const char *), (*mark)(const char *), (*dump)(void);
@@ -119,6 +129,21 @@ int main(int argc, char **argv) {
         pthread_create(&thread, NULL, ends, (void *)how);
         pthread_join(thread, &result);
         printf("%s\n", result == PTHREAD_CANCELED ? "cancelled" : result ? "returned" : "exited");
+    }
+    if (!strcmp(how, "cut off at any moment")) {
+        churn(1);
+        int gone = 0;
+        for (int i = 0; i < times; i++) {
+            pthread_t thread;
+            void *result;
+            long before = rounds;
+            pthread_create(&thread, NULL, at_any_moment, NULL);
+            while (rounds < before + i % 16) sched_yield();
+            pthread_cancel(thread);
+            pthread_join(thread, &result);
+            gone += result == PTHREAD_CANCELED;
+        }
+        printf("%d cancelled\n", gone);
     }
     if (!strcmp(how, "jumps out of an allocation")) {
         churn(1);

@@ -41,8 +41,20 @@ pub fn call_was_left() {
     LEFT.store(true, Release);
 }
 
+/// There were too many threads at one time, and that was not reported yet.
+static MANY_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a thread takes no Python stacks, since there are so many. From anywhere: it is reported later.
+#[cold]
+pub fn many_threads() {
+    MANY_THREADS.store(true, Release);
+}
+
 /// Reports what was noted where nothing could be reported.
 pub fn report_noted() {
+    if MANY_THREADS.load(Relaxed) && MANY_THREADS.swap(false, AcqRel) {
+        report("Python's stacks of threads beyond the 1,024 that allocate at one time");
+    }
     if LEFT.load(Relaxed) && LEFT.swap(false, AcqRel) {
         report(
             "calls into CUDA that a jump, an exception or the end of their thread left in the middle: what they did is not known",

@@ -12,7 +12,8 @@
 //! * `interpose`: how a call of the program's reaches a hook. Naked tail-jumps stand under the names of
 //!   `dlsym`, `dlopen` and their kin, of the driver's and the runtime's allocators. The hook is chosen by the
 //!   address that the real look-up returned; the real function is the one in the caller's own scope. Also
-//!   `exec`, `_exit`, `longjmp` and what installs a seccomp filter: after them the recording would be wrong.
+//!   `exec`, `_exit`, `longjmp`, what cancels a thread, and what installs a seccomp filter: after them the recording would
+//!   be wrong, or the program aborted.
 //! * `loader`: what is loaded in the process, and what the loader would find: the list of objects, their
 //!   symbols, the rules of scope.
 //! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,

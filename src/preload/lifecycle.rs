@@ -11,7 +11,7 @@ use crate::coverage_gaps;
 use crate::fork;
 use crate::frameworks::torch;
 use crate::hooks::{devices, entry_points, events};
-use crate::loader::link_map;
+use crate::loader::{address, link_map};
 use crate::lock::{Mutex, Rank};
 use crate::python;
 use crate::recording_path;
@@ -221,6 +221,8 @@ fn lost() {
 pub fn shut_in() {
     const WHY: &str =
         "the program shuts itself into a sandbox (seccomp): tracing ends here, the program goes on";
+    const NOTHING: &str =
+        "the program shuts itself into a sandbox (seccomp) before its first CUDA call: nothing is recorded";
     let undisturbed = Undisturbed::begin();
     thread_state::without_events(|| {
         shield(|| {
@@ -229,6 +231,8 @@ pub fn shut_in() {
                 stderr::say(WHY);
                 step_boundaries::exit();
                 recording::mark_clean(state::elapsed());
+            } else if !in_signal_handler() && may_call_cuda() {
+                stderr::say(NOTHING);
             }
             // Neither is one begun in there.
             state::give_up();
@@ -237,6 +241,14 @@ pub fn shut_in() {
     });
     drop(undisturbed);
     signals::shut_in();
+}
+
+/// Whether the program has something that calls CUDA, and is to be traced. In a sandbox nothing can be said any more.
+fn may_call_cuda() -> bool {
+    const LIBRARIES: [&str; 3] = ["/libcuda.so", "/libcudart.so", "/libtorch_cuda.so"];
+    let is_one = |path: &str| LIBRARIES.iter().any(|library| path.contains(library));
+    let is_here = || matches!(state::get(), State::Armed) || address::path_of(is_one).is_some();
+    state::get() != State::Off && settings::get().on && is_here()
 }
 
 /// Writes what the reader has to know about this process.

@@ -7,14 +7,17 @@ use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::int_map::{IntMap, int_map};
 
-/// Bytes that all descriptions of a recording may take together.
+/// Bytes that all descriptions of a recording may take together. They lie in the file alone.
 const MAX_BYTES: usize = 128 << 20;
+
+/// Ids of one kind: those of a program that makes code without end.
+const MAX_IDS: usize = 112 << 10;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// True while less than half of the bytes are taken.
-pub fn has_much_room() -> bool {
-    BYTES.load(Ordering::Relaxed) < MAX_BYTES / 2
+/// Returns how many eighths of the bytes are taken.
+pub fn eighths() -> usize {
+    BYTES.load(Ordering::Relaxed) / (MAX_BYTES / 8)
 }
 
 /// In a forked child: its recording is a new one, in which nothing is described yet.
@@ -35,7 +38,7 @@ fn reserve(bytes: usize) -> bool {
 /// Why something got no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Descriptions take more bytes than they may.
+    /// Descriptions take more bytes than they may, or there are too many of this kind.
     NoRoom,
     /// The recording could not take the entry.
     NotWritten,
@@ -72,7 +75,7 @@ impl Numbering {
         if let Some(id) = self.get(key) {
             return Ok(id);
         }
-        if !reserve(bytes) {
+        if self.ids.len() >= MAX_IDS || !reserve(bytes) {
             return Err(Refused::NoRoom);
         }
         let id = self.append(entry)?;

@@ -10,6 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+use crate::coverage_gaps;
 use crate::lock::{Mutex, Rank};
 use crate::unwind::LastWalk;
 use crate::writer::recording;
@@ -243,9 +244,19 @@ fn map_pages() -> *mut Pages {
         unsafe { libc::munmap(map, size_of::<Pages>()) };
         return ptr::null_mut();
     };
+    if all.len() >= MAX_MAPPED {
+        drop(all);
+        // SAFETY: as above.
+        unsafe { libc::munmap(map, size_of::<Pages>()) };
+        coverage_gaps::many_threads();
+        return UNMAPPED;
+    }
     all.push(map.expose_provenance());
     map.cast()
 }
+
+/// The threads that have pages at one time: some 20 KiB each.
+const MAX_MAPPED: usize = 1024;
 
 /// The pages of all living threads.
 pub static MAPPED: Mutex<Vec<usize>> = Mutex::new(Rank::ThreadPages, Vec::new());

@@ -1,23 +1,29 @@
 //! The reader: takes what is intact out of a recording and lists what is damaged. It must not trust a length
-//! it reads: of each segment it keeps what that holds, so the memory it takes is bounded by the data in the
-//! file, not by the file's length.
+//! it reads. What it keeps has a bound, whatever the file's length: events beyond it are read again where they
+//! lie, and of a checkpoint's parts only those that belong to the newest one are read at all.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+mod events;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::backfilled::BackfilledBoundary;
 use super::entry::TableEntry;
-use super::event::{Event, RECORD};
+use super::event::RECORD;
 use super::file_layout::{
     ENTRY_HEAD, EXITED, MAGIC, PAYLOAD, ROOM, SEGMENT, VERSION, header, segment, usage,
 };
 use super::tables::Tables;
+pub use events::Events;
+use events::{EventStore, KEPT, Source};
+
+/// Bytes of table entries that are read: the writer writes half as many.
+const MAX_TABLES: usize = 256 << 20;
+/// Bytes of a checkpoint that are read: the state of a ledger with sixteen million live blocks.
+const MAX_CHECKPOINT: usize = 256 << 20;
 
 /// How the recorded process ended, as far as the file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +54,7 @@ pub struct Recording {
     pub tables: Tables,
     /// The damage found, one line each.
     pub problems: Vec<String>,
-    /// The records of the segments, one after the other.
-    bytes: Vec<u8>,
-    /// Runs of events of one thread, by the first sequence number.
-    runs: Vec<Run>,
-}
-
-/// A range of the bytes with records of rising sequence numbers.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    first: u64,
-    at: usize,
-    end: usize,
+    events: EventStore,
 }
 
 /// Why a file cannot be read as a recording.
@@ -142,10 +137,10 @@ pub fn read(path: &Path) -> Result<Recording, ReadError> {
 fn read_once(path: &Path) -> Result<Recording, ReadError> {
     // Not opened to find out: opening a FIFO waits for a writer.
     plain(fs::metadata(path).map_err(ReadError::Io)?.file_type())?;
-    let mut file = File::open(path).map_err(ReadError::Io)?;
+    let file = File::open(path).map_err(ReadError::Io)?;
     let meta = file.metadata().map_err(ReadError::Io)?;
     plain(meta.file_type())?;
-    take_apart(&mut file, meta.len())
+    take_apart(Source::File(file), meta.len(), KEPT)
 }
 
 /// Returns whether a plain file begins as a recording does, or is one that is being created by its name.
@@ -191,21 +186,23 @@ fn check_head(head: &[u8], length: u64) -> Result<u64, ReadError> {
 
 /// Takes a recording out of the bytes of a file.
 pub fn parse(file: &[u8]) -> Result<Recording, ReadError> {
-    take_apart(&mut &file[..], file.len() as u64)
+    take_apart(Source::Bytes(file.to_vec()), file.len() as u64, KEPT)
 }
 
 /// The segments in a row that nothing may have been written to. A few are seen as such while their process
 /// takes them.
 const MAX_HOLLOW: u64 = 64;
 
-/// Reads a file of this length to its end, a segment at a time.
-fn take_apart(file: &mut impl Read, length: u64) -> Result<Recording, ReadError> {
+/// Reads a file of this length to its end, a segment at a time; keeps so many bytes of its events.
+fn take_apart(source: Source, length: u64, kept: usize) -> Result<Recording, ReadError> {
     let mut segment = Vec::with_capacity(SEGMENT);
-    let mut next = |segment: &mut Vec<u8>| {
-        segment.clear();
-        file.by_ref().take(SEGMENT as u64).read_to_end(segment).map_err(ReadError::Io)
+    let read = |source: &Source, index: u64, segment: &mut Vec<u8>| {
+        segment.resize(SEGMENT, 0);
+        let count = source.read_at(index * SEGMENT as u64, segment).map_err(ReadError::Io)?;
+        segment.truncate(count);
+        Ok(count)
     };
-    next(&mut segment)?;
+    read(&source, 0, &mut segment)?;
     let segments = check_head(&segment, length)?;
     let pid = u64_at(&segment, header::PID);
     let (replaced, exit) = (u64_at(&segment, header::REPLACED), u64_at(&segment, header::EXIT));
@@ -223,13 +220,12 @@ fn take_apart(file: &mut impl Read, length: u64) -> Result<Recording, ReadError>
         checkpoint: None,
         tables: Tables::default(),
         problems: Vec::new(),
-        bytes: Vec::new(),
-        runs: Vec::new(),
+        events: EventStore::new(source, kept),
     };
     let newest = u64_at(&segment, header::CHECKPOINT);
-    let (mut parts, mut hollow) = (BTreeMap::new(), 0);
+    let (mut parts, mut hollow, mut room) = (BTreeMap::new(), 0, MAX_TABLES);
     for index in 1..segments {
-        if next(&mut segment)? < SEGMENT {
+        if read(recording.events.source(), index, &mut segment)? < SEGMENT {
             // Cut off while it is read.
             break;
         }
@@ -240,41 +236,37 @@ fn take_apart(file: &mut impl Read, length: u64) -> Result<Recording, ReadError>
                 return Err(ReadError::Hollow { at: index - MAX_HOLLOW, segments });
             }
             usage::EVENTS => recording.take_events(index, &segment)?,
-            usage::TABLES => recording.take_tables(index, &segment),
-            usage::CHECKPOINT => drop(parts.insert(index, Part::of(&segment)?)),
+            usage::TABLES => recording.take_tables(index, &segment, &mut room),
+            usage::CHECKPOINT => drop(parts.insert(index, Part::of(&segment))),
             _ => {}
         }
     }
-    recording.checkpoint = checkpoint(&parts, newest)?;
-    recording.runs.sort_by_key(|run| run.first);
+    recording.checkpoint = checkpoint(recording.events.source(), &parts, newest)?;
+    recording.events.sort();
     // Should the `exec` have failed, the program went on.
-    let went_on = |run: &Run| run.end >= RECORD && u64_at(&recording.bytes, run.end - RECORD) >= replaced;
-    if replaced > 0 && recording.ended == Ended::Open && !recording.runs.iter().any(went_on) {
+    if replaced > 0 && recording.ended == Ended::Open && recording.events.newest() < replaced {
         recording.ended = Ended::Replaced;
     }
     Ok(recording)
 }
 
-/// A part of a checkpoint.
+/// A part of a checkpoint, by the words of its segment.
 struct Part {
     generation: u64,
     crc: u64,
     next: u64,
-    /// Empty if the segment's words cannot be true.
-    used: Vec<u8>,
+    /// The bytes that it holds; none if the words cannot be true.
+    used: usize,
 }
 
 impl Part {
-    fn of(segment: &[u8]) -> Result<Part, ReadError> {
-        let used = Some(u64_at(segment, segment::USED) as usize).filter(|used| *used <= ROOM).unwrap_or(0);
-        let mut part = Part {
+    fn of(segment: &[u8]) -> Part {
+        Part {
             generation: u64_at(segment, segment::FIRST),
             crc: u64_at(segment, segment::CRC),
             next: u64_at(segment, segment::NEXT),
-            used: Vec::new(),
-        };
-        keep(&mut part.used, &segment[PAYLOAD..PAYLOAD + used])?;
-        Ok(part)
+            used: Some(u64_at(segment, segment::USED) as usize).filter(|used| *used <= ROOM).unwrap_or(0),
+        }
     }
 }
 
@@ -285,21 +277,33 @@ fn keep(all: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ReadError> {
     Ok(())
 }
 
-fn checkpoint(parts: &BTreeMap<u64, Part>, first: u64) -> Result<Option<Vec<u8>>, ReadError> {
+/// Reads the parts of the newest checkpoint, in their order.
+fn checkpoint(
+    source: &Source,
+    parts: &BTreeMap<u64, Part>,
+    first: u64,
+) -> Result<Option<Vec<u8>>, ReadError> {
     if first == 0 {
         return Ok(None);
     }
     let (mut state, mut at, mut generation) = (Vec::new(), first, None);
+    let mut room = [0; ROOM];
     // A chain of more parts than there are has a loop in it.
     for _ in 0..parts.len() {
         let damaged = ReadError::Checkpoint { segment: at };
         let Some(part) = parts.get(&at) else { return Err(damaged) };
+        let used = &mut room[..part.used];
+        let read = source.read_at(at * SEGMENT as u64 + PAYLOAD as u64, used).map_err(ReadError::Io)?;
         let whole = *generation.get_or_insert(part.generation) == part.generation
-            && u64::from(crc32fast::hash(&part.used)) == part.crc;
+            && read == part.used
+            && u64::from(crc32fast::hash(used)) == part.crc;
         if !whole {
             return Err(damaged);
         }
-        keep(&mut state, &part.used)?;
+        if state.len() > MAX_CHECKPOINT {
+            return Err(ReadError::Memory);
+        }
+        keep(&mut state, used)?;
         at = part.next;
         if at == 0 {
             return Ok(Some(state));
@@ -328,94 +332,32 @@ impl Recording {
             before < last
         };
         let count = payload.chunks_exact(RECORD).take_while(rises).count();
-        if count > 0 {
-            let at = self.bytes.len();
-            keep(&mut self.bytes, &payload[..count * RECORD])?;
-            self.runs.push(Run { first: u64_at(payload, 0), at, end: self.bytes.len() });
-        }
-        Ok(())
+        self.events.add(&payload[..count * RECORD], index * SEGMENT as u64 + PAYLOAD as u64)
     }
 
     /// Returns every committed event still in the file, in sequence order, and the backfilled boundaries in
     /// between. Some may be older than the checkpoint.
     pub fn events(&self) -> Events<'_> {
-        Events {
-            bytes: &self.bytes,
-            waiting: &self.runs,
-            begun: BinaryHeap::new(),
-            now: None,
-            backfilled: self.tables.backfilled.all(),
-            backward_steps: self.tables.backward_steps(),
-        }
+        self.events.stream(self.tables.backfilled.all(), self.tables.backward_steps())
     }
 
-    fn take_tables(&mut self, index: u64, segment: &[u8]) {
+    /// Takes the entries of a segment, as long as there is room for them.
+    fn take_tables(&mut self, index: u64, segment: &[u8], room: &mut usize) {
         let used = (u64_at(segment, segment::USED) as usize).min(ROOM);
-        if let Err(at) = entries(&segment[PAYLOAD..PAYLOAD + used], &mut self.tables) {
+        let at = index * SEGMENT as u64 + PAYLOAD as u64;
+        let Some(left) = room.checked_sub(used) else {
+            if std::mem::take(room) > 0 {
+                self.problems
+                    .push(format!("table entries from byte {at} on are left out: there are too many"));
+            }
+            return;
+        };
+        *room = left;
+        if let Err(offset) = entries(&segment[PAYLOAD..PAYLOAD + used], &mut self.tables) {
+            let at = at + offset as u64;
             self.problems.push(format!(
-                "a table entry at byte {} is damaged; those after it in its segment are left out",
-                index * SEGMENT as u64 + (PAYLOAD + at) as u64
+                "a table entry at byte {at} is damaged; those after it in its segment are left out"
             ));
-        }
-    }
-}
-
-/// The events of all threads as one stream, merged without a copy: a long recording fills the memory once.
-pub struct Events<'a> {
-    bytes: &'a [u8],
-    /// Runs that have not begun.
-    waiting: &'a [Run],
-    /// Runs that have begun, by their next number: that, and where they go on and end.
-    begun: BinaryHeap<Reverse<(u64, usize, usize)>>,
-    /// The run being read: where it goes on and ends, and the number up to which no other run comes in
-    /// between.
-    now: Option<(usize, usize, u64)>,
-    /// Boundaries that lie before an event still to come.
-    backfilled: &'a [BackfilledBoundary],
-    /// The events whose backward passes turned out to end steps.
-    backward_steps: Range<u64>,
-}
-
-impl Events<'_> {
-    fn seq(&self, at: usize) -> u64 {
-        u64_at(self.bytes, at)
-    }
-}
-
-impl Iterator for Events<'_> {
-    type Item = Event;
-
-    #[inline]
-    fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some((at, end, limit)) = self.now.take_if(|(at, end, _)| at < end) {
-                let seq = self.seq(at);
-                if seq <= limit {
-                    self.now = Some((at + RECORD, end, limit));
-                    let [a, b, c] = [8, 16, 24].map(|word| self.seq(at + word));
-                    return Some(Event::unpack([seq, a, b, c]).with_backward_steps(&self.backward_steps));
-                }
-                self.begun.push(Reverse((seq, at, end)));
-            }
-            self.now = None;
-            let next = |begun: &BinaryHeap<Reverse<(u64, usize, usize)>>| begun.peek().map(|top| top.0.0);
-            while let [run, rest @ ..] = self.waiting
-                && next(&self.begun).is_none_or(|seq| run.first <= seq)
-            {
-                self.begun.push(Reverse((run.first, run.at, run.end)));
-                self.waiting = rest;
-            }
-            if let [backfilled, rest @ ..] = self.backfilled
-                && next(&self.begun).is_none_or(|seq| backfilled.seq <= seq)
-            {
-                self.backfilled = rest;
-                return Some(backfilled.event());
-            }
-            let Reverse((_, at, end)) = self.begun.pop()?;
-            let others = next(&self.begun).into_iter().chain(self.waiting.first().map(|run| run.first));
-            let others =
-                others.chain(self.backfilled.first().map(|backfilled| backfilled.seq.saturating_sub(1)));
-            self.now = Some((at, end, others.min().unwrap_or(u64::MAX)));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::backfilled::BackfillRounds;
 use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
 use super::printable::{printable, printable_but};
+use crate::int_map::IntMap;
 
 /// Frames of a stack that are read; the writer writes fewer.
 const MAX_FRAMES: usize = 2048;
@@ -40,6 +41,42 @@ pub struct Module {
 pub struct Stack {
     pub python: Vec<Frame>,
     pub native: Vec<Frame>,
+}
+
+/// All stacks, packed as they were written: most are never asked for, and a long run has very many.
+#[derive(Clone, Debug, Default)]
+pub struct Stacks {
+    frames: Vec<u64>,
+    of: IntMap<u32, Packed>,
+}
+
+/// Where a stack's frames lie, and how many of them are Python's.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    first: u32,
+    python: u16,
+    count: u16,
+}
+
+impl Stacks {
+    /// Returns a stack by its id.
+    pub fn get(&self, id: u32) -> Option<Stack> {
+        let &Packed { first, python, count } = self.of.get(&id)?;
+        let frames = self.frames.get(first as usize..)?.get(..usize::from(count))?;
+        let (python, native) = frames.split_at_checked(usize::from(python))?;
+        let unpack = |frames: &[u64]| frames.iter().map(|&word| Frame::unpack(word)).collect();
+        Some(Stack { python: unpack(python), native: unpack(native) })
+    }
+
+    fn insert(&mut self, id: u32, python: u32, frames: &[u8]) {
+        let Ok(first) = u32::try_from(self.frames.len()) else { return };
+        let words = frames.chunks_exact(8).take(MAX_FRAMES);
+        self.frames
+            .extend(words.map(|b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])));
+        let count = (self.frames.len() - first as usize) as u16;
+        let python = u16::try_from(python).map_or(count, |python| python.min(count));
+        self.of.insert(id, Packed { first, python, count });
+    }
 }
 
 /// A node of an autograd graph.
@@ -77,7 +114,7 @@ pub struct Tables {
     pub entry_points: HashMap<u16, String>,
     pub codes: HashMap<u32, Code>,
     pub modules: HashMap<u32, Module>,
-    pub stacks: HashMap<u32, Stack>,
+    pub stacks: Stacks,
     pub labels: HashMap<u32, String>,
     pub notes: Vec<String>,
     noted: HashSet<String>,
@@ -127,15 +164,7 @@ impl Tables {
                 self.modules.insert(id, module);
             }
             TableEntry::Stack { id, python, frames } => {
-                let all: Vec<Frame> = frames
-                    .chunks_exact(8)
-                    .take(MAX_FRAMES)
-                    .map(|b| {
-                        Frame::unpack(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
-                    })
-                    .collect();
-                let (python, native) = all.split_at((python as usize).min(all.len()));
-                self.stacks.insert(id, Stack { python: python.into(), native: native.into() });
+                self.stacks.insert(id, python, frames);
             }
             TableEntry::Label { id, text } => {
                 self.labels.insert(id, printable(text).into());

@@ -9,7 +9,7 @@ use crate::int_map::IntMap;
 
 /// Sites kept at most. Allocations beyond are booked on one site without a stack per layer and device, and
 /// counted.
-const MAX_SITES: usize = 200_000;
+const MAX_SITES: usize = 112 << 10;
 
 /// The level an allocation lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

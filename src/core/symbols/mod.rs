@@ -114,7 +114,7 @@ impl<'a> Names<'a> {
 
     /// Returns the frames of a stack by its id, innermost first; empty for an unknown id.
     pub fn frames(&self, stack: u32) -> Vec<NamedFrame> {
-        self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.resolve(s))
+        self.tables.stacks.get(stack).map_or_else(Vec::new, |s| self.resolve(&s))
     }
 
     /// Returns, of a stack known by its Python frames alone, examples with native frames, one for each call path to the
@@ -162,14 +162,14 @@ impl<'a> Names<'a> {
     /// Returns the frames of the forward operation in whose backward pass a stack was taken; empty if it was in none, or
     /// that is not known.
     pub fn forward_of(&self, stack: u32) -> Vec<NamedFrame> {
-        let node = self.tables.stacks.get(&stack).and_then(|s| split_backward(s).1);
+        let node = self.tables.stacks.get(stack).and_then(|s| split_backward(&s).1);
         let node = node.and_then(|id| self.tables.backward.get(&id));
         node.map_or_else(Vec::new, |node| self.forward(node.forward))
     }
 
     /// Returns the frames of a forward stack, which are all Python frames.
     fn forward(&self, stack: u32) -> Vec<NamedFrame> {
-        self.tables.stacks.get(&stack).map_or_else(Vec::new, |s| self.python(&s.python).collect())
+        self.tables.stacks.get(stack).map_or_else(Vec::new, |s| self.python(&s.python).collect())
     }
 
     /// Merges both lists: each native frame of the interpreter's loop stands for Python frames, innermost first, up to and

@@ -17,6 +17,7 @@ use crate::lock::{Mutex, Rank};
 use crate::python;
 use crate::settings;
 use crate::state;
+use crate::stderr;
 use crate::writer::drain::{self, Drain};
 use crate::writer::recording;
 use crate::writer::signals::with_signals_blocked;
@@ -46,6 +47,14 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 const DUMP_SHARE: u32 = 100;
 const DUMP_ALLOWANCE: Duration = Duration::from_millis(100);
 
+/// What a report may have to go through: bytes of table entries, sites with something live, live blocks. Of more it would
+/// take longer than a second, and tens of MiB: then it is left to the reader.
+const MAX_TABLES: usize = 48 << 20;
+const MAX_SITES: usize = 6000;
+const MAX_LIVE: usize = 500_000;
+
+const NO_REPORT: &str = "reports beside the recording: there was too much to sum up in the program";
+
 /// The ledger of this process and what is needed to keep it.
 #[derive(Default)]
 pub struct Analyzer {
@@ -64,6 +73,8 @@ pub struct Analyzer {
     pub dumping: Duration,
     pub searches: holders::Searches,
     pub files: ReportFiles,
+    /// Whether a report was left to the reader.
+    left_reports: bool,
 }
 
 /// The analyzer of this process; empty without a recording.
@@ -184,12 +195,13 @@ impl Analyzer {
         }
     }
 
-    /// Builds the report so far.
-    pub fn report(&self) -> Option<Report> {
+    /// Builds the report so far. `Err`: it is left to the reader, and this says why.
+    pub fn report(&self) -> Result<Report, String> {
+        self.check_size()?;
         let mut tables = Tables::default();
-        for segment in recording::table_bytes() {
-            let _ = reader::entries(&segment, &mut tables);
-        }
+        recording::each_table(|segment| {
+            let _ = reader::entries(segment, &mut tables);
+        });
         let names = Names::new(&tables, None);
         let run = Run {
             end: if step_boundaries::is_exiting() { End::Clean } else { End::Running },
@@ -200,13 +212,28 @@ impl Analyzer {
             unfinished_events: u64::MAX,
             ..Run::default()
         };
-        Report::build(&self.ledger, &tables, &names, &run, None).ok()
+        Report::build(&self.ledger, &tables, &names, &run, None).map_err(|e| e.to_string())
+    }
+
+    fn check_size(&self) -> Result<(), String> {
+        let ((live, sites), tables) = (self.ledger.live_counts(), recording::table_length());
+        if live <= MAX_LIVE && sites <= MAX_SITES && tables <= MAX_TABLES {
+            return Ok(());
+        }
+        let tables = report::wording::size(tables as f64);
+        let path = state::path().unwrap_or_default();
+        Err(format!(
+            "too much to sum up in the program ({live} live blocks at {sites} call stacks, {tables} of stacks and names); \
+             it is all in the recording: leaktrace report {}",
+            as_typed(&path)
+        ))
     }
 
     /// Writes the report so far as text, beside the recording.
     pub fn dump(&mut self) {
         let began = Instant::now();
-        self.write("txt", |report| Some(report::text::render(report)));
+        let report = self.report();
+        self.write("txt", &report, report::text::render);
         self.dumping += began.elapsed();
     }
 
@@ -216,10 +243,30 @@ impl Analyzer {
         self.dumping > DUMP_ALLOWANCE + Duration::from_nanos(state::elapsed()) / DUMP_SHARE
     }
 
-    /// Writes a file beside the recording, replacing the one from before.
-    pub fn write(&mut self, extension: &'static str, render: impl FnOnce(&Report) -> Option<String>) {
-        let (Some(path), Some(text)) = (state::path(), self.report().and_then(|r| render(&r))) else {
-            return;
+    /// Writes what memory ran out with, beside the recording.
+    pub fn write_out_of_memory(&mut self) {
+        let report = self.report();
+        if report.as_ref().map_or(true, |report| !report.out_of_memory.is_empty()) {
+            self.write("oom.txt", &report, |report| report::text::out_of_memory(report).unwrap_or_default());
+        }
+    }
+
+    /// Writes a file beside the recording, replacing the one from before. Where there is no report, it says why.
+    pub fn write(
+        &mut self,
+        extension: &'static str,
+        report: &Result<Report, String>,
+        render: impl FnOnce(&Report) -> String,
+    ) {
+        let Some(path) = state::path() else { return };
+        let text = match report {
+            Ok(report) => render(report),
+            Err(why) => {
+                if !std::mem::replace(&mut self.left_reports, true) {
+                    recording::append_entry(&TableEntry::Note { text: NO_REPORT });
+                }
+                stderr::line(why)
+            }
         };
         // A report that cannot be written is missing, and the recording has it all.
         let _ = with_signals_blocked(|| self.files.write(&path, extension, &text));

@@ -350,7 +350,7 @@ pub fn search_when_asked() {
         };
         let mut guard = search(guard, occasion, None);
         if let Some(analyzer) = guard.as_mut().and_then(|guard| guard.as_mut()).filter(|_| ran_out) {
-            analyzer.write("oom.txt", report::text::out_of_memory);
+            analyzer.write_out_of_memory();
         }
     });
 }
@@ -409,7 +409,7 @@ pub fn out_of_memory() {
     // power of two.
     let n = analyzer.out_of_memory_dumps;
     if n <= 4 || n.is_power_of_two() {
-        analyzer.write("oom.txt", report::text::out_of_memory);
+        analyzer.write_out_of_memory();
     }
     // Who held it all: as soon as the interpreter comes to it, which is before the program has handled its
     // error.
@@ -453,12 +453,15 @@ pub fn exit() {
         );
         recording::append_entry(&TableEntry::Note { text: &text });
     }
-    analyzer.dump();
-    if !settings::get().quiet
-        && let Some(path) = state::path()
-        && let Some(report) = analyzer.report()
-    {
-        stderr::write(&report::text::summary(&report, &as_typed(&path)));
+    let report = analyzer.report();
+    analyzer.write("txt", &report, report::text::render);
+    if settings::get().quiet {
+        return;
+    }
+    match (report, state::path()) {
+        (Ok(report), Some(path)) => stderr::write(&report::text::summary(&report, &as_typed(&path))),
+        (Err(why), _) => stderr::say(&why),
+        (Ok(_), None) => {}
     }
 }
 

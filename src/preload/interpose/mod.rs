@@ -1,9 +1,10 @@
 //! How a call of the program's comes to a hook: exported symbols, `dlsym`, `cuGetProcAddress`, patched import
 //! tables. Beside these, the few functions of the C library by which a program leaves itself: `exec`, `_exit`,
-//! `longjmp`, and what installs a seccomp filter.
+//! `longjmp`, what cancels a thread, and what installs a seccomp filter.
 //!
 //! It knows the loader and the table of hooks. What a call means is for `hooks` to know.
 
+mod cancel;
 mod dispatch;
 mod exec;
 mod exit;

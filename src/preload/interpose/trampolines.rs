@@ -10,7 +10,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::hooks::{driver_queries, entry_points};
-use crate::interpose::{dispatch, exec, exit, got_patch, jumps, sandbox, symbol_lookup};
+use crate::interpose::{cancel, dispatch, exec, exit, got_patch, jumps, sandbox, symbol_lookup};
 use crate::lifecycle;
 use crate::loader::functions::{DLCLOSE, DLERROR, DLMOPEN, DLOPEN, DLSYM, Dlclose, Dlerror, Dlopen};
 use crate::loader::link_map::{self, ObjectId};
@@ -27,6 +27,7 @@ static CONSTRUCTOR: extern "C" fn() = {
         DLOPEN.next(c"dlopen");
         exec::look_up();
         jumps::look_up();
+        cancel::look_up();
         sandbox::look_up();
         exit::watch();
         lifecycle::loaded();

@@ -310,11 +310,16 @@ pub fn takes_suspicions() -> bool {
 /// Turns the frames into ids of codes and modules, and those into the id of the stack. Recursion is folded, unless
 /// native frames have to be matched with Python's.
 fn encode(key: &Key, native: &[u64]) -> u32 {
+    let depth = stack_interner::depth();
     let mut frames: Vec<Frame> = Vec::with_capacity(64);
     if let Some(top) = key.python {
         subinterpreters::check();
-        let mut refused = None;
+        let (mut refused, mut is_cut) = (None, false);
         let walked = walk::walk(top, |found| {
+            is_cut = frames.len() >= depth;
+            if is_cut {
+                return false;
+            }
             match codes::id(&found) {
                 Numbered::Id(code) => {
                     let frame = Frame::Python { code, offset: found.offset, entry: found.entry };
@@ -329,13 +334,20 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
             (Some(Refused::NoRoom), _) => return stack_interner::overflow_stack(),
             (Some(Refused::NotWritten), _) => return 0,
             (None, Walked::Limit) => frames.push(Frame::Truncated),
+            (None, _) if is_cut => frames.push(Frame::Truncated),
             (None, _) => {}
         }
     }
     let count = frames.len() as u32;
-    let native =
-        native.iter().map(|&pc| if pc == unwind::TRUNCATED { Frame::Truncated } else { modules::frame(pc) });
+    let is_cut = native.len() > depth;
+    let native = native.iter().take(depth).map(|&pc| match pc {
+        unwind::TRUNCATED => Frame::Truncated,
+        pc => modules::frame(pc),
+    });
     frames.extend(native);
+    if is_cut {
+        frames.push(Frame::Truncated);
+    }
     frames.extend(key.autograd.and_then(autograd::id).map(Frame::Backward));
     let packed: Vec<u8> = frames.iter().flat_map(|frame| frame.pack().to_le_bytes()).collect();
     stack_interner::intern(count, &packed)

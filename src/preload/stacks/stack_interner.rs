@@ -1,17 +1,27 @@
 //! The tables of stacks that every thread shares: ids by hash, and by what the stacks are made of. Knows
 //! numbers and packed frames, not what they stand for.
+//!
+//! What they take has a bound, whatever the number of stacks: the more there are, the fewer frames new ones keep
+//! ([`DEPTHS`]), so that the outer parts, by which most of very many stacks differ, are left out first.
 
 use crate::hash::content;
 use crate::lock::{Mutex, Rank};
 use crate::numbering::{self, Numbering, Refused};
+use crate::state;
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::{Frame, TableEntry};
 use leaktrace_core::int_map::{IntMap, int_map};
 
 const SHARDS: usize = 16;
 /// Hashes a shard remembers; beyond, it forgets them all and they are found again by content.
-const SHARD_LIMIT: usize = 28_000;
-const MAX_STACKS: u32 = 1_000_000;
+const SHARD_LIMIT: usize = 14_000;
+/// Stacks of one recording. What is kept of each, the ledger's site included, is some 250 bytes.
+const MAX_STACKS: u32 = 80 << 10;
+
+/// The innermost frames that new stacks keep, by the eighths of the room that are taken by then: stacks or bytes.
+const DEPTHS: [(usize, usize); 4] = [(5, usize::MAX), (6, 16), (7, 4), (8, 1)];
+/// The eighths up to which stacks get native samples.
+const SAMPLED: usize = 2;
 
 pub struct Shard {
     epoch: u64,
@@ -20,6 +30,8 @@ pub struct Shard {
 
 pub struct Interned {
     stacks: Numbering,
+    /// Which of [`DEPTHS`] new stacks have.
+    level: usize,
     /// The one stack that stands for all that found no room; 0 while there is room.
     overflow: u32,
 }
@@ -27,16 +39,20 @@ pub struct Interned {
 pub static BY_HASH: [Mutex<Shard>; SHARDS] =
     [const { Mutex::new(Rank::StackShards, Shard { epoch: 0, ids: int_map() }) }; SHARDS];
 pub static INTERNED: Mutex<Interned> =
-    Mutex::new(Rank::Stacks, Interned { stacks: Numbering::new(), overflow: 0 });
+    Mutex::new(Rank::Stacks, Interned { stacks: Numbering::new(), level: 0, overflow: 0 });
 
 fn shard(hash: u64) -> &'static Mutex<Shard> {
     &BY_HASH[(hash >> 60) as usize % SHARDS]
 }
 
-/// True while less than half of the room is taken.
+/// True while there is room for native samples.
 pub fn has_much_room() -> bool {
-    numbering::has_much_room()
-        && INTERNED.lock().is_some_and(|interned| interned.stacks.last() < MAX_STACKS / 2)
+    INTERNED.lock().is_some_and(|interned| interned.eighths() < SAMPLED)
+}
+
+/// Returns how many of its innermost frames a new stack keeps.
+pub fn depth() -> usize {
+    INTERNED.lock().map_or(usize::MAX, |mut interned| interned.depth())
 }
 
 /// Returns the id that some thread found for this hash; 0 if none did.
@@ -71,7 +87,8 @@ pub fn intern(python: u32, frames: &[u8]) -> u32 {
     if let Some(id) = interned.stacks.get(key) {
         return id;
     }
-    if interned.overflow != 0 || interned.stacks.last() >= MAX_STACKS {
+    // One is left for the stack that stands for the others.
+    if interned.overflow != 0 || interned.stacks.last() >= MAX_STACKS - 1 {
         return interned.overflow();
     }
     match interned.stacks.id(key, frames.len(), |id| TableEntry::Stack { id, python, frames }) {
@@ -87,6 +104,27 @@ pub fn overflow_stack() -> u32 {
 }
 
 impl Interned {
+    /// Returns how many eighths of the room are taken.
+    fn eighths(&self) -> usize {
+        (self.stacks.last() as usize * 8 / MAX_STACKS as usize).max(numbering::eighths())
+    }
+
+    fn depth(&mut self) -> usize {
+        let taken = self.eighths();
+        let level = DEPTHS.iter().position(|&(until, _)| taken < until).unwrap_or(DEPTHS.len() - 1);
+        if level > self.level {
+            let ((_, depth), after) = (DEPTHS[level], self.stacks.last());
+            let seconds = state::elapsed() as f64 / 1e9;
+            append_entry(&TableEntry::Note {
+                text: &format!(
+                    "outer frames of new call stacks: after {after} different ones ({seconds:.1} s) each keeps its {depth} innermost"
+                ),
+            });
+            self.level = level;
+        }
+        DEPTHS[self.level].1
+    }
+
     fn overflow(&mut self) -> u32 {
         if self.overflow == 0 {
             let frames = Frame::Truncated.pack().to_le_bytes();
@@ -109,6 +147,6 @@ pub fn after_fork_child() {
     }
     if let Some(mut interned) = INTERNED.lock() {
         interned.stacks.clear();
-        interned.overflow = 0;
+        (interned.level, interned.overflow) = (0, 0);
     }
 }

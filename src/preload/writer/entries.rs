@@ -38,6 +38,10 @@ pub fn append_entry(entry: &TableEntry<'_>) -> bool {
             return false;
         }
         let Some(index) = pool.take(usage::TABLES, 0) else { return false };
+        // Nobody reads the one before soon.
+        if let Some(&full) = pool.tables.last() {
+            file::evict_pages(full);
+        }
         pool.tables.push(index);
         pool.tables_used = 0;
     }
@@ -67,20 +71,29 @@ impl SegmentPool {
     }
 }
 
-/// Returns the committed bytes of every table segment, in the order of writing. For a reader in the same
-/// process.
-pub fn table_bytes() -> Vec<Vec<u8>> {
+/// Returns how many bytes of entries there are.
+pub fn table_length() -> usize {
+    SEGMENTS.lock().map_or(0, |pool| pool.tables.len().saturating_sub(1) * ROOM + pool.tables_used)
+}
+
+/// Hands the committed bytes of every table segment to `read`, in the order of writing. For a reader in the same
+/// process, whose memory they take one at a time.
+pub fn each_table(mut read: impl FnMut(&[u8])) {
     let _faults = FaultsLetIn::begin();
-    let Some(pool) = SEGMENTS.lock() else { return Vec::new() };
-    let mut all = Vec::new();
-    // The memory of others is not read: that would bring their pages back.
-    for &index in &pool.tables {
+    let Some(count) = SEGMENTS.lock().map(|pool| pool.tables.len()) else { return };
+    let mut bytes = Vec::with_capacity(ROOM);
+    for at in 0..count {
+        let Some(index) = SEGMENTS.lock().and_then(|pool| pool.tables.get(at).copied()) else { return };
         let Some(base) = file::base(index) else { continue };
         let used = file::word(index, segment::USED).map_or(0, |w| w.load(Acquire) as usize).min(ROOM);
-        // SAFETY: committed table bytes never change.
-        all.push(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) }.to_vec());
+        bytes.clear();
+        // SAFETY: committed table bytes never change; `bytes` has room for them.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(base.add(PAYLOAD), used) });
+        if at + 1 < count {
+            file::evict_pages(index);
+        }
+        read(&bytes);
     }
-    all
 }
 
 /// Writes `state`, the ledger after every event before `next`, as the newest checkpoint, and recycles the

@@ -23,8 +23,8 @@ const PER_CHUNK: u32 = (CHUNK / SEGMENT) as u32;
 /// 64 GiB of recording at most; `LEAKTRACE_EVENTS=all` on a long run stops there and says so.
 const MAX_CHUNKS: usize = 16 * 1024;
 /// The numbers that our descriptor is given: beyond those that programs count on (the lowest free one, 0 to 2
-/// after a `close`).
-const DESCRIPTORS: [RawFd; 3] = [512, 64, 3];
+/// after a `close`). Where neither is allowed it is closed again each time: a program may need all that it has.
+const DESCRIPTORS: [RawFd; 2] = [512, 64];
 
 static CHUNKS: [AtomicPtr<u8>; MAX_CHUNKS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS];
 static MAPPED: AtomicU32 = AtomicU32::new(0);
@@ -75,7 +75,7 @@ pub fn create(path: &CStr) -> Result<bool, i32> {
                 reserve(fd, 0)?
             }
             map(fd, 0)?;
-            FD.store(fd, Release);
+            keep(fd);
             Ok(lean)
         });
         begun.inspect_err(|_| {
@@ -121,6 +121,15 @@ fn open(path: &CStr, flags: i32) -> Result<RawFd, i32> {
         unsafe { libc::unlink(path.as_ptr()) };
     }
     Err(libc::EMFILE)
+}
+
+/// Keeps a descriptor for the next time, if it is out of the program's way.
+fn keep(fd: RawFd) {
+    if DESCRIPTORS.iter().any(|&number| fd >= number) {
+        FD.store(fd, Release);
+    } else {
+        close(fd);
+    }
 }
 
 fn close(fd: RawFd) {
@@ -183,12 +192,19 @@ fn descriptor() -> Result<RawFd, i32> {
     }
     let fd = open(path, 0)?;
     if status_of(fd).is_some_and(|s| is_ours(&s) && !is_shorter(&s)) {
-        FD.store(fd, Release);
         return Ok(fd);
     }
     // Another file stands there now.
     close(fd);
     Err(libc::ESTALE)
+}
+
+/// Has something done with a descriptor of our file.
+fn with_descriptor<R>(done: impl FnOnce(RawFd) -> Result<R, i32>) -> Result<R, i32> {
+    let fd = descriptor()?;
+    let result = done(fd);
+    keep(fd);
+    result
 }
 
 /// Allocates the first bytes of a segment of the first chunk. Callers hold the lock of the segment pool.
@@ -205,22 +221,20 @@ pub fn reserve_first_chunk() -> Result<(), i32> {
 /// Allocates the space of a range of the first chunk.
 fn reserve_mapped(offset: usize, length: usize) -> Result<(), i32> {
     with_signals_blocked(|| {
-        let fd = match descriptor() {
-            // The program has closed ours, and has no other left. Touching the pages does it too.
-            Err(libc::EMFILE | libc::ENFILE) => {
-                let base = CHUNKS[0].load(Acquire);
-                // SAFETY: whole pages inside the first chunk, if that is mapped; nothing in them changes.
-                let touched = !base.is_null()
-                    && unsafe {
-                        libc::madvise(base.add(offset).cast(), length, libc::MADV_POPULATE_WRITE) == 0
-                    };
-                return if touched { Ok(()) } else { Err(libc::EMFILE) };
-            }
-            fd => fd?,
-        };
-        allocate(fd, offset, length)?;
-        // It was made shorter when it had ended: it goes on.
-        if LENGTH.load(Relaxed) < CHUNK as u64 { set_length(fd, CHUNK) } else { Ok(()) }
+        let reserved = with_descriptor(|fd| {
+            allocate(fd, offset, length)?;
+            // It was made shorter when it had ended: it goes on.
+            if LENGTH.load(Relaxed) < CHUNK as u64 { set_length(fd, CHUNK) } else { Ok(()) }
+        });
+        // The program has closed ours, and has no other left. Touching the pages does it too.
+        if !matches!(reserved, Err(libc::EMFILE | libc::ENFILE)) {
+            return reserved;
+        }
+        let base = CHUNKS[0].load(Acquire);
+        // SAFETY: whole pages inside the first chunk, if that is mapped; nothing in them changes.
+        let touched = !base.is_null()
+            && unsafe { libc::madvise(base.add(offset).cast(), length, libc::MADV_POPULATE_WRITE) == 0 };
+        if touched { Ok(()) } else { Err(libc::EMFILE) }
     })
 }
 
@@ -228,9 +242,7 @@ fn reserve_mapped(offset: usize, length: usize) -> Result<(), i32> {
 /// the segment pool.
 pub fn shorten(segments: u32) {
     with_signals_blocked(|| {
-        if let Ok(fd) = descriptor() {
-            let _ = set_length(fd, segments as usize * SEGMENT);
-        }
+        let _ = with_descriptor(|fd| set_length(fd, segments as usize * SEGMENT));
     });
 }
 
@@ -242,9 +254,10 @@ pub fn grow() -> Result<(), i32> {
             return Err(libc::EFBIG);
         }
         allowed((chunk + 1) * CHUNK)?;
-        let fd = descriptor()?;
-        reserve(fd, chunk * CHUNK)?;
-        map(fd, chunk)
+        with_descriptor(|fd| {
+            reserve(fd, chunk * CHUNK)?;
+            map(fd, chunk)
+        })
     })
 }
 

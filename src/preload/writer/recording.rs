@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 
 use crate::lock::is_interrupted;
-pub use crate::writer::entries::{append_entry, checkpoint, table_bytes};
+pub use crate::writer::entries::{append_entry, checkpoint, each_table, table_length};
 use crate::writer::segment_pool::{EventSegment, SEGMENTS, SegmentPool, set};
 use crate::writer::signals::{FaultsLetIn, Undisturbed};
 use crate::writer::{fault, file};
@@ -175,7 +175,7 @@ fn append_in_next_segment(cursor: &mut Cursor, events: &[Event]) -> bool {
     // A handler would fork, or jump, while a segment is taken.
     let _undisturbed = Undisturbed::begin();
     let mut own = Cursor::NONE;
-    let in_use = cursor.recording == IN_USE;
+    let in_use = cursor.is_in_use();
     let cursor = if in_use { &mut own } else { cursor };
     fault::survive_still();
     let faults = FaultsLetIn::begin();
@@ -192,8 +192,8 @@ fn append_in_next_segment(cursor: &mut Cursor, events: &[Event]) -> bool {
         // So that it comes here for the next one too.
         cursor.end = cursor.next;
     }
-    if in_use {
-        release(&mut own);
+    if in_use || SEGMENTS.lock().is_some_and(|pool| pool.is_crowded()) {
+        release(cursor);
     }
     appended
 }
@@ -250,6 +250,7 @@ fn take_segment(old: &Cursor, recording: u32) -> Result<Cursor, i32> {
     let (index, used, base) =
         taken.and_then(|(i, used)| Some((i, used, file::base(i)?))).ok_or(pool.refused)?;
     let (records, is_lean) = (pool.records(), pool.is_lean);
+    pool.owners += 1;
     drop(pool);
     // Nobody has to wait for it. A segment that was in use before has its pages, or had them taken for good
     // reason.
@@ -338,6 +339,7 @@ fn report_full(errno: i32) {
 /// Notes that no thread writes to the cursor's segment any more.
 fn retire(pool: &mut SegmentPool, cursor: &Cursor) {
     let Some(used) = used(cursor) else { return };
+    pool.owners = pool.owners.saturating_sub(1);
     if let Some(s) = pool.events.iter_mut().find(|s| s.index == cursor.segment) {
         s.sealed = Some(used);
         s.seal();
@@ -369,6 +371,7 @@ fn used(cursor: &Cursor) -> Option<usize> {
 
 /// Leaves the cursor's segment to the next thread that needs one.
 fn leave(pool: &mut SegmentPool, cursor: &Cursor) {
+    pool.owners = pool.owners.saturating_sub(1);
     pool.orphans.extend(used(cursor).map(|used| (cursor.segment, used)));
 }
 

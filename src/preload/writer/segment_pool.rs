@@ -49,6 +49,8 @@ pub struct SegmentPool {
     /// Segments whose thread ended, with the next free record.
     pub orphans: Vec<(u32, usize)>,
     pub events: Vec<EventSegment>,
+    /// How many threads have a segment of their own.
+    pub owners: usize,
     /// Segments of table entries; the last one is written to.
     pub tables: Vec<u32>,
     pub tables_used: usize,
@@ -72,6 +74,8 @@ const BACKOFF: u32 = 4096;
 /// Segments (24 MiB) that may stay in this process's memory, be they free or hold events. The pages of more
 /// are evicted as soon as nobody writes there: the file has them, and who reads them gets them back.
 const RESIDENT_LIMIT: usize = (24 << 20) / SEGMENT;
+/// Threads that have a segment of their own (32 MiB in all); more of them share what there is, event by event.
+const MAX_OWNERS: usize = 256;
 /// Segments that only a checkpoint takes: when the file can grow no more, one gives the others back.
 const RESERVE: usize = 8;
 /// The segments of a file that is lean.
@@ -93,6 +97,7 @@ impl SegmentPool {
             evicted: Vec::new(),
             orphans: Vec::new(),
             events: Vec::new(),
+            owners: 0,
             tables: Vec::new(),
             tables_used: 0,
             checkpoint: Vec::new(),
@@ -158,6 +163,11 @@ impl SegmentPool {
     /// Returns whether there are so many segments that the pages of those at rest are not kept.
     pub fn over_resident_limit(&self) -> bool {
         self.events.len() + self.free.len() > RESIDENT_LIMIT
+    }
+
+    /// Returns whether so many threads have a segment that a thread gives its own back after each event.
+    pub fn is_crowded(&self) -> bool {
+        self.owners > MAX_OWNERS
     }
 
     /// Allocates the space of the first chunk where the file is lean, else of one chunk more.

@@ -1,10 +1,16 @@
 //! What the reader makes of recordings that are whole, torn or made up.
 
 use super::*;
-use crate::format::event::EventKind;
+use crate::format::backfilled::BackfilledBoundary;
+use crate::format::event::{Event, EventKind};
 
 /// A recording whose segments hold events of these numbers.
 fn recording(segments: &[Vec<u64>]) -> Recording {
+    read_keeping(segments, KEPT)
+}
+
+/// The same, of which so many bytes of events are kept.
+fn read_keeping(segments: &[Vec<u64>], kept: usize) -> Recording {
     let mut bytes = vec![0; SEGMENT * (segments.len() + 1)];
     let mut set = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     set(0, u64::from_le_bytes(MAGIC));
@@ -21,7 +27,8 @@ fn recording(segments: &[Vec<u64>]) -> Recording {
             }
         }
     }
-    parse(&bytes).expect("is a recording")
+    let length = bytes.len() as u64;
+    take_apart(Source::Bytes(bytes), length, kept).expect("is a recording")
 }
 
 #[test]
@@ -45,10 +52,13 @@ fn the_events_of_all_threads_come_in_the_order_of_their_numbers() {
         }
         let mut wanted: Vec<u64> = all.iter().flatten().copied().collect();
         wanted.sort_unstable();
-        let read = recording(&all);
-        let events: Vec<Event> = read.events().collect();
-        assert!(events.iter().map(|e| e.seq).eq(wanted), "{segments} segments");
-        assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == EventKind::BlockFree as u8));
+        // What is not kept is read again.
+        for kept in [KEPT, 40_000, 0] {
+            let read = read_keeping(&all, kept);
+            let events: Vec<Event> = read.events().collect();
+            assert!(events.iter().map(|e| e.seq).eq(wanted.iter().copied()), "{segments} segments, {kept}");
+            assert!(events.iter().all(|e| e.address == e.seq * 7 && e.kind == EventKind::BlockFree as u8));
+        }
     }
     assert_eq!(recording(&[vec![], vec![5]]).events().count(), 1);
     // A backfilled boundary lies before its event, or the first that is left behind it, or the end.

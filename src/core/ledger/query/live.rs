@@ -16,6 +16,12 @@ pub struct LiveAllocation {
 }
 
 impl Ledger {
+    /// Counts what is alive now, and the sites that it was allocated at.
+    pub fn live_counts(&self) -> (usize, usize) {
+        let sites = self.books.sites.iter().filter(|(_, site)| site.live_blocks > 0).count();
+        (self.blocks.len().saturating_add(self.driver.iter().count()), sites)
+    }
+
     /// Returns the segments that there are now, by address.
     pub fn live_segments(&self) -> Vec<Extent> {
         self.driver.segments()
