@@ -104,6 +104,8 @@ pub struct Program {
     pub host: String,
     /// The rank in a distributed job; `null`: none was set.
     pub rank: Option<String>,
+    /// The run that it belongs to, as the variable by which somebody named it: `SLURM_JOB_ID=4711`; `null`: nobody did.
+    pub run: Option<String>,
     pub end: End,
     /// The status it exited with; `null`: not known, or it has not exited.
     pub exit_status: Option<i32>,

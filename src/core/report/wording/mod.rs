@@ -21,5 +21,5 @@ pub use summary::{
     run, step_details, untracked_calls,
 };
 pub use units::{
-    base_folder, count, exact, grouped, location, ordinal, relative_path, sanitize, size, words,
+    base_folder, count, exact, grouped, location, moment, ordinal, relative_path, sanitize, size, words,
 };
