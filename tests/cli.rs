@@ -14,8 +14,8 @@ use crate::common::report::leaktrace;
 use crate::common::{library, root};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 10] =
-    ["run", "report", "check", "diff", "export", "top", "doctor", "completions", "man", "help"];
+const COMMANDS: [&str; 11] =
+    ["run", "report", "check", "diff", "export", "top", "doctor", "jupyter", "completions", "man", "help"];
 const TOPICS: [&str; 9] =
     ["report", "steps", "stacks", "formats", "environment", "files", "exit-status", "limits", "ci"];
 
@@ -29,6 +29,9 @@ fn every_command_has_short_help_with_examples() {
         assert!(help.contains(&usage), "{help}");
         assert!(help.lines().count() <= 50, "{command}: {} lines", help.lines().count());
         assert!(help.lines().all(|l| l.chars().count() <= 120), "{help}");
+        // Examples are not broken in two on a terminal of 80 columns.
+        let examples = help.lines().filter(|l| l.starts_with("  leaktrace ") || l.starts_with("  git "));
+        assert!(examples.clone().all(|l| l.chars().count() <= 80), "{help}");
         if command != "man" {
             assert!(
                 help.contains("Examples:") && help.contains(&format!("\n  leaktrace {command}")),

@@ -6,10 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::grows::grows;
 use crate::common::programs::{compile, driver_calls, linked, script, torch};
 use crate::common::report::{Report, call, leaktrace};
 use crate::common::{Chance, Ran, Run, library, root};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// Writes the page of some recordings; returns the file and the data in it.
 #[track_caller]
@@ -326,6 +328,11 @@ fn a_damaged_recording() {
 
 /// What a browser shows; `None`, and a word about it, where there is none.
 fn browse(file: &Path, term: &str) -> Option<Value> {
+    driven("drive.py", &[file, Path::new(term)])
+}
+
+/// What a script of `tests/html` saw in a browser.
+fn driven(script: &str, args: &[&Path]) -> Option<Value> {
     let made = Command::new(root().join("scripts/dev/browser-env")).output().unwrap();
     if made.status.code() == Some(3) {
         println!("skipped: {}", String::from_utf8_lossy(&made.stderr).trim_end());
@@ -334,7 +341,7 @@ fn browse(file: &Path, term: &str) -> Option<Value> {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let place = PathBuf::from(String::from_utf8_lossy(&made.stdout).trim_end());
     let mut python = Command::new(place.join("venv/bin/python"));
-    python.arg(root().join("tests/html/drive.py")).arg(place.join("browser")).args([file, Path::new(term)]);
+    python.arg(root().join("tests/html").join(script)).arg(place.join("browser")).args(args);
     let out = python.env_remove("LD_PRELOAD").output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}");
@@ -414,4 +421,29 @@ fn a_browser_shows_it() {
     assert_eq!(saw["segments"], pages[0]["segments"]["count"]);
     assert!(saw["block"].as_str().unwrap().contains(" at +"));
     assert_ne!(saw["grounds"][0], saw["grounds"][1], "light and dark");
+}
+
+#[test]
+fn a_browser_opens_several_recordings_with_all_of_them() {
+    let folder = TempDir::new().unwrap();
+    for (r, steps) in [(0, 40), (1, 40), (2, 20)] {
+        let out = folder.path().join(format!("rank{r}.ltrace"));
+        let run = grows(steps, &["--first", "1024"]).env("LEAKTRACE_OUT", &out).env("RANK", r.to_string());
+        run.run().success();
+    }
+    let recordings: Vec<PathBuf> = (0..3).map(|r| folder.path().join(format!("rank{r}.ltrace"))).collect();
+    let (file, _) = page(folder.path(), &recordings, &[]);
+    let Some(saw) = driven("overview.py", &[&file]) else { return };
+    assert_eq!(saw["console"], Value::Array(Vec::new()));
+    let answer = "1 leak in 3 ranks, on all of them; rank 2 ended first, at step 20: exit status 0";
+    assert_eq!((&saw["heading"], &saw["back"]), (&answer.into(), &answer.into()));
+    let overview = saw["overview"].as_str().unwrap();
+    for words in
+        ["1.0 KiB (1 allocation) per step", "all 3 ranks", "ranks 0 and 1", "step 20 of 40", "ended first"]
+    {
+        assert!(overview.contains(words), "{words}: {overview}");
+    }
+    assert_eq!(saw["sideways"], Value::from(vec![false, false]));
+    assert!(saw["opened"].as_str().unwrap().starts_with("1 leak: 1.0 KiB per step at"), "{saw:#}");
+    assert_eq!(saw["hidden"], true);
 }

@@ -26,6 +26,7 @@ mod inert;
 mod interposers;
 mod leaving;
 mod memory;
+mod notebook;
 mod oom;
 mod outside;
 mod places;

@@ -8,6 +8,7 @@ mod export;
 mod gate;
 mod help;
 mod input;
+mod jupyter;
 mod live_set;
 mod locate;
 mod manual;
@@ -59,6 +60,8 @@ enum Command {
     Top(Top),
     /// Check whether a program can be traced here, without running it
     Doctor(Doctor),
+    /// Add a kernel to Jupyter whose notebooks are recorded
+    Jupyter(jupyter::Arguments),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual page
@@ -67,7 +70,7 @@ enum Command {
     Help(Help),
     /// Run a program that ends with its parent, for `run`
     #[command(hide = true)]
-    Supervised(Supervised),
+    Supervised(supervise::Arguments),
     /// Print what is alive by the step that allocated it, for programs
     #[command(hide = true)]
     LiveSet(LiveSet),
@@ -76,7 +79,7 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   leaktrace run -- python train.py --epochs 1
-  leaktrace run --out 'runs/%e.%r.ltrace' -- torchrun --nproc-per-node 8 train.py
+  leaktrace run --out 'runs/%r.ltrace' -- torchrun --nproc-per-node 8 train.py
   leaktrace run --fail-on leak -- pytest tests/test_training.py
   leaktrace run --fail-on leak --baseline leaks.json --github -- python train.py
   git bisect run leaktrace run --fail-on leak --bisect -- python train.py
@@ -178,8 +181,8 @@ struct Report {
   leaktrace check runs/
   leaktrace check leaktrace.*.ltrace --max-bytes-per-step 4KiB --github
   leaktrace check runs/ --sarif leaktrace.sarif
-  leaktrace check runs/ --baseline leaks.json --write-baseline     accept the leaks there are
-  leaktrace check runs/ --baseline leaks.json                      fail on what is new or grows faster
+  leaktrace check runs/ --baseline leaks.json --write-baseline  accept them
+  leaktrace check runs/ --baseline leaks.json    fail on what is new
 
 See leaktrace help ci.
 Exit status: 0 success, 1 a finding fails or a run could not be judged, 2 wrong usage or unreadable input.")]
@@ -291,7 +294,7 @@ struct Doctor {
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  leaktrace completions bash > ~/.local/share/bash-completion/completions/leaktrace
+  source <(leaktrace completions bash)                  in ~/.bashrc
   leaktrace completions zsh > ~/.zfunc/_leaktrace
   leaktrace completions fish > ~/.config/fish/completions/leaktrace.fish")]
 struct Completions {
@@ -308,18 +311,6 @@ struct Help {
     /// A topic or a command; without one, all of them are listed
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
-}
-
-#[derive(clap::Args)]
-struct Supervised {
-    /// The process that has to be the parent
-    parent: i32,
-    /// Set a variable of the environment, or, without a value, take it out
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    env: Vec<std::ffi::OsString>,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
-    command: Vec<std::ffi::OsString>,
 }
 
 #[derive(clap::Args)]
@@ -420,6 +411,7 @@ pub fn main() -> ExitCode {
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Jupyter(arguments) => jupyter::jupyter(&arguments),
         Command::Completions(Completions { shell }) => manual::completions(shell),
         Command::Man => manual::man(),
         Command::Help(arguments) => help::help(&arguments),

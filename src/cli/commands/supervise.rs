@@ -2,7 +2,6 @@
 //! end as it ends. The signals' senders come from signal-hook, the system calls from rustix, both without
 //! `unsafe`. Knows no recording.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -24,7 +23,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
-use super::{Failure, Supervised};
+use super::Failure;
 
 /// The signals that are handed on. Left out are those that cannot be caught, that report a fault of our own,
 /// and that stop a process: a terminal stops its whole foreground group, as it would without us.
@@ -33,6 +32,18 @@ const FORWARDED: [i32; 14] = [
     SIGWINCH, SIGURG, SIGIO,
 ];
 
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The process that has to be the parent
+    parent: i32,
+    /// Set a variable of the environment, or, without a value, take it out
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
 /// Runs the program to its end. It is killed where this process is killed.
 pub fn run(command: &Command) -> io::Result<ExitStatus> {
     // A handler would be the default action in the program; what is ignored, as under nohup, has to stay
@@ -40,7 +51,7 @@ pub fn run(command: &Command) -> io::Result<ExitStatus> {
     let ignored = ignored();
     let caught = FORWARDED.iter().filter(|&&signal| ignored & 1 << (signal - 1) == 0);
     let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
-    let mut child = with_our_death(command)?.spawn()?;
+    let mut child = with_our_death(command).spawn()?;
     let program = Pid::from_child(&child);
     let running = Arc::new(Mutex::new(true));
     let still_running = Arc::clone(&running);
@@ -69,8 +80,9 @@ pub fn run(command: &Command) -> io::Result<ExitStatus> {
 }
 
 /// Returns the command by which a program is started that ends when this process is killed: nobody else would end it.
-fn with_our_death(command: &Command) -> io::Result<Command> {
-    let mut ours = Command::new(env::current_exe()?);
+fn with_our_death(command: &Command) -> Command {
+    // This very program, also where its file was replaced meanwhile.
+    let mut ours = Command::new("/proc/self/exe");
     ours.arg("supervised").arg(std::process::id().to_string());
     for (name, value) in command.get_envs() {
         let mut change = OsString::from("--env=");
@@ -83,11 +95,11 @@ fn with_our_death(command: &Command) -> io::Result<Command> {
     }
     // What is preloaded is for the program alone.
     ours.env_remove("LD_PRELOAD").arg("--").arg(command.get_program()).args(command.get_args());
-    Ok(ours)
+    ours
 }
 
 /// `leaktrace supervised`: takes on the death of its parent, and becomes the program.
-pub fn supervised(arguments: &Supervised) -> Result<ExitCode, Failure> {
+pub fn supervised(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let [program, rest @ ..] = &arguments.command[..] else {
         return Err(Failure("no program to run".into()));
     };

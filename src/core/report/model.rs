@@ -311,6 +311,9 @@ pub struct Retained {
     pub number: u32,
     /// The innermost frame in the user's own code; `null`: no stack was taken.
     pub allocated_at: Option<Location>,
+    /// As a site's `library_at`; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library_at: Option<Location>,
     /// As a finding's `layer`.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external"])))]
     pub layer: &'static str,

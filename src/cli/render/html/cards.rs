@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::render::source::Sources;
 use leaktrace_core::report::text::SourceLines;
 use leaktrace_core::report::wording::{
-    self, advice, final_failure, held_by_whom, location, place, relative_path, reserved_growth, site_amount,
+    self, advice, file_line, final_failure, held_by_whom, location, place, reserved_growth, site_amount,
     stack, time_to_oom, title,
 };
 use leaktrace_core::report::{Finding, Report};
@@ -84,8 +84,8 @@ fn card(f: &Finding, base: &str, sources: &mut Sources) -> Card {
     let callers = f.sites.first().map_or_else(Vec::new, |site| stack::callers(&site.stack));
     for frame in callers.iter().take(LINES) {
         let (file, line) = (&frame.frame.file, frame.frame.line);
-        let number = line.map_or_else(String::new, |line| format!(":{line}"));
-        let at = format!("{}{number} {}", relative_path(file, base), frame.frame.function);
+        let place = line.map_or_else(String::new, |line| file_line(file, line, base) + " ");
+        let at = format!("{place}{}", frame.frame.function);
         lines.push(Line { label: "called from", at, source: sources.line(file, line) });
     }
     Card {

@@ -11,7 +11,7 @@ function overview(element, open) {
   };
   const cause = (run, c) => h("article", { class: "finding " + c.kind },
     h("div", { class: "head" }, h("h3", { class: "kind" }, c.title), h("b", {}, c.much), h("span", { class: "location" }, c.at)),
-    h("div", {}, h("p", {}, h("b", {}, "On "), c.on), c.held ? h("p", {}, code(c.held)) : "", h("p", {}, code(c.why)),
+    h("div", {}, h("p", {}, h("b", {}, "On "), c.on), c.held ? h("p", {}, code(c.held)) : "", h("p", {}, h("b", {}, "Why: "), code(c.why)),
       c.fix ? h("p", { class: "advice" }, h("b", {}, "Fix: "), code(c.fix)) : "", h("p", {}, link(run, c.process, "its page: " + run.files[c.process]))));
   const row = (run, r) => h("tr", {}, h("td", { class: "where" }, r.early ? h("b", { class: "bad" }, r.name) : r.name),
     h("td", {}, r.text, r.first ? h("b", { class: "bad" }, "  ended first") : ""),

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::ranks::Gathered;
 use crate::ranks::words::{self, Figure, NAMES, Row};
-use leaktrace_core::report::wording::{advice, held_by_whom, place, title};
+use leaktrace_core::report::wording::{advice, command, held_by_whom, place, title};
 
 /// A run on the page.
 #[derive(Serialize)]
@@ -58,7 +58,7 @@ impl<'g> Run<'g> {
         Run {
             answer: words::answer(g),
             began: words::began(g),
-            command: g.program.argv.join(" "),
+            command: command(&g.program),
             causes: g.causes.iter().map(cause).collect(),
             rows: words::rows(g, false),
             figures: words::figures(g),

@@ -11,7 +11,7 @@ use leaktrace_core::format::printable::{no_command, printable};
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::text::{fitted, sparkline};
 use leaktrace_core::report::wording::{
-    self, confidence, count, grouped, held_by, is_named, location, rate, sanitize, size,
+    self, confidence, count, grouped, held_by, is_named, location, place, place_in, rate, sanitize, size,
 };
 use leaktrace_core::report::{Device, End, Location, Report, Retained};
 
@@ -219,7 +219,7 @@ fn growing(seen: &[Seen]) -> Vec<Growing> {
         let steps = f64::from(r.steps.count.saturating_sub(s.since).max(1));
         let mut of_this: Vec<(String, u64, u64)> = Vec::new();
         for g in &s.grown {
-            let mut at = sanitize(&location(g.allocated_at.as_ref(), &r.program.base));
+            let mut at = sanitize(&place_in(g.allocated_at.as_ref(), g.library_at.as_ref(), &r.program.base));
             if g.layer != "block" {
                 at.push_str(&format!(" ({})", g.layer));
             }
@@ -290,7 +290,7 @@ fn found(seen: &[Seen]) -> Vec<Line<'static>> {
             let text = format!(
                 "({}): {much}, {}{held}",
                 confidence(f.confidence),
-                location(at.as_ref(), &r.program.base)
+                f.sites.first().map_or_else(|| location(None, ""), |site| place(site, &r.program.base))
             );
             listed.push((sanitize(&text), at, f.kind, 1));
         }

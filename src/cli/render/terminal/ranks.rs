@@ -5,7 +5,7 @@ use crate::ranks::Gathered;
 use crate::ranks::words::{NAMES, answer, began, figures, noun, rows, spread};
 use crate::render::source::Sources;
 use leaktrace_core::report::text::{finding, style_of};
-use leaktrace_core::report::wording::{count, grouped, sanitize};
+use leaktrace_core::report::wording::{command, count, grouped, sanitize};
 
 /// Rows of the table of processes, if not all are wanted.
 const ROWS: usize = 16;
@@ -57,7 +57,7 @@ fn run(page: &mut Page, g: &Gathered, all: bool) {
 }
 
 fn head(page: &mut Page, g: &Gathered) {
-    page.wrap("  ", 6, &[(PLAIN, &sanitize(&g.program.argv.join(" ")))]);
+    page.wrap("  ", 6, &[(PLAIN, &sanitize(&command(&g.program)))]);
     let mut hosts: Vec<&str> = g.processes.iter().map(|p| p.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();

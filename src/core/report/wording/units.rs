@@ -103,11 +103,19 @@ pub fn base_folder<'p>(mut arguments: impl Iterator<Item = &'p str>, cwd: &'p st
     if inside { cwd } else { folder }
 }
 
+/// Returns `train.py:37`; of a notebook's cell `Cell[12] line 3`.
+pub fn file_line(file: &str, line: u32, cwd: &str) -> String {
+    match file.starts_with("Cell[") {
+        true => format!("{file} line {line}"),
+        false => format!("{}:{line}", relative_path(file, cwd)),
+    }
+}
+
 /// Returns `train.py:37 cross_entropy_loss`.
 pub fn location(location: Option<&Location>, cwd: &str) -> String {
     let Some(at) = location else { return "an unknown location (no stack was taken)".to_owned() };
     match at.line {
-        Some(line) => format!("{}:{line} {}", relative_path(&at.file, cwd), at.function),
+        Some(line) => format!("{} {}", file_line(&at.file, line, cwd), at.function),
         None => at.function.clone(),
     }
 }
