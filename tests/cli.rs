@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::grows::{python, run_leaktrace, text};
-use crate::common::programs::script;
+use crate::common::programs::{bare_cudart, script};
 use crate::common::report::leaktrace;
 use crate::common::{library, root};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 10] =
-    ["run", "report", "check", "diff", "export", "top", "doctor", "completions", "man", "help"];
+const COMMANDS: [&str; 11] =
+    ["run", "report", "check", "diff", "export", "top", "doctor", "jupyter", "completions", "man", "help"];
 const TOPICS: [&str; 9] =
     ["report", "steps", "stacks", "formats", "environment", "files", "exit-status", "limits", "ci"];
 
@@ -29,6 +29,9 @@ fn every_command_has_short_help_with_examples() {
         assert!(help.contains(&usage), "{help}");
         assert!(help.lines().count() <= 50, "{command}: {} lines", help.lines().count());
         assert!(help.lines().all(|l| l.chars().count() <= 120), "{help}");
+        // Examples are not broken in two on a terminal of 80 columns.
+        let examples = help.lines().filter(|l| l.starts_with("  leaktrace ") || l.starts_with("  git "));
+        assert!(examples.clone().all(|l| l.chars().count() <= 80), "{help}");
         if command != "man" {
             assert!(
                 help.contains("Examples:") && help.contains(&format!("\n  leaktrace {command}")),
@@ -114,12 +117,95 @@ fn wrong_usage_tells_what_was_meant() {
         (&["diff"], "<A>"),
         (&["run"], "<CMD>"),
         (&["run", "--step", "every:", "--", "true"], "range:NAME"),
+        (&["run", "--step", "optimiser", "--", "true"], "did you mean `optimizer`?"),
+        (&["run", "--out", "/tmp", "--", "true"], "/tmp is a folder"),
+        (&["run", "--out", "/proc/none/x.ltrace", "--", "true"], "/proc cannot be written"),
+        (&["run", "--out", "x.%q.ltrace", "--", "true"], "%q is not understood"),
+        (&["train.py", "--lr", "1"], "leaktrace run train.py --lr 1"),
+        (&["python3", "train.py"], "leaktrace run python3 train.py"),
     ] {
         let out = run_leaktrace(root(), args);
         let why = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.code() == Some(2) && why.contains(words), "{args:?}: {why}");
     }
     assert_eq!(run_leaktrace(root(), &[]).status.code(), Some(2));
+    for (variable, value, words) in [
+        ("LEAKTRACE_STACKS", "pyton", "did you mean `python`?"),
+        ("LEAKTRACE_STEP", "nvtx", "it takes auto, optimizer"),
+        ("LEAKTRACE_DUMP_EVERY", "0", "a number of steps"),
+        ("LEAKTRACE", "yes", "on or off"),
+    ] {
+        let mut command = leaktrace();
+        command.env(variable, value).env("LEAKTRACE_LIBRARY", library());
+        let out = command.args(["run", "--", "echo", "started"]).output().unwrap();
+        let why = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!((out.status.code(), &out.stdout[..]), (Some(2), &b""[..]), "nothing was started: {why}");
+        assert!(why.contains(words) && why.contains(&format!("{variable}={value}")), "{why}");
+    }
+}
+
+/// Runs `leaktrace run -- COMMAND…` in a folder; returns how it ended and the lines on the standard error.
+fn recorded(folder: &Path, command: &[&str]) -> (std::process::ExitStatus, Vec<String>) {
+    let mut run = leaktrace();
+    run.current_dir(folder).env("LEAKTRACE_LIBRARY", library()).env_remove("LEAKTRACE_QUIET");
+    let out = run.args(["run", "--"]).args(command).output().unwrap();
+    let lines = String::from_utf8_lossy(&out.stderr).lines().map(str::to_owned).collect();
+    (out.status, lines)
+}
+
+#[test]
+fn run_says_one_line_at_the_end() {
+    let folder = TempDir::new().unwrap();
+    let here = folder.path();
+    let (status, lines) = recorded(here, &["sh", "-c", "exit 3"]);
+    let none = "leaktrace: nothing was recorded, since no process used the GPU; the program: exit status 3";
+    assert_eq!((status.code(), &lines[..]), (Some(3), &[none.to_owned()][..]));
+    let (status, lines) = recorded(here, &["sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(status.signal(), Some(libc::SIGSEGV));
+    assert!(lines.len() == 1 && lines[0].contains("the program: killed by SIGSEGV"), "{lines:?}");
+    let (python, program, runtime) = (python(), script("grows.py"), bare_cudart());
+    let grows = [python.to_str().unwrap(), program.to_str().unwrap(), runtime.to_str().unwrap()];
+    let (status, lines) = recorded(here, &[&grows[..], &["40", "--first", "3072", "--kill", "30"]].concat());
+    assert_eq!((status.signal(), lines.len()), (Some(9), 1), "{lines:?}");
+    assert!(lines[0].starts_with("leaktrace: 1 leak: 3.0 KiB per step at "), "{lines:?}");
+    assert!(
+        lines[0].contains("; the program: killed by SIGKILL; read more: leaktrace report leaktrace."),
+        "{lines:?}"
+    );
+    // Of several processes one line, too.
+    let both = format!("{0} 40 --first 512; {0} 40 --first 512", grows.join(" "));
+    let (status, lines) = recorded(here, &["sh", "-c", &both]);
+    assert_eq!((status.code(), lines.len()), (Some(0), 1), "{lines:?}");
+    assert!(
+        lines[0].starts_with("leaktrace: 1 leak in 2 recordings, on all of them; the program: exit"),
+        "{lines:?}"
+    );
+    // The newest run is what a report without a name is about.
+    let told = text(&run_leaktrace(here, &["report"]), 0);
+    assert!(told.starts_with("1 leak in 2 recordings, on all of them"), "{told}");
+    let all = text(&run_leaktrace(here, &["report", "."]), 0);
+    assert!(all.starts_with("3 recordings of 2 runs, the newest first"), "{all}");
+    let mut quiet = leaktrace();
+    quiet.current_dir(here).env("LEAKTRACE_LIBRARY", library()).env("LEAKTRACE_QUIET", "1");
+    assert_eq!(quiet.args(["run", "--", "true"]).output().unwrap().stderr, b"");
+    let empty = TempDir::new().unwrap();
+    let out = run_leaktrace(empty.path(), &["report"]);
+    assert!(out.status.code() == Some(2) && String::from_utf8_lossy(&out.stderr).contains("leaktrace run"));
+}
+
+#[test]
+fn the_program_does_not_outlive_a_run_that_is_killed() {
+    let folder = TempDir::new().unwrap();
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env_remove("LEAKTRACE_QUIET");
+    command.stdout(Stdio::piped()).args(["run", "--", "sh", "-c", "echo ready; exec sleep 1000"]);
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The pipe's last writer is gone.
+    assert!(lines.next().is_none());
 }
 
 #[test]
@@ -202,7 +288,7 @@ fn the_terminals_keys_reach_the_program_once() {
     let mut command = Command::new(python());
     command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env("WORD", "ready");
     command.arg(script("terminal.py")).args(["80", "\x03", env!("CARGO_BIN_EXE_leaktrace")]);
-    command.args(["run", "--fail-on", "leak", "--"]).arg(python()).arg(script("signals.py"));
+    command.args(["run", "--"]).arg(python()).arg(script("signals.py"));
     let told = text(&command.args(["SIGUSR1", "0", "--echo"]).output().unwrap(), 0);
     // SIGUSR1 came after what leaktrace would have handed on of the key.
     assert_eq!(told.matches("SIGINT").count(), 1, "{told}");
@@ -211,7 +297,7 @@ fn the_terminals_keys_reach_the_program_once() {
 
 #[test]
 fn what_was_ignored_stays_ignored_in_the_program() {
-    let ignored = "trap '' HUP; exec \"$0\" run --fail-on leak -- grep SigIgn /proc/self/status";
+    let ignored = "trap '' HUP; exec \"$0\" run -- grep SigIgn /proc/self/status";
     let mut command = Command::new("sh");
     command.env("LEAKTRACE_LIBRARY", library()).args(["-c", ignored, env!("CARGO_BIN_EXE_leaktrace")]);
     let told = text(&command.output().unwrap(), 0);

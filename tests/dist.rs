@@ -40,11 +40,11 @@ const INSTALL: [&str; 2] = ["install", "--no-input"];
 /// Returns a folder with pytest, downloaded once. The environment with PyTorch may be the user's own: nothing
 /// is added to it.
 fn pytest() -> PathBuf {
-    const VERSION: &str = "9.2.0";
-    let folder = target().join(format!("pytest-{VERSION}"));
+    const PACKAGES: [&str; 2] = ["pytest==9.2.0", "pytest-xdist==3.8.0"];
+    let folder = target().join(PACKAGES.join("+"));
     if !folder.exists() {
         let draft = TempDir::new_in(target()).unwrap();
-        done(pip().args(INSTALL).arg("--target").arg(draft.path()).arg(format!("pytest=={VERSION}")));
+        done(pip().args(INSTALL).arg("--target").arg(draft.path()).args(PACKAGES));
         // Another process may have been faster, and have made the same.
         let _ = fs::rename(draft.path(), &folder);
     }
@@ -183,13 +183,20 @@ fn plugin(installed: &Installed) {
     let text = leaky.text();
     for part in [
         "leaks GPU memory: 512 B (1 block) more with every run, never freed",
-        "test_history.py:17 loss_of: 512 B (1 block) per run",
+        "test_history.py:17 loss_of: 512 B (1 block) per run, held by `test_history.HISTORY[*]`",
         "leaks GPU memory: 20.0 KiB, 20,480 B (1 block) more with every run",
         "leaves GPU memory behind: 1.5 KiB, 1,536 B (1 block) of each run",
-        "on the simulated GPU: 3 leak",
+        "per run, held by `test_history.LAST['result']`",
+        "on the simulated GPU: 3 of them leak",
     ] {
         assert!(text.contains(part), "{part} is not in\n{}", leaky.transcript());
     }
+    // The same where other processes run the tests.
+    let shared =
+        installed.run("python").args(["-m", "pytest", "-rA", "-q", "-p", "no:cacheprovider", "-n", "2"]);
+    let shared = shared.arg(&tests).arg("--leaktrace").run();
+    assert_eq!(outcomes(&shared), expected(false), "{}", shared.transcript());
+    assert!(shared.text().contains("held by `test_history.HISTORY[*]`"), "{}", shared.transcript());
     let fixed = run(true, true);
     assert_eq!(outcomes(&fixed), expected(true), "{}", fixed.transcript());
 }

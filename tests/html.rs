@@ -6,10 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::grows::grows;
 use crate::common::programs::{compile, driver_calls, linked, script, torch};
 use crate::common::report::{Report, call, leaktrace};
 use crate::common::{Chance, Ran, Run, library, root};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// Writes the page of some recordings; returns the file and the data in it.
 #[track_caller]
@@ -37,8 +39,8 @@ fn data(text: &str) -> Value {
     for licence in ["The MIT License (MIT)", "Leon Sorokin", "Mike Bostock"] {
         assert!(text.contains(licence), "{licence}");
     }
-    assert_eq!(text.matches("<script").count(), 4, "whatever a recording says is no script");
-    assert_eq!(text.matches("</script>").count(), 4);
+    assert_eq!(text.matches("<script").count(), 5, "whatever a recording says is no script");
+    assert_eq!(text.matches("</script>").count(), 5);
     let (before, rest) = text.split_once("id=\"data\">").expect("data");
     let (json, after) = rest.split_once("</script>").expect("an end");
     let parts = [
@@ -51,6 +53,8 @@ fn data(text: &str) -> Value {
         "timeline",
         "icicle",
         "segments",
+        "overview",
+        "ranks",
         "page",
     ];
     for mark in parts.map(|m| format!("/*{m}*/")) {
@@ -324,6 +328,11 @@ fn a_damaged_recording() {
 
 /// What a browser shows; `None`, and a word about it, where there is none.
 fn browse(file: &Path, term: &str) -> Option<Value> {
+    driven("drive.py", &[file, Path::new(term)])
+}
+
+/// What a script of `tests/html` saw in a browser.
+fn driven(script: &str, args: &[&Path]) -> Option<Value> {
     let made = Command::new(root().join("scripts/dev/browser-env")).output().unwrap();
     if made.status.code() == Some(3) {
         println!("skipped: {}", String::from_utf8_lossy(&made.stderr).trim_end());
@@ -332,7 +341,7 @@ fn browse(file: &Path, term: &str) -> Option<Value> {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let place = PathBuf::from(String::from_utf8_lossy(&made.stdout).trim_end());
     let mut python = Command::new(place.join("venv/bin/python"));
-    python.arg(root().join("tests/html/drive.py")).arg(place.join("browser")).args([file, Path::new(term)]);
+    python.arg(root().join("tests/html").join(script)).arg(place.join("browser")).args(args);
     let out = python.env_remove("LD_PRELOAD").output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}");
@@ -351,14 +360,21 @@ fn a_browser_shows_it() {
     assert!(saw["requests"].as_array().unwrap().iter().all(|r| r.as_str().unwrap().starts_with("file://")));
     assert_eq!(saw["requests"].as_array().unwrap().len(), 2, "the file itself, in two browsers");
     assert_eq!((&saw["nameless"], &saw["sideways"]), (&none, &false.into()));
-    assert_eq!(saw["heading"], "1 leak over 60 steps");
+    let heading = saw["heading"].as_str().unwrap();
+    assert!(heading.starts_with("1 leak: ") && heading.contains(" per step at "), "{heading}");
     let source = fs::read_to_string(script("train.py")).unwrap();
     let line = 1 + source.lines().position(|l| l.contains("y = torch.relu(self.inner(x))")).unwrap();
     let finding = saw["findings"][0].as_str().unwrap();
     assert!(finding.contains(&format!("train.py:{line} Net.forward")), "{finding}");
-    assert!(finding.contains(report.findings()[0]["explanation"].as_str().unwrap()), "{finding}");
+    assert!(finding.contains(report.findings()[0]["why"].as_str().unwrap()), "{finding}");
+    // The head has all that matters, and the lines are there to be read.
+    for words in
+        ["Leak (confirmed)", " per step, ", "held by ", "called from", "y = torch.relu(self.inner(x))"]
+    {
+        assert!(finding.contains(words), "{words}: {finding}");
+    }
     assert!(
-        finding.contains("Fix: ") && finding.contains("keep `.item()` or `.detach().cpu()` in "),
+        finding.contains("Fix: ") && finding.contains("keep .item() or .detach().cpu() in "),
         "{finding}"
     );
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];
@@ -405,4 +421,29 @@ fn a_browser_shows_it() {
     assert_eq!(saw["segments"], pages[0]["segments"]["count"]);
     assert!(saw["block"].as_str().unwrap().contains(" at +"));
     assert_ne!(saw["grounds"][0], saw["grounds"][1], "light and dark");
+}
+
+#[test]
+fn a_browser_opens_several_recordings_with_all_of_them() {
+    let folder = TempDir::new().unwrap();
+    for (r, steps) in [(0, 40), (1, 40), (2, 20)] {
+        let out = folder.path().join(format!("rank{r}.ltrace"));
+        let run = grows(steps, &["--first", "1024"]).env("LEAKTRACE_OUT", &out).env("RANK", r.to_string());
+        run.run().success();
+    }
+    let recordings: Vec<PathBuf> = (0..3).map(|r| folder.path().join(format!("rank{r}.ltrace"))).collect();
+    let (file, _) = page(folder.path(), &recordings, &[]);
+    let Some(saw) = driven("overview.py", &[&file]) else { return };
+    assert_eq!(saw["console"], Value::Array(Vec::new()));
+    let answer = "1 leak in 3 ranks, on all of them; rank 2 ended first, at step 20: exit status 0";
+    assert_eq!((&saw["heading"], &saw["back"]), (&answer.into(), &answer.into()));
+    let overview = saw["overview"].as_str().unwrap();
+    for words in
+        ["1.0 KiB (1 allocation) per step", "all 3 ranks", "ranks 0 and 1", "step 20 of 40", "ended first"]
+    {
+        assert!(overview.contains(words), "{words}: {overview}");
+    }
+    assert_eq!(saw["sideways"], Value::from(vec![false, false]));
+    assert!(saw["opened"].as_str().unwrap().starts_with("1 leak: 1.0 KiB per step at"), "{saw:#}");
+    assert_eq!(saw["hidden"], true);
 }

@@ -28,6 +28,7 @@ mod interposers;
 mod interpreters;
 mod leaving;
 mod memory;
+mod notebook;
 mod oom;
 mod outside;
 mod places;

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use crate::common::grows::{grown, on_terminal, text};
 use crate::common::programs::{bare_cudart, driver_calls, linked};
 use crate::common::report::{Report, call, leaktrace};
 use crate::common::{Chance, Ran, Run, root};
@@ -217,4 +218,36 @@ fn run_gives_the_program_the_library() {
     assert_eq!(run(&["--", program.to_str().unwrap(), "killed"]).status.signal(), Some(9));
     refused(&run(&["--", "./no-such-program"]), "no-such-program");
     assert_eq!(run(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn the_format_that_a_file_is_called_by() {
+    let ran = recorded();
+    let file = ran.recording();
+    let report = |out: &str| {
+        let out = ran.folder().join(out);
+        assert!(call([file.as_os_str(), "-o".as_ref(), out.as_os_str()]).status.success());
+        fs::read_to_string(out).unwrap()
+    };
+    assert!(report("x.html").starts_with("<!doctype html>"));
+    assert!(report("x.json").starts_with("{"));
+    assert!(report("x.txt").starts_with("No leak in 15 steps."), "{}", report("x.txt"));
+    // A terminal is no place for a page.
+    let name = file.to_str().unwrap();
+    for page in ["leaktrace.html", "leaktrace-2.html"] {
+        let told =
+            text(&on_terminal(&ran.folder(), 100, "", "", &["report", name, "--format", "html"], true), 0);
+        assert!(told.contains(page) && told.lines().count() == 1, "{told}");
+        assert!(fs::read_to_string(ran.folder().join(page)).unwrap().starts_with("<!doctype html>"));
+    }
+}
+
+#[test]
+fn a_step_is_judged_by_what_came_up_to_it() {
+    // What leaks begins to leak in step 60.
+    let ran = grown(100, &["--first", "1024", "--from", "60"]);
+    let file = ran.recording();
+    let told = |step: &str| text(&call([file.to_str().unwrap(), "--step", step]), 0);
+    assert!(told("50").starts_with("No leak in 50 steps."), "{}", told("50"));
+    assert!(told("99").starts_with("1 leak: 1.0 KiB per step"), "{}", told("99"));
 }

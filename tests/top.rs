@@ -27,8 +27,8 @@ fn a_running_process_by_its_pid() {
     for words in [
         "leaktrace top: 1 of 1 processes running",
         &format!("{pid} rank 0 running 40"),
-        "1 of 1",
-        "1.0 KiB/step 40.0 KiB 40 1 ",
+        " 1 leak ",
+        "1.0 KiB/step 30.0 KiB 30 1 ",
         "findings leak (confirmed): 1.0 KiB per step",
     ] {
         assert!(flat.contains(words), "{words}\n{told}");
@@ -52,7 +52,7 @@ fn several_ranks_and_too_few_steps() {
         "rank 0 running 10",
         "rank 1 running 10",
         "none yet: 4 steps more are needed",
-        "2.0 KiB/step 30.0 KiB 20 2 ",
+        "2.0 KiB/step 15.0 KiB 10 2 ",
     ] {
         assert!(flat.contains(words), "{words}\n{told}");
     }
@@ -80,4 +80,25 @@ fn on_a_terminal_until_a_key_ends_it() {
         told.contains("leaktrace top") && told.contains("\x1b[?1049l"),
         "the screen is given back: {told}"
     );
+}
+
+#[test]
+fn the_first_recording_is_waited_for() {
+    let folder = TempDir::new().unwrap();
+    let out = on_terminal(folder.path(), 120, "q", "waiting for the first recording", &["top", "."], true);
+    text(&out, 0);
+    let out =
+        on_terminal(folder.path(), 120, "q", "waiting for the first recording", &["top", "x.ltrace"], true);
+    text(&out, 0);
+    let out = on_terminal(folder.path(), 120, "q", "none/x.ltrace", &["top", "none/x.ltrace"], true);
+    text(&out, 2);
+}
+
+#[test]
+fn what_comes_in_the_first_steps_is_no_growth() {
+    let folder = TempDir::new().unwrap();
+    // 300 KiB before the first step, as weights are.
+    let _run = ready(&folder, 0, 30, &["--first", "512", "--before", "307200"]);
+    let told = text(&run_leaktrace(folder.path(), &["top", "--once", "."]), 0);
+    assert!(flat(&told).contains("512 B/step 10.0 KiB 20 1 "), "{told}");
 }

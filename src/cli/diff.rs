@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use leaktrace_core::ledger::verdict::Kind;
-use leaktrace_core::report::wording::relative_path;
+use leaktrace_core::report::wording::{package_folder, relative_path};
 use leaktrace_core::report::{Finding, Frame, Location, Report};
 
 /// How a line changed.
@@ -36,6 +36,8 @@ pub struct Row {
     pub change: Change,
     /// The line in B, or in A if B does not have it. The path is relative to where the program ran.
     pub allocated_at: Option<Location>,
+    /// The frame of a package that the line called, where that tells causes apart; the path is relative to the packages.
+    pub library_at: Option<Location>,
     /// The line in A, where it is another.
     pub line_before: Option<u32>,
     pub layer: &'static str,
@@ -64,6 +66,7 @@ pub struct Other {
     pub kind: Kind,
     /// The line, as in [`Row`].
     pub allocated_at: Option<Location>,
+    pub library_at: Option<Location>,
     /// Its explanation in each report; `null`: the report does not have it.
     pub before: Option<String>,
     pub after: Option<String>,
@@ -92,12 +95,14 @@ struct Key {
     layer: &'static str,
     device: Option<u8>,
     entry_point: Option<String>,
+    library: Option<(String, String)>,
     line: Option<u32>,
+    library_line: Option<u32>,
 }
 
 impl Key {
     fn of(
-        place: Option<&Location>,
+        (place, library): (Option<&Location>, Option<&Location>),
         layer: &'static str,
         device: Option<u8>,
         entry_point: &Option<String>,
@@ -113,13 +118,25 @@ impl Key {
             layer,
             device,
             entry_point: entry_point.clone(),
+            library: library.map(|at| {
+                (relative_path(&at.file, package_folder(&at.file)).to_owned(), at.function.clone())
+            }),
+            library_line: library.and_then(|at| at.line),
             line: place.and_then(|p| p.line),
         }
     }
 
     /// Returns the key of the function, without the line.
     fn lineless(&self) -> Key {
-        Key { line: None, ..self.clone() }
+        Key { line: None, library_line: None, ..self.clone() }
+    }
+
+    /// Returns the line, and the frame of a package that it called.
+    fn locations(&self) -> (Option<Location>, Option<Location>) {
+        let place = Location { file: self.file.clone(), line: self.line, function: self.function.clone() };
+        let library = self.library.clone();
+        let library = library.map(|(file, function)| Location { file, line: self.library_line, function });
+        ((!place.function.is_empty() || !place.file.is_empty()).then_some(place), library)
     }
 }
 
@@ -128,7 +145,13 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     let folders = [report.program.cwd.as_str(), other.program.cwd.as_str()];
     let mut all: BTreeMap<Key, Amount> = BTreeMap::new();
     for r in &report.retained {
-        let key = Key::of(r.allocated_at.as_ref(), r.layer, r.device, &r.entry_point, folders);
+        let key = Key::of(
+            (r.allocated_at.as_ref(), r.library_at.as_ref()),
+            r.layer,
+            r.device,
+            &r.entry_point,
+            folders,
+        );
         let sum = all.entry(key).or_default();
         sum.bytes = sum.bytes.saturating_add(r.live_bytes);
         sum.blocks = sum.blocks.saturating_add(r.live_blocks);
@@ -136,7 +159,13 @@ fn amounts(report: &Report, other: &Report) -> BTreeMap<Key, Amount> {
     for f in report.findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing)) {
         let all_of_it: f64 = f.sites.iter().map(|s| s.bytes_per_step).sum();
         for s in &f.sites {
-            let key = Key::of(s.allocated_at.as_ref(), f.layer, f.device, &s.entry_point, folders);
+            let key = Key::of(
+                (s.allocated_at.as_ref(), s.library_at.as_ref()),
+                f.layer,
+                f.device,
+                &s.entry_point,
+                folders,
+            );
             // A site has its share of the finding's growth.
             let share =
                 if all_of_it > 0.0 { s.bytes_per_step / all_of_it } else { 1.0 / f.sites.len() as f64 };
@@ -162,7 +191,13 @@ impl<'r> Known<'r> {
         let own = site.into_iter().flat_map(|s| &s.stack).filter(|f| f.own).map(Frame::location);
         Known {
             finding,
-            key: Key::of(place, finding.layer, finding.device, &None, folders),
+            key: Key::of(
+                (place, site.and_then(|s| s.library_at.as_ref())),
+                finding.layer,
+                finding.device,
+                &None,
+                folders,
+            ),
             caller: own.skip_while(|at| Some(at) != place).find(|at| Some(at) != place),
             holder: finding.holders.first().map(|h| h.path.as_str()),
         }
@@ -205,14 +240,8 @@ fn others(a: &Report, b: &Report) -> Vec<Other> {
     let other = |then: Option<&Known<'_>>, now: Option<&Known<'_>>| {
         let shown = now.or(then)?;
         let why = |known: Option<&Known<'_>>| known.map(|known| known.finding.explanation.clone());
-        let Key { file, function, line, .. } = shown.key.clone();
-        let is_somewhere = !file.is_empty() || !function.is_empty();
-        Some(Other {
-            kind: shown.finding.kind,
-            allocated_at: is_somewhere.then_some(Location { file, line, function }),
-            before: why(then),
-            after: why(now),
-        })
+        let (allocated_at, library_at) = shown.key.locations();
+        Some(Other { kind: shown.finding.kind, allocated_at, library_at, before: why(then), after: why(now) })
     };
     let known_before =
         before.iter().zip(&of_before).filter_map(|(then, j)| other(Some(then), j.map(|j| &after[j])));
@@ -240,10 +269,11 @@ fn row(key: &Key, line_before: Option<u32>, before: Amount, after: Amount) -> Ro
         (b, a) if (a.bytes, a.growth_bytes_per_step) > (b.bytes, b.growth_bytes_per_step) => Change::Grew,
         _ => Change::Shrank,
     };
-    let place = Location { file: key.file.clone(), line: key.line, function: key.function.clone() };
+    let (allocated_at, library_at) = key.locations();
     Row {
         change,
-        allocated_at: (!place.function.is_empty() || !place.file.is_empty()).then_some(place),
+        allocated_at,
+        library_at,
         line_before,
         layer: key.layer,
         device: key.device,

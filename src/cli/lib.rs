@@ -7,7 +7,8 @@
 //! * `render`: a report as text for a terminal and as one HTML file.
 //! * `export`: recordings in other tools' formats, one file per format.
 //! * `gate`: whether findings may pass: kinds, a limit, a baseline; as text, GitHub annotations and SARIF.
-//! * `diff`: two reports compared; `ranks`: one report over many processes.
+//! * `diff`: two reports compared; `ranks`: one report over many processes; `runs`: which
+//!   recordings are of one run.
 //! * `native_symbols`: names of native frames, which the preload never looks up.
 //!
 //! # Invariants
@@ -33,6 +34,7 @@ mod gate;
 mod native_symbols;
 mod ranks;
 mod render;
+mod runs;
 
 pub use commands::main;
 pub use render::html;

@@ -55,5 +55,6 @@ pub mod holders;
 pub mod int_map;
 pub mod ledger;
 pub mod report;
+pub mod settings;
 pub mod steps;
 pub mod symbols;

@@ -270,6 +270,9 @@ fn write_metadata(began: Duration) {
     if let Some(rank) = settings::rank() {
         meta("rank", &rank);
     }
+    if let Some(run) = settings::run() {
+        meta("run", &run);
+    }
     meta("began", &began.as_secs().to_string());
     meta("leaktrace", env!("CARGO_PKG_VERSION"));
     meta("python", stacks::python());

@@ -9,6 +9,7 @@ use once_cell::race::OnceBox;
 
 use crate::stacks::Stacks;
 use crate::stderr::{quoted, say};
+use leaktrace_core::settings::{Choice, EVENTS, HOLDERS, STACKS, SWITCH};
 use leaktrace_core::steps::StepSetting;
 
 /// The settings of this process image. A forked child has them from its parent: when it changes its
@@ -43,7 +44,7 @@ impl Settings {
     /// Reads the environment. A wrong value is said on stderr, and the default taken.
     fn read() -> Settings {
         Settings {
-            on: choice("LEAKTRACE", "on or off", true, |v| match v {
+            on: word(SWITCH, true, |v| match v {
                 "on" | "1" => Some(true),
                 "off" | "0" => Some(false),
                 _ => None,
@@ -53,20 +54,15 @@ impl Settings {
             range: std::env::var("LEAKTRACE_STEP")
                 .ok()
                 .and_then(|v| v.strip_prefix("range:").map(Into::into)),
-            stacks: choice(
-                "LEAKTRACE_STACKS",
-                "auto, python, native, mixed or off",
-                Stacks::Auto,
-                |v| match v {
-                    "auto" => Some(Stacks::Auto),
-                    "python" => Some(Stacks::Python),
-                    "native" => Some(Stacks::Native),
-                    "mixed" => Some(Stacks::Mixed),
-                    "off" => Some(Stacks::Off),
-                    _ => None,
-                },
-            ),
-            holders: choice("LEAKTRACE_HOLDERS", "auto or off", true, |v| match v {
+            stacks: word(STACKS, Stacks::Auto, |v| match v {
+                "auto" => Some(Stacks::Auto),
+                "python" => Some(Stacks::Python),
+                "native" => Some(Stacks::Native),
+                "mixed" => Some(Stacks::Mixed),
+                "off" => Some(Stacks::Off),
+                _ => None,
+            }),
+            holders: word(HOLDERS, true, |v| match v {
                 "auto" => Some(true),
                 "off" => Some(false),
                 _ => None,
@@ -74,7 +70,7 @@ impl Settings {
             dump_every: choice("LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", None, |v| {
                 v.parse().ok().filter(|n| *n > 0).map(Some)
             }),
-            all_events: choice("LEAKTRACE_EVENTS", "window or all", false, |v| match v {
+            all_events: word(EVENTS, false, |v| match v {
                 "window" => Some(false),
                 "all" => Some(true),
                 _ => None,
@@ -106,6 +102,9 @@ impl Settings {
     }
 }
 
+/// By this `leaktrace run` names the run that it starts.
+const LEAKTRACE_RUN: &str = "LEAKTRACE_RUN";
+
 /// The letters that mean something behind a `%`. Anything else stays as it is written.
 const PLACEHOLDERS: &[u8] = b"pehr%";
 
@@ -124,6 +123,10 @@ fn out() -> OsString {
         }
     }
     value
+}
+
+fn word<T>(of: Choice, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
+    choice(of.variable, &of.takes(), default, parse)
 }
 
 fn choice<T>(variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
@@ -151,6 +154,20 @@ pub fn host() -> String {
     // SAFETY: a buffer of that length; the last byte stays NUL.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     String::from_utf8_lossy(name.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// Returns the run that this process belongs to: of those who start one, the innermost that gave it a name.
+pub fn run() -> Option<String> {
+    let named = |v: &&str| std::env::var(v).ok().filter(|id| !id.is_empty() && id != "none");
+    let launchers = [
+        "TORCHELASTIC_RUN_ID",
+        "PMIX_NAMESPACE",
+        "OMPI_MCA_ess_base_jobid",
+        "SLURM_JOB_ID",
+        "PBS_JOBID",
+        "LSB_JOBID",
+    ];
+    [LEAKTRACE_RUN].iter().chain(&launchers).find_map(|v| Some(format!("{v}={}", named(v)?)))
 }
 
 /// Returns the rank that a launcher gave this process.

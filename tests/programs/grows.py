@@ -1,6 +1,6 @@
 """Takes memory from a runtime that ctypes loads, step by step, and keeps as much of it as it is told.
 
-    grows.py LIBCUDART STEPS [--first BYTES] [--second BYTES] [--kill STEP] [--wait] [--exit STATUS]
+    grows.py LIBCUDART STEPS [--before BYTES] [--first BYTES] [--second BYTES] [--from STEP] [--kill STEP] [--wait] [--exit STATUS]
 """
 
 import argparse
@@ -12,8 +12,10 @@ import sys
 parser = argparse.ArgumentParser()
 parser.add_argument("runtime")
 parser.add_argument("steps", type=int)
+parser.add_argument("--before", type=int, default=0, help="bytes that are kept from before the first step")
 parser.add_argument("--first", type=int, default=0, help="bytes of each step that first() keeps")
 parser.add_argument("--second", type=int, default=0, help="bytes of each step that second() keeps")
+parser.add_argument("--from", dest="begin", type=int, default=1, help="the step from which it keeps")
 parser.add_argument("--kill", type=int, default=0, help="dies by SIGKILL when this step ended")
 parser.add_argument("--wait", action="store_true", help="says so and stays when all steps are made")
 parser.add_argument("--exit", type=int, default=0)
@@ -42,9 +44,11 @@ def take(kept, line):
                 runtime.cudaFree(place)
 
 
+if arguments.before:
+    runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(arguments.before))
 for step in range(1, arguments.steps + 1):
-    take(arguments.first, first)
-    take(arguments.second, second)
+    take(arguments.first if step >= arguments.begin else 0, first)
+    take(arguments.second if step >= arguments.begin else 0, second)
     # Where it is not recorded, nobody counts its steps.
     if hasattr(process, "leaktrace_step"):
         process.leaktrace_step(None)

@@ -21,9 +21,10 @@ __version__ = "@VERSION@"
 
 
 def _function(name: str, *arguments: Any) -> Any:
-    """Returns a function of the library that is preloaded into this process; ``None`` without one."""
+    """Returns a function of the library that is preloaded into this process; ``None`` without one. It is called with the
+    interpreter's lock held: it may search the heap for what keeps blocks."""
     try:
-        function = getattr(ctypes.CDLL(None), name)
+        function = getattr(ctypes.PyDLL(None), name)
     except (AttributeError, OSError):
         return None
     function.argtypes = arguments
@@ -60,6 +61,13 @@ def mark(name: str) -> None:
     """Marks this moment by a name that the report and its timeline show."""
     if _mark is not None:
         _mark(_text(name))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext leaktrace``: the magics ``%leaktrace`` and ``%%leaktrace``, and cells as steps."""
+    from leaktrace import jupyter
+
+    jupyter.load(shell)
 
 
 def dump() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 import leaktrace
 from leaktrace import _program
+from leaktrace._holders import holders
 
 
 class Line(NamedTuple):
@@ -35,6 +36,8 @@ class Row(NamedTuple):
     bytes: int
     blocks: int
     line: Line
+    # Where some of them begin.
+    addresses: Tuple[int, ...] = ()
 
 
 @dataclasses.dataclass
@@ -119,7 +122,7 @@ def live_set(recording: str) -> Dict[str, Any]:
 def _row(row: Dict[str, Any]) -> Row:
     at = row["allocated_at"] or {}
     line = Line(at.get("file") or "", at.get("line") or 0, at.get("function") or "")
-    return Row(row["step"], row["bytes"], row["blocks"], line)
+    return Row(row["step"], row["bytes"], row["blocks"], line, tuple(row.get("addresses", ())))
 
 
 @dataclasses.dataclass
@@ -132,6 +135,8 @@ class Verdict:
     kind: str
     runs: int = 1
     rows: List[Row] = dataclasses.field(default_factory=list)
+    # What keeps the blocks of each line, as far as that was found.
+    held: Dict[Line, List[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def fails(self) -> bool:
@@ -153,8 +158,15 @@ class Verdict:
             "residue": f"leaves GPU memory behind: {total} of each run, until the next one replaces it",
             "state": f"{name} leaves {total} of each run, until the next one replaces it: no leak",
         }[self.kind]
-        lines = [f"  {line}: {amount(size, blocks)} per run" for line, size, blocks in by_line(self.rows, self.runs)]
+        lines = [
+            f"  {line}: {amount(size, blocks)} per run{self.held_by(line)}" for line, size, blocks in by_line(self.rows, self.runs)
+        ]
         return "\n".join([summary, *lines])
+
+
+    def held_by(self, line: Line) -> str:
+        ways = self.held.get(line, [])
+        return f", held by {' and '.join(f'`{way}`' for way in ways)}" if ways else ""
 
 
 class Judge:
@@ -206,8 +218,17 @@ class Judge:
                 runs = sum(any(row.line in lines for row in run.left) for run in later)
                 if kind == "residue" and self._may_be_state(rows, lines):
                     kind = "state"
-                return Verdict(kind, runs, of)
+                return Verdict(kind, runs, of, self._held(rows, lines))
         return Verdict("unknown" if self.repetition_failed else "cache", 1, first.left or next(r.left for r in later if r.left))
+
+    def _held(self, rows: List[Row], lines: Set[Line]) -> Dict[Line, List[str]]:
+        """Returns what keeps the blocks of these runs that are alive."""
+        steps = set().union(*(run.steps for run in self.runs))
+        addresses: Dict[Line, List[int]] = {}
+        for row in rows:
+            if row.line in lines and row.step in steps:
+                addresses.setdefault(row.line, []).extend(row.addresses)
+        return {line: holders(of) for line, of in addresses.items()}
 
     def _may_be_state(self, rows: List[Row], replaced: Set[Line]) -> bool:
         """Whether an older object is alive that the replaced blocks may belong to, as gradients do to a

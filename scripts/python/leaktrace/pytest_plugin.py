@@ -251,7 +251,7 @@ class Plugin:
         for note in self.notes.values():
             if terminalreporter.verbosity > 0 or note.endswith("not known"):
                 terminalreporter.line(note)
-        leaks = {0: "none leaks", 1: "1 leaks"}.get(self.leaks, f"{self.leaks} leak")
+        leaks = {0: "none of them leaks", 1: "1 of them leaks"}.get(self.leaks, f"{self.leaks} of them leak")
         terminalreporter.line(f"{self.judged} passing tests judged on {on}: {leaks}")
         if self.keep or self.leaks:
             terminalreporter.line(f"recordings: {self.folder} (leaktrace report FILE)")

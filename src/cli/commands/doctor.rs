@@ -58,7 +58,7 @@ except Exception:
 ";
 
 /// The result of one check; what is not right has a remedy.
-enum Check {
+pub enum Check {
     Good(String),
     /// The program can be traced, but something will be missing.
     Warning(String, String),
@@ -116,7 +116,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Finds the file that the shell would run.
-fn resolve(program: &OsStr) -> Option<PathBuf> {
+pub fn resolve(program: &OsStr) -> Option<PathBuf> {
     let runs =
         |p: &PathBuf| fs::metadata(p).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if program.as_bytes().contains(&b'/') {
@@ -391,7 +391,13 @@ fn driver() -> Check {
 }
 
 /// Checks whether a recording can be written to this path.
-fn writable(out: &Path) -> Check {
+pub fn writable(out: &Path) -> Check {
+    if out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/") {
+        return Check::Bad(
+            format!("{} is a folder", out.display()),
+            format!("name a file in it, such as {}", out.join("leaktrace.%p.ltrace").display()),
+        );
+    }
     let folder = out.parent().unwrap_or(Path::new("/"));
     if folder.as_os_str().as_bytes().contains(&b'%') {
         return Check::Good(format!("{} (its folder is known only when the program runs)", out.display()));

@@ -20,10 +20,12 @@ const EVENTS: u64 = 1_000_000;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  leaktrace export leaktrace.*.ltrace --to flamegraph --value growth -o growth.svg
-  leaktrace export run.ltrace --to pprof -o run.pb.gz && go tool pprof -top -sample_index=growth run.pb.gz
-  leaktrace export run.ltrace --to snapshot -o run.pickle && python -m torch.cuda._memory_viz trace_plot run.pickle
-  leaktrace export leaktrace.*.ltrace --to parquet -o fleet    (fleet/run=*/rank=*/sites.parquet, …)")]
+  leaktrace export *.ltrace --to flamegraph --value growth -o growth.svg
+  leaktrace export run.ltrace --to pprof -o run.pb.gz
+    go tool pprof -top -sample_index=growth run.pb.gz
+  leaktrace export run.ltrace --to snapshot -o run.pickle
+    python -m torch.cuda._memory_viz trace_plot run.pickle
+  leaktrace export *.ltrace --to parquet -o fleet")]
 pub struct Arguments {
     /// Recordings (*.ltrace)
     #[arg(value_name = "FILE")]

@@ -6,13 +6,18 @@ use std::{env, fs};
 
 use super::input::{self, Reader};
 use super::{FailOn, Failure, output, report};
-use crate::gate::{Decision, Gate, baseline::Baseline, github, headline, sarif};
-use crate::ranks::Gathered;
+use crate::gate::baseline::{self, Baseline};
+use crate::gate::github::{self, Severity};
+use crate::gate::{Decision, Gate, SourceRoot, headline, sarif};
+use crate::ranks::{Gathered, Process};
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 use leaktrace_core::cpython;
 use leaktrace_core::ledger::verdict::MIN_STEPS;
 use leaktrace_core::report::suppress::Suppressions;
 use leaktrace_core::report::wording::{advice, count, sanitize};
+
+/// Recordings that one reason names.
+const NAMED: usize = 8;
 
 /// What fails, what is accepted, and what is ignored.
 pub struct GateOptions<'a> {
@@ -20,7 +25,9 @@ pub struct GateOptions<'a> {
     pub max_bytes_per_step: Option<f64>,
     pub baseline: Option<&'a Baseline>,
     pub suppressions: Option<&'a Suppressions>,
-    pub strict: bool,
+    pub allow_unjudged: bool,
+    /// The folder that paths are written relative to, if not the repository's root.
+    pub source_root: Option<&'a Path>,
 }
 
 /// The findings of all recordings, and what was decided about them.
@@ -28,9 +35,13 @@ pub struct GateResult {
     pub found: Gathered,
     /// One for each cause.
     pub decisions: Vec<Decision>,
-    /// What could not be judged, one line each.
+    /// What could not be judged, and why, one line each.
+    pub unjudged: Vec<String>,
+    /// Suppressions and entries of the baseline that nothing matched.
     pub warnings: Vec<String>,
     pub failed: bool,
+    pub root: SourceRoot,
+    allow_unjudged: bool,
 }
 
 /// Parses a number of bytes: `4096`, `64KiB`, `1.5MiB`, `2GB`.
@@ -53,7 +64,7 @@ pub fn bytes(text: &str) -> Result<f64, String> {
 }
 
 /// Reads a baseline.
-pub fn baseline(path: &Path) -> Result<Baseline, Failure> {
+pub fn read_baseline(path: &Path) -> Result<Baseline, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|e| input::failure(path, &format!("{e}; `leaktrace check --write-baseline` writes one")))?;
     Baseline::read(&text).map_err(|why| input::failure(path, &why))
@@ -69,42 +80,73 @@ pub fn judge(files: &[PathBuf], options: &GateOptions<'_>) -> Result<GateResult,
     });
     Failure::all(failures)?;
     found.finish();
+    let root = options.source_root.map_or_else(repository, Path::to_path_buf);
+    let root = SourceRoot::new(&env::current_dir().unwrap_or_default().join(root));
     let fails_on = |kind| options.fail_on.iter().any(|f| f.includes(kind));
     let gate = Gate {
         fails_on: &fails_on,
         max_bytes_per_step: options.max_bytes_per_step,
         baseline: options.baseline,
+        root: &root,
     };
     let decisions = gate.judge(&found);
-    let warnings = warnings(&found);
-    let failed = decisions.iter().any(Decision::is_failed) || (options.strict && !warnings.is_empty());
-    Ok(GateResult { found, decisions, warnings, failed })
+    let mut warnings = Vec::new();
+    warnings.extend(options.suppressions.and_then(|s| s.unused(|rule| found.rules.contains(rule))));
+    if let Some(gone) = options.baseline.map(|b| b.unused(&baseline::growth(&found.causes, &root))) {
+        warnings.extend(gone.iter().map(|entry| format!("in the baseline, but not found: {entry}")));
+    }
+    let unjudged = unjudged(&found);
+    let failed =
+        decisions.iter().any(Decision::is_failed) || (!options.allow_unjudged && !unjudged.is_empty());
+    let allow_unjudged = options.allow_unjudged;
+    Ok(GateResult { found, decisions, unjudged, warnings, failed, root, allow_unjudged })
 }
 
-/// Lists what could not be judged.
-fn warnings(found: &Gathered) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if found.judged() == 0 {
-        let most = found.processes.iter().map(|p| p.steps).max().unwrap_or(0);
-        warnings.push(format!(
-            "not judged: {} were seen, at least {MIN_STEPS} are needed",
-            count(f64::from(most), "step")
-        ));
+/// Returns the root of the repository that the working directory lies in, or the working directory.
+fn repository() -> PathBuf {
+    let here = env::current_dir().unwrap_or_default();
+    here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here).to_path_buf()
+}
+
+/// Lists what could not be judged, and why; recordings of one reason in one line.
+fn unjudged(found: &Gathered) -> Vec<String> {
+    if found.processes.is_empty() {
+        return vec!["no process of it used the GPU, so nothing was recorded".to_owned()];
     }
-    for &i in &found.ended_early {
-        let p = &found.processes[i];
-        warnings.push(format!("{} ended early, after {}", p.name(), count(f64::from(p.steps), "step")));
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    let mut say = |p: &Process, why: String| match reasons.iter_mut().find(|(known, _)| *known == why) {
+        Some((_, names)) => names.push(p.recording()),
+        None => reasons.push((why, vec![p.recording()])),
+    };
+    for (i, p) in found.processes.iter().enumerate() {
+        let steps = count(f64::from(p.steps), "step");
+        // What never had memory has none to leak.
+        if p.steps < MIN_STEPS && p.peak_bytes > 0 {
+            say(p, format!("{steps} seen, at least {MIN_STEPS} are needed"));
+        }
+        if found.ended_early.contains(&i) {
+            say(p, format!("{} after {steps}, and others made {}", p.ended, found.most_steps(p)));
+        }
+        if p.dropped_events > 0 {
+            say(p, format!("{} lost", count(p.dropped_events as f64, "event")));
+        }
     }
-    if found.dropped_events > 0 {
-        warnings.push(format!("{} lost", count(found.dropped_events as f64, "event")));
-    }
-    warnings.extend(found.gaps.iter().map(|gap| gap.0.clone()).filter(|gap| cpython::is_interpreters(gap)));
-    warnings
+    let line = |(why, mut names): (String, Vec<String>)| {
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        names.truncate(NAMED);
+        format!("{}{more}: {why}", names.join(", "))
+    };
+    // What an interpreter hides was not judged either.
+    let hidden = found.gaps.iter().map(|(gap, _)| gap.clone()).filter(|gap| cpython::is_interpreters(gap));
+    reasons.into_iter().map(line).chain(hidden).collect()
 }
 
 impl GateResult {
-    /// Writes what a person reads.
-    pub fn text(&self, page: &mut Page) {
+    /// Writes what a person reads. `annotated`: annotations tell the findings, and they are not told twice.
+    pub fn text(&self, page: &mut Page, annotated: bool) {
         let failed = self.decisions.iter().filter(|d| d.is_failed()).count();
         let over = count(self.found.processes.len() as f64, "recording");
         let verdict = match (self.failed, failed) {
@@ -113,6 +155,13 @@ impl GateResult {
             (false, _) => format!("passed: {over}"),
         };
         page.wrap("", 2, &[(if self.failed { BAD } else { GOOD }, &format!("leaktrace: {verdict}"))]);
+        if self.found.suppressed > 0 {
+            let n = count(f64::from(self.found.suppressed), "finding");
+            page.wrap("  ", 8, &[(DIM, &format!("suppressed: {n}"))]);
+        }
+        if annotated {
+            return;
+        }
         for (cause, decision) in self.found.causes.iter().zip(&self.decisions) {
             let line = headline(cause);
             match decision {
@@ -121,7 +170,7 @@ impl GateResult {
                     if !reason.is_empty() {
                         page.wrap("        ", 8, &[(PLAIN, reason)]);
                     }
-                    page.wrap("        ", 8, &[(PLAIN, &sanitize(&cause.finding.explanation))]);
+                    page.wrap("        ", 8, &[(DIM, "why:"), (PLAIN, &sanitize(&cause.finding.why))]);
                     if let Some(advice) = advice(&cause.finding) {
                         page.wrap("        ", 8, &[(DIM, "fix:"), (PLAIN, &sanitize(&advice))]);
                     }
@@ -133,27 +182,37 @@ impl GateResult {
                 Decision::Ignored => page.wrap("  ", 8, &[(DIM, "ignored:"), (PLAIN, &line)]),
             }
         }
-        if self.found.suppressed > 0 {
-            let n = count(f64::from(self.found.suppressed), "finding");
-            page.wrap("  ", 8, &[(DIM, &format!("suppressed: {n}"))]);
+        for unjudged in &self.unjudged {
+            let style = if self.allow_unjudged { UNSURE } else { BAD };
+            page.wrap("  ", 8, &[(style, "not judged:"), (PLAIN, &sanitize(unjudged))]);
+        }
+        if !self.unjudged.is_empty() && !self.allow_unjudged {
+            page.wrap("        ", 8, &[(DIM, "--allow-unjudged accepts that")]);
         }
         for warning in &self.warnings {
             page.wrap("  ", 8, &[(UNSURE, "warning:"), (PLAIN, &sanitize(warning))]);
         }
     }
 
-    /// Writes the SARIF file and returns the annotations that were asked for. Paths are relative to the
-    /// working directory. `files`: the recordings.
+    /// Returns whether a finding fails, not only what could not be judged.
+    pub fn has_failed_finding(&self) -> bool {
+        self.decisions.iter().any(Decision::is_failed)
+    }
+
+    /// Writes the SARIF file and returns the annotations that were asked for. `files`: the recordings.
     pub fn tools(&self, github: bool, sarif: Option<&Path>, files: &[PathBuf]) -> Result<String, Failure> {
-        let root = env::current_dir().unwrap_or_default();
         if let Some(path) = sarif {
-            let log = sarif::render(&self.found, &self.decisions, &root);
+            let log = sarif::render(&self.found, &self.decisions, &self.root);
             output::write(Some(path), files, log.as_bytes())?;
         }
         if !github {
             return Ok(String::new());
         }
-        let warnings: String = self.warnings.iter().map(|w| github::warning(w)).collect();
-        Ok(github::annotations(&self.found, &self.decisions, &root) + &warnings)
+        let severity = if self.allow_unjudged { Severity::Warning } else { Severity::Error };
+        let mut text = github::annotations(&self.found, &self.decisions, &self.root);
+        let unjudged = self.unjudged.iter().map(|why| github::line(severity, &format!("not judged: {why}")));
+        text.extend(unjudged);
+        text.extend(self.warnings.iter().map(|why| github::line(Severity::Warning, why)));
+        Ok(text)
     }
 }

@@ -35,7 +35,7 @@ impl Topic {
 pub fn topics() -> String {
     let mut text = "Topics (leaktrace help TOPIC):\n".to_owned();
     TOPICS.iter().for_each(|t| text.push_str(&format!("  {:<12} {}\n", t.name, t.title())));
-    text + "\nStart with:\n  leaktrace run -- python train.py\n  leaktrace report leaktrace.*.ltrace"
+    text + "\nStart with:\n  leaktrace run -- python train.py\n  leaktrace report"
 }
 
 pub fn help(arguments: &Help) -> Result<ExitCode, Failure> {

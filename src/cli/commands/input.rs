@@ -1,11 +1,13 @@
 //! Recordings for the commands: which files are meant, and the report of each. Several are read side by side;
 //! of each only what a command makes of it is kept. Knows no format that a command writes.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -13,12 +15,13 @@ use parking_lot::Mutex;
 use super::{Failure, output, proc};
 use crate::export::replay;
 use crate::native_symbols::SharedNames;
-use leaktrace_core::format::event::RECORD;
+use crate::runs::{self, Identity, natural};
+use leaktrace_core::format::event::{Event, EventKind, RECORD};
 use leaktrace_core::format::printable::printable;
 use leaktrace_core::format::reader::{self, Ended, Recording};
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::{BoundarySource, Ledger};
-use leaktrace_core::report::{End, Query, Report, Run};
+use leaktrace_core::report::{End, Program, Query, Report, Run};
 use leaktrace_core::symbols::Names;
 
 /// A progress bar is drawn while files of this size in all are read, or this many files.
@@ -74,6 +77,34 @@ pub fn list(named: &[PathBuf], passed_over: &mut dyn FnMut(&Path)) -> Result<Vec
     Ok(all)
 }
 
+/// Lists the recordings of the newest run that lie in a folder.
+pub fn newest_run(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    collect(folder, 0, &mut files, &mut |_| {}).map_err(|e| failure(folder, &e.to_string()))?;
+    let files: Vec<PathBuf> =
+        files.into_iter().map(|f| f.strip_prefix(folder).map(Path::to_path_buf).unwrap_or(f)).collect();
+    let read = |file: &PathBuf| {
+        let recording = reader::read(file).ok()?;
+        let ledger = Ledger::default();
+        let run = Run { end: End::Clean, pid: recording.pid, began_ns: recording.began_ns, ..Run::default() };
+        let names = Names::new(&recording.tables, None);
+        let report = Report::build(&ledger, &recording.tables, &names, &run, None).ok()?;
+        // A recording is written to until its end.
+        let written = fs::metadata(file).and_then(|m| m.modified()).ok()?;
+        let written_s = written.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+        let duration_s = (written_s - report.program.began_s).max(0.0);
+        Some((Identity::of(&Program { duration_s, ..report.program }), file.clone()))
+    };
+    let (identities, files): (Vec<Identity>, Vec<PathBuf>) = files.iter().filter_map(read).unzip();
+    let newest = runs::group(&identities).into_iter().next();
+    let newest = newest.ok_or_else(|| {
+        Failure(
+            "no recording (*.ltrace) is here; name one, or record a program: leaktrace run train.py".into(),
+        )
+    })?;
+    Ok(newest.into_iter().map(|i| files[i].clone()).collect())
+}
+
 /// Adds the recordings below a folder, in the order of their names.
 fn collect(
     folder: &Path,
@@ -82,7 +113,7 @@ fn collect(
     passed_over: &mut dyn FnMut(&Path),
 ) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
-    entries.sort_by_key(|e| e.file_name());
+    entries.sort_by(|a, b| natural(&a.file_name().to_string_lossy(), &b.file_name().to_string_lossy()));
     for entry in entries {
         let path = entry.path();
         let kind = entry.file_type()?;
@@ -165,6 +196,9 @@ impl Reader {
             Ended::Open if is_running(&recording) => (End::Running, None),
             Ended::Open => (End::Killed, None),
         };
+        let cut = self.asked.step.and_then(|step| up_to(&recording, &ledger, step, self.steps_by));
+        let whole = cut.is_none();
+        let ledger = cut.unwrap_or(ledger);
         let names = Names::new(&recording.tables, Some(Box::new(self.names.clone())));
         let names = names.with_all_frames(self.all_frames);
         let run = Run {
@@ -179,6 +213,12 @@ impl Reader {
         };
         let report = Report::query(&ledger, &recording.tables, &names, &run, self.asked);
         let mut report = report.map_err(|e| e.to_string())?;
+        if let Some(step) = self.asked.step.filter(|&step| whole && step < report.steps.count) {
+            report.warnings.push(format!(
+                "findings are those of the whole run, not up to step {step}: the events before it made room for later \
+                 ones; record with LEAKTRACE_EVENTS=all to keep them"
+            ));
+        }
         if self.at_peak {
             let device = ledger.devices().iter().max_by_key(|d| d.peak_bytes());
             let device = device.map(|d| (d.device, d.peak_bytes())).ok_or("--at peak: nothing was live")?;
@@ -250,6 +290,34 @@ fn at_peak(recording: &Recording, (device, peak): (u8, u64)) -> Result<Ledger, S
     }
     Err("--at peak: the events of that moment made room for later ones; record with LEAKTRACE_EVENTS=all to keep them"
         .to_owned())
+}
+
+/// Returns the ledger as it was when a step had ended; `None` where the events do not begin before that, or the recording
+/// ends there. `ledger`: of the whole recording.
+fn up_to(recording: &Recording, ledger: &Ledger, step: u32, by: Option<BoundarySource>) -> Option<Ledger> {
+    if step == 0 || step >= ledger.step_count() {
+        return None;
+    }
+    let events = || recording.events().map(|e| by.map_or(e, |by| by.reinterpret(e)));
+    let begin = || match by {
+        Some(_) => Ledger::replay(None, std::iter::empty()),
+        None => replay(recording, std::iter::empty()).ok(),
+    };
+    let mut then = begin().filter(|then| then.step_count() < step)?;
+    // A boundary may be superseded by the next one: the last that ends this step counts.
+    let mut end = None;
+    for (i, event) in events().enumerate() {
+        then.apply(&event);
+        match then.step_count().cmp(&step) {
+            Ordering::Equal if event.kind == EventKind::StepEnd as u8 => end = Some(i + 1),
+            Ordering::Greater => break,
+            _ => {}
+        }
+    }
+    let mut then = begin()?;
+    let apply = |event: Event| then.apply(&event);
+    events().take(end?).for_each(apply);
+    Some(then)
 }
 
 /// Replays the same events with their steps ended by another source. `ledger`: as they were read without

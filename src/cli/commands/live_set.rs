@@ -11,6 +11,9 @@ use crate::export::Input;
 use leaktrace_core::ledger::{Layer, Ledger, retained};
 use leaktrace_core::report::Location;
 
+/// Addresses listed of a site in one step.
+const ADDRESSES: usize = 16;
+
 #[derive(Serialize)]
 struct Answer {
     schema: &'static str,
@@ -28,6 +31,8 @@ struct Row {
     device: u8,
     bytes: u64,
     blocks: u64,
+    /// Where some of the blocks begin.
+    addresses: Vec<u64>,
     /// `null`: no stack was taken.
     allocated_at: Option<Location>,
 }
@@ -52,17 +57,20 @@ pub fn live_set(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Sums up what is alive on devices, by the step that allocated it and by site.
 fn rows(ledger: &Ledger, place: impl Fn(u32) -> Option<Location>) -> Vec<Row> {
     let sites: Vec<u32> = retained(ledger, None).iter().map(|r| r.site).collect();
-    let mut sums: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+    let mut sums: BTreeMap<(u32, u32), (u64, u64, Vec<u64>)> = BTreeMap::new();
     for living in ledger.live_at_sites(&sites) {
         let sum = sums.entry((living.birth, living.site)).or_default();
         (sum.0, sum.1) = (sum.0 + 1, sum.1.saturating_add(living.bytes));
+        if sum.2.len() < ADDRESSES {
+            sum.2.push(living.address);
+        }
     }
     let on_device = |site| ledger.site(site).filter(|s| s.layer != Layer::Host);
     sums.into_iter()
-        .filter_map(|((step, site), (blocks, bytes))| {
+        .filter_map(|((step, site), (blocks, bytes, addresses))| {
             let of = on_device(site)?;
             let (layer, device) = (of.layer.name(), of.device);
-            Some(Row { step, layer, device, bytes, blocks, allocated_at: place(site) })
+            Some(Row { step, layer, device, bytes, blocks, addresses, allocated_at: place(site) })
         })
         .collect()
 }

@@ -8,6 +8,7 @@ mod export;
 mod gate;
 mod help;
 mod input;
+mod jupyter;
 mod live_set;
 mod locate;
 mod manual;
@@ -15,6 +16,8 @@ mod output;
 mod proc;
 mod report;
 mod run;
+mod settings;
+mod similar;
 mod simulate;
 mod supervise;
 mod top;
@@ -57,12 +60,17 @@ enum Command {
     Top(Top),
     /// Check whether a program can be traced here, without running it
     Doctor(Doctor),
+    /// Add a kernel to Jupyter whose notebooks are recorded
+    Jupyter(jupyter::Arguments),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual page
     Man,
     /// Print a topic of the reference, or the help of a command
     Help(Help),
+    /// Run a program that ends with its parent, for `run`
+    #[command(hide = true)]
+    Supervised(supervise::Arguments),
     /// Print what is alive by the step that allocated it, for programs
     #[command(hide = true)]
     LiveSet(LiveSet),
@@ -71,17 +79,18 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   leaktrace run -- python train.py --epochs 1
-  leaktrace run --out 'runs/%e.%r.ltrace' -- torchrun --nproc-per-node 8 train.py
+  leaktrace run --out 'runs/%r.ltrace' -- torchrun --nproc-per-node 8 train.py
   leaktrace run --fail-on leak -- pytest tests/test_training.py
   leaktrace run --fail-on leak --baseline leaks.json --github -- python train.py
+  git bisect run leaktrace run --fail-on leak --bisect -- python train.py
 
-Exit status: the program's own; with --fail-on, 1 if it was 0 and a finding fails.")]
+Exit status: the program's own; with --fail-on, 1 if it was 0 and a finding fails or nothing could be judged.")]
 struct Run {
     /// Write the recording to PATH [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
     /// End steps by: auto, optimizer, loop, backward, range:NAME, api, every:SECONDS
-    #[arg(long, value_name = "SOURCE", value_parser = run::step)]
+    #[arg(long, value_name = "SOURCE", value_parser = settings::step)]
     step: Option<String>,
     /// Fail afterwards if a recorded process has a finding of this kind (several: leak,growing)
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]
@@ -101,6 +110,15 @@ struct Run {
     /// Write SARIF 2.1.0 for code scanning (with --fail-on)
     #[arg(long, value_name = "OUT", requires = "fail_on")]
     sarif: Option<PathBuf>,
+    /// Write paths relative to DIR, as annotations need them (with --fail-on) [default: the repository's root]
+    #[arg(long, value_name = "DIR", requires = "fail_on")]
+    source_root: Option<PathBuf>,
+    /// Pass also where a run cannot be judged: too few steps, an early end, events lost (with --fail-on)
+    #[arg(long, requires = "fail_on")]
+    allow_unjudged: bool,
+    /// For git bisect: end with 125 (skip) where the program fails or cannot be judged (with --fail-on)
+    #[arg(long, requires = "fail_on")]
+    bisect: bool,
     /// Run on a simulated GPU with memory of SIZE [default: SIMGPU_MEM, or 80G]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     simulate: Option<String>,
@@ -120,16 +138,16 @@ struct Run {
 See leaktrace help report, leaktrace help ci (suppressions), leaktrace help formats.
 Exit status: 0 success, 2 wrong usage or unreadable input.")]
 struct Report {
-    /// Recordings (*.ltrace), or folders of them; several make one report over all of them
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Recordings (*.ltrace), or folders of them; several of one run make one report [default: the newest run here]
+    #[arg(value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
-    /// Write in this format; html: one page that opens from the disk, with timeline, flame graph and segments
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// Write in this format [default: what OUT ends in, or text]; html: one page that opens from the disk, with timeline, flame graph and segments
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// List what was live at this moment: peak, oom (the last failed allocation), step:N
     #[arg(long, value_name = "MOMENT", conflicts_with_all = ["step", "since"])]
     at: Option<report::At>,
-    /// List what was live when step N ended
+    /// Judge the run up to the end of step N, and list what was live then
     #[arg(long, value_name = "N")]
     step: Option<u32>,
     /// List what was allocated after step N ended and is still retained
@@ -163,11 +181,11 @@ struct Report {
   leaktrace check runs/
   leaktrace check leaktrace.*.ltrace --max-bytes-per-step 4KiB --github
   leaktrace check runs/ --sarif leaktrace.sarif
-  leaktrace check runs/ --baseline leaks.json --write-baseline     accept the leaks there are
-  leaktrace check runs/ --baseline leaks.json                      fail on what is new or grows faster
+  leaktrace check runs/ --baseline leaks.json --write-baseline  accept them
+  leaktrace check runs/ --baseline leaks.json    fail on what is new
 
 See leaktrace help ci.
-Exit status: 0 success, 1 a finding fails, 2 wrong usage or unreadable input.")]
+Exit status: 0 success, 1 a finding fails or a run could not be judged, 2 wrong usage or unreadable input.")]
 struct Check {
     /// Recordings (*.ltrace), or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]
@@ -178,9 +196,12 @@ struct Check {
     /// Accept growth of up to N bytes per step; 4096, 64KiB, 1.5MiB
     #[arg(long, value_name = "N", value_parser = gate::bytes)]
     max_bytes_per_step: Option<f64>,
-    /// Fail as well if a run cannot be judged: too few steps, an early end, events lost
+    /// Pass also where a run cannot be judged: too few steps, an early end, events lost
     #[arg(long)]
-    strict: bool,
+    allow_unjudged: bool,
+    /// Write paths relative to DIR, as annotations need them [default: the root of the repository here]
+    #[arg(long, value_name = "DIR")]
+    source_root: Option<PathBuf>,
     /// Accept the leaks in FILE unless they grow faster
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
@@ -273,7 +294,7 @@ struct Doctor {
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  leaktrace completions bash > ~/.local/share/bash-completion/completions/leaktrace
+  source <(leaktrace completions bash)                  in ~/.bashrc
   leaktrace completions zsh > ~/.zfunc/_leaktrace
   leaktrace completions fish > ~/.config/fish/completions/leaktrace.fish")]
 struct Completions {
@@ -362,9 +383,27 @@ impl Failure {
     }
 }
 
+/// Says what is wrong with the arguments; a program in the place of a command is to be run, most likely.
+fn refuse(wrong: &clap::Error) -> ExitCode {
+    let words: Vec<_> = std::env::args_os().skip(1).map(|word| word.display().to_string()).collect();
+    if wrong.kind() == clap::error::ErrorKind::InvalidSubcommand
+        && let Some(program) = words.first()
+        && (program.ends_with(".py") || doctor::resolve(program.as_ref()).is_some())
+    {
+        let whole = words.join(" ");
+        output::complain(&format!("'{program}' is no command; to record a program: leaktrace run {whole}"));
+        return ExitCode::from(BAD_INPUT);
+    }
+    wrong.exit()
+}
+
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(wrong) => return refuse(&wrong),
+    };
+    let done = match arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Check(arguments) => check::check(&arguments),
@@ -372,9 +411,11 @@ pub fn main() -> ExitCode {
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Jupyter(arguments) => jupyter::jupyter(&arguments),
         Command::Completions(Completions { shell }) => manual::completions(shell),
         Command::Man => manual::man(),
         Command::Help(arguments) => help::help(&arguments),
+        Command::Supervised(arguments) => supervise::supervised(&arguments),
         Command::LiveSet(arguments) => live_set::live_set(&arguments),
     };
     done.unwrap_or_else(|Failure(lines)| {

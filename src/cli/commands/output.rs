@@ -64,6 +64,25 @@ pub fn create(path: &Path, inputs: &[PathBuf]) -> Result<File, Failure> {
     File::create(path).map_err(|e| failure(path, &e.to_string()))
 }
 
+/// Writes text to a new file of this name, or of the next one that nothing has; returns its path.
+pub fn write_new(wanted: &Path, text: &[u8]) -> Result<PathBuf, Failure> {
+    let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let extension = wanted.extension().unwrap_or_default().to_string_lossy().into_owned();
+    let mut path = wanted.to_path_buf();
+    for number in 2.. {
+        match File::create_new(&path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                path = wanted.with_file_name(format!("{stem}-{number}.{extension}"));
+            }
+            created => {
+                let written = created.and_then(|mut file| file.write_all(text));
+                return written.map(|()| path.clone()).map_err(|e| failure(&path, &e.to_string()));
+            }
+        }
+    }
+    Ok(path)
+}
+
 /// Writes text to `output`, or to the standard output. `inputs`: what the command reads.
 pub fn write(output: Option<&Path>, inputs: &[PathBuf], text: &[u8]) -> Result<(), Failure> {
     match output {

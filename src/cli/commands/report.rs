@@ -1,12 +1,14 @@
 //! `leaktrace report`: recordings in, a report out. Knows no format: each has a renderer.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
 use super::input::{self, Reader};
-use super::{By, Failure, Format, Report as Arguments, output};
+use super::{BAD_INPUT, By, Failure, Format, Report as Arguments, output};
 use crate::ranks::{self, Gathered, Summary};
 use crate::render::html::{self, Page, Pages};
 use crate::render::terminal::{self, Look};
@@ -44,8 +46,9 @@ impl FromStr for At {
 
 pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let suppressions = suppressions(arguments.suppressions.as_deref())?;
-    let files = input::files(&arguments.files)?;
+    let Inputs { files, named, missing } = inputs(&arguments.files)?;
     let output = arguments.output.as_deref();
+    let format = arguments.format.unwrap_or_else(|| format_of(output));
     output::check(output, &files)?;
     let by = match arguments.by {
         By::Site => text::By::Site,
@@ -80,74 +83,134 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
         },
         colour: arguments.color.is_on(output),
     };
-    let text = match &files[..] {
-        files if matches!(arguments.format, Format::Html) => page(files, &reader, suppressions.as_ref())?,
+    let (text, unread) = match &files[..] {
+        files if matches!(format, Format::Html) => page(files, &reader, suppressions.as_ref())?,
         [file] => {
             let mut report = reader.report(file)?;
             if look.layout.failure && report.out_of_memory.is_empty() {
                 return Err(input::failure(file, "--at oom: no allocation failed for want of memory"));
             }
             suppressions.iter().for_each(|s| s.apply(&mut report));
-            match arguments.format {
+            let text = match format {
                 Format::Json => report.to_json(),
                 _ => terminal::render(&report, &look),
-            }
+            };
+            (text, false)
         }
         _ if matches!(arguments.at, Some(At::Peak | At::Failure)) => {
             return Err(Failure("--at peak and --at oom are about one recording".into()));
         }
         files => {
-            let named = arguments.files.len() == files.len();
-            let gathered = gather(files, &reader, suppressions.as_ref(), named)?;
-            match arguments.format {
+            let gathered = gather(files, &reader, suppressions.as_ref())?;
+            // A file in a folder is part of the report; one that was named is an error beside it.
+            let unread = named && gathered.iter().any(|g| !g.unread.is_empty());
+            let text = match format {
                 Format::Json => ranks::json(&gathered),
                 _ => terminal::ranks::render(&gathered, &look),
-            }
+            };
+            (text, unread)
         }
     };
-    output::write(output, &files, text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    match output {
+        None if matches!(format, Format::Html) && io::stdout().is_terminal() => {
+            let path = output::write_new(&PathBuf::from("leaktrace.html"), text.as_bytes())?;
+            output::complain(&format!("the page is in {}; -o names another file", path.display()));
+        }
+        _ => output::write(output, &files, text.as_bytes())?,
+    }
+    Ok(ExitCode::from(if missing || unread { BAD_INPUT } else { 0 }))
 }
 
-/// Renders one page, with a chooser where there are several recordings.
-fn page(files: &[PathBuf], reader: &Reader, suppressions: Option<&Suppressions>) -> Result<String, Failure> {
+/// The recordings that a report is about.
+struct Inputs {
+    files: Vec<PathBuf>,
+    /// Whether each was named, and none lay in a folder.
+    named: bool,
+    /// Whether another was named that is not there.
+    missing: bool,
+}
+
+/// Lists the recordings that are meant. Of several, one that is not there is told of, and the others are read. Where none is
+/// named, they are those of the newest run in the working directory.
+fn inputs(named: &[PathBuf]) -> Result<Inputs, Failure> {
+    if named.is_empty() {
+        let here = input::newest_run(Path::new("."))?;
+        return Ok(Inputs { files: here, named: true, missing: false });
+    }
+    let (there, missing): (Vec<PathBuf>, Vec<PathBuf>) =
+        named.iter().cloned().partition(|path| path.exists());
+    if !there.is_empty() {
+        missing.iter().for_each(|path| output::complain(&format!("{}: is not there", path.display())));
+    }
+    let files = input::files(if there.is_empty() { named } else { &there })?;
+    let named = there.len() == files.len();
+    Ok(Inputs { files, named, missing: !missing.is_empty() })
+}
+
+/// Returns the format that a file's name asks for.
+fn format_of(output: Option<&Path>) -> Format {
+    match output.and_then(Path::extension).and_then(OsStr::to_str) {
+        Some("html" | "htm") => Format::Html,
+        Some("json") => Format::Json,
+        _ => Format::Text,
+    }
+}
+
+/// Renders one page, with a page over all and a chooser where there are several recordings. Returns also whether one could
+/// not be read.
+fn page(
+    files: &[PathBuf],
+    reader: &Reader,
+    suppressions: Option<&Suppressions>,
+) -> Result<(String, bool), Failure> {
     let limits = html::Limits::of(files.len());
-    let (mut pages, mut failures) = (Pages::default(), Vec::new());
+    let (mut pages, mut failures) = (Pages::of(files.len()), Vec::new());
+    let (mut summaries, mut unread) = (Vec::new(), Vec::new());
     let make =
         |file: &Path, mut report: report::Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
             suppressions.iter().for_each(|s| s.apply(&mut report));
             let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-            Page::new(&printable(&name), report, ledger, tables, names, &limits)
+            let summary = (files.len() > 1).then(|| Summary::of(file, report.clone()));
+            (summary, Page::new(&printable(&name), report, ledger, tables, names, &limits))
         };
     reader.read_all(files, make, |file, made| match made {
-        Ok(page) => pages.add(&page),
-        Err(why) => failures.push(input::failure(file, &why)),
+        Ok((summary, page)) => {
+            pages.add(&page);
+            summaries.extend(summary);
+        }
+        Err(why) => {
+            unread.push((printable(&file.display().to_string()).into(), why.clone()));
+            failures.push(input::failure(file, &why));
+        }
     });
-    Failure::all(failures)?;
-    Ok(html::render(&pages))
+    let failed = !failures.is_empty();
+    if summaries.is_empty() {
+        Failure::all(failures)?;
+    }
+    if files.len() > 1 {
+        pages.set_overview(&ranks::by_run(summaries, unread));
+    }
+    Ok((html::render(&pages), failed))
 }
 
-/// Joins the reports of several recordings. One that cannot be read is an error where it is `named`, and part
-/// of the report where it lay in a folder.
+/// Joins the reports of several recordings, those of a run in one. Nothing that can be read is an error.
 fn gather(
     files: &[PathBuf],
     reader: &Reader,
     suppressions: Option<&Suppressions>,
-    named: bool,
-) -> Result<Gathered, Failure> {
-    let (mut gathered, mut failures) = (Gathered::default(), Vec::new());
+) -> Result<Vec<Gathered>, Failure> {
+    let (mut summaries, mut unread, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     reader.read_all(files, summarize(suppressions), |file, summary| match summary {
-        Ok(summary) => gathered.add(summary),
+        Ok(summary) => summaries.push(summary),
         Err(why) => {
-            gathered.unread(file, &why);
+            unread.push((printable(&file.display().to_string()).into(), why.clone()));
             failures.push(input::failure(file, &why));
         }
     });
-    if named || gathered.is_empty() {
+    if summaries.is_empty() {
         Failure::all(failures)?;
     }
-    gathered.finish();
-    Ok(gathered)
+    Ok(ranks::by_run(summaries, unread))
 }
 
 /// Makes of a report what a report over many recordings keeps of it.

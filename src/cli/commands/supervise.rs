@@ -2,9 +2,11 @@
 //! end as it ends. The signals' senders come from signal-hook, the system calls from rustix, both without
 //! `unsafe`. Knows no recording.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::thread;
@@ -12,13 +14,16 @@ use std::thread;
 use parking_lot::Mutex;
 use rustix::io::retry_on_intr;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitId, WaitIdOptions, kill_process, set_dumpable_behavior, waitid,
+    DumpableBehavior, Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_dumpable_behavior,
+    set_parent_process_death_signal, waitid,
 };
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::emulate_default_handler;
 use signal_hook::low_level::siginfo::Cause;
+use signal_hook::low_level::{emulate_default_handler, signal_name};
+
+use super::Failure;
 
 /// The signals that are handed on. Left out are those that cannot be caught, that report a fault of our own,
 /// and that stop a process: a terminal stops its whole foreground group, as it would without us.
@@ -27,14 +32,26 @@ const FORWARDED: [i32; 14] = [
     SIGWINCH, SIGURG, SIGIO,
 ];
 
-/// Runs the program to its end.
-pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The process that has to be the parent
+    parent: i32,
+    /// Set a variable of the environment, or, without a value, take it out
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program to its end. It is killed where this process is killed.
+pub fn run(command: &Command) -> io::Result<ExitStatus> {
     // A handler would be the default action in the program; what is ignored, as under nohup, has to stay
     // ignored there.
     let ignored = ignored();
     let caught = FORWARDED.iter().filter(|&&signal| ignored & 1 << (signal - 1) == 0);
     let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
-    let mut child = command.spawn()?;
+    let mut child = with_our_death(command).spawn()?;
     let program = Pid::from_child(&child);
     let running = Arc::new(Mutex::new(true));
     let still_running = Arc::clone(&running);
@@ -60,6 +77,62 @@ pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     retry_on_intr(|| waitid(WaitId::Pid(program), ended))?;
     *running.lock() = false;
     child.wait()
+}
+
+/// Returns the command by which a program is started that ends when this process is killed: nobody else would end it.
+fn with_our_death(command: &Command) -> Command {
+    // This very program, also where its file was replaced meanwhile.
+    let mut ours = Command::new("/proc/self/exe");
+    ours.arg("supervised").arg(std::process::id().to_string());
+    for (name, value) in command.get_envs() {
+        let mut change = OsString::from("--env=");
+        change.push(name);
+        value.iter().for_each(|value| {
+            change.push("=");
+            change.push(value);
+        });
+        ours.arg(change);
+    }
+    // What is preloaded is for the program alone.
+    ours.env_remove("LD_PRELOAD").arg("--").arg(command.get_program()).args(command.get_args());
+    ours
+}
+
+/// `leaktrace supervised`: takes on the death of its parent, and becomes the program.
+pub fn supervised(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let [program, rest @ ..] = &arguments.command[..] else {
+        return Err(Failure("no program to run".into()));
+    };
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // It may have been killed before that.
+    if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
+        return Err(Failure("the parent is gone".into()));
+    }
+    let mut command = Command::new(program);
+    command.args(rest);
+    for change in &arguments.env {
+        let bytes = change.as_bytes();
+        match bytes.iter().position(|b| *b == b'=') {
+            Some(at) => command.env(OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])),
+            None => command.env_remove(change),
+        };
+    }
+    Err(Failure(format!("cannot run {}: {}", program.display(), command.exec())))
+}
+
+/// Returns how a program ended: `exit status 3`, `killed by SIGKILL`.
+pub fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, signal) => {
+            let signal = signal.unwrap_or(SIGKILL);
+            let core = if status.core_dumped() { " (core dumped)" } else { "" };
+            match signal_name(signal) {
+                Some(name) => format!("killed by {name}{core}"),
+                None => format!("killed by signal {signal}{core}"),
+            }
+        }
+    }
 }
 
 /// Ends this process as the program ended: with its status, or by the same signal. `success`: the status if

@@ -22,6 +22,8 @@ use leaktrace_core::symbols::Names;
 
 /// Steps that growth is shown over.
 const WINDOW: usize = 100;
+/// Steps that warm-up takes at most.
+const WARM_UP: usize = 10;
 /// How long a key may wait to be handled.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -53,8 +55,12 @@ pub fn top(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !std::io::stdout().is_terminal() {
         return Err(Failure("top draws on a terminal; --once prints one frame as text".into()));
     }
-    // A wrong name is an error before the screen is taken.
-    targets(&arguments.what)?;
+    // A wrong name is an error before the screen is taken; what is not there yet may come.
+    if let Err(why) = targets(&arguments.what)
+        && !arguments.what.iter().all(|what| may_come(what))
+    {
+        return Err(why);
+    }
     let interval = Duration::from_secs(u64::from(arguments.every));
     let shared = Shared::default();
     let shown = thread::scope(|scope| {
@@ -120,10 +126,15 @@ fn read(reader: &Reader, files: &[PathBuf]) -> Vec<Seen> {
     let mut all = Vec::new();
     let make = |_: &Path, report: Report, ledger: &Ledger, tables: &Tables, names: &Names<'_>| {
         let steps = ledger.steps();
-        let since = steps.len().checked_sub(WINDOW + 1).and_then(|i| steps.get(i)).map_or(0, |r| r.step);
+        // What comes in the first steps is warm-up, and no growth.
+        let first = steps.len().saturating_sub(WINDOW + 1).max(WARM_UP.min(steps.len() / 2));
+        let since = first.checked_sub(1).and_then(|i| steps.get(i)).map_or(0, |r| r.step);
         let asked = Query { since: Some(since), ..Query::default() };
         let grown = Report::query(ledger, tables, names, &Run::default(), asked);
-        (report, grown.map_or_else(|_| Vec::new(), |r| r.retained), since)
+        let mut grown = grown.map_or_else(|_| Vec::new(), |r| r.retained);
+        let no_leak = |number| report.non_leaks.iter().flat_map(|f| &f.sites).any(|s| s.number == number);
+        grown.retain(|g| !no_leak(g.number));
+        (report, grown, since)
     };
     reader.read_all(files, make, |file, made| {
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
@@ -136,6 +147,19 @@ fn read(reader: &Reader, files: &[PathBuf]) -> Vec<Seen> {
     all
 }
 
+/// Returns whether a recording may come where none is yet: in a folder, at a path, of a process that runs.
+fn may_come(what: &Path) -> bool {
+    let pid = what.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !what.exists());
+    match pid {
+        Some(pid) => Path::new(&format!("/proc/{pid}")).exists(),
+        None if what.exists() => what.is_dir(),
+        None => {
+            let folder = what.parent().filter(|folder| !folder.as_os_str().is_empty());
+            what.extension().is_some_and(|e| e == "ltrace") && folder.unwrap_or(Path::new(".")).is_dir()
+        }
+    }
+}
+
 /// Lists the recordings that are meant: by name, or those that a process and its descendants write.
 fn targets(what: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
@@ -143,6 +167,7 @@ fn targets(what: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let pid = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
         match pid {
             Some(pid) => files.extend(of_process(pid)?),
+            None if !name.exists() => return Err(input::failure(name, "no such file or folder")),
             None => files.extend(input::list(std::slice::from_ref(name), &mut |_| {})?),
         }
     }

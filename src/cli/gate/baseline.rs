@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::rate;
+use super::{SourceRoot, rate};
 use crate::ranks::Cause;
 use leaktrace_core::ledger::verdict::Kind;
-use leaktrace_core::report::wording::relative_path;
 use leaktrace_core::report::{Location, Site};
 
 const SCHEMA: &str = "leaktrace.baseline/1";
@@ -49,7 +48,7 @@ pub enum Known {
 }
 
 /// Returns what grows at each line of a cause, since a line that is new may join a known cause.
-fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
+fn parts(cause: &Cause, root: &SourceRoot) -> Vec<(Key, Option<u32>, f64)> {
     let f = &cause.finding;
     let class = match f.kind {
         // A shorter run may not show yet that it is a leak.
@@ -57,9 +56,9 @@ fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
         kind => kind,
     };
     let key = |at: Option<&Location>| {
-        let file = at.map_or("", |p| relative_path(&p.file, &cause.program.cwd));
+        let file = at.map_or_else(String::new, |p| root.relative(&p.file, &cause.program));
         // On another machine the same package is in another folder.
-        let file = file.rsplit_once("/site-packages/").map_or(file, |(_, inside)| inside);
+        let file = file.rsplit_once("/site-packages/").map_or(&*file, |(_, inside)| inside);
         let function = at.map_or("", |p| p.function.as_str());
         (class.name().to_owned(), f.layer.to_owned(), file.to_owned(), function.to_owned())
     };
@@ -76,9 +75,9 @@ fn parts(cause: &Cause) -> Vec<(Key, Option<u32>, f64)> {
 }
 
 /// Sums up what grows over all causes.
-pub fn growth(causes: &[Cause]) -> Growth {
+pub fn growth(causes: &[Cause], root: &SourceRoot) -> Growth {
     let mut all = Growth::new();
-    for (key, _, rate) in causes.iter().flat_map(parts) {
+    for (key, _, rate) in causes.iter().flat_map(|cause| parts(cause, root)) {
         *all.entry(key).or_default() += rate;
     }
     all
@@ -86,12 +85,12 @@ pub fn growth(causes: &[Cause]) -> Growth {
 
 impl Baseline {
     /// Makes a baseline of what was found.
-    pub fn of<'c>(causes: impl IntoIterator<Item = &'c Cause>) -> Baseline {
+    pub fn of<'c>(causes: impl IntoIterator<Item = &'c Cause>, root: &SourceRoot) -> Baseline {
         let leak = |(c, (key, line, bytes_per_step)): (&Cause, (Key, Option<u32>, f64))| {
             let (_, layer, file, function) = key;
             Leak { kind: c.finding.kind.name().to_owned(), file, function, line, layer, bytes_per_step }
         };
-        let all = causes.into_iter().flat_map(|c| parts(c).into_iter().map(move |part| (c, part)));
+        let all = causes.into_iter().flat_map(|c| parts(c, root).into_iter().map(move |part| (c, part)));
         Baseline { schema: SCHEMA.to_owned(), leaks: all.map(leak).collect() }
     }
 
@@ -115,9 +114,9 @@ impl Baseline {
 
     /// Compares a cause with what is known: whether all of it is, and none of it has grown. `growth`: of all
     /// that was found.
-    pub fn compare(&self, cause: &Cause, growth: &Growth) -> Known {
+    pub fn compare(&self, cause: &Cause, growth: &Growth, root: &SourceRoot) -> Known {
         let mut known = Known::Accepted;
-        for (key, line, _) in parts(cause) {
+        for (key, line, _) in parts(cause, root) {
             let (mut was, mut any) = (0.0, false);
             self.leaks
                 .iter()
@@ -133,6 +132,17 @@ impl Baseline {
             }
         }
         known
+    }
+
+    /// Names the leaks that nothing found is: they are mended, or moved to another file or function.
+    pub fn unused(&self, growth: &Growth) -> Vec<String> {
+        let unused = self.leaks.iter().filter(|leak| !growth.keys().any(|key| leak.is(key)));
+        let name = |l: &Leak| match (l.file.is_empty(), l.line) {
+            (true, _) => format!("{} in unattributed memory", l.kind),
+            (_, Some(line)) => format!("{} at {}:{line} {}", l.kind, l.file, l.function),
+            (_, None) => format!("{} at {} {}", l.kind, l.file, l.function),
+        };
+        unused.map(name).collect()
     }
 }
 

@@ -1,14 +1,12 @@
 //! Workflow commands of GitHub Actions: a leak is annotated at its line in a pull request. Writes text only.
 
-use std::path::Path;
-
-use super::{Decision, headline, in_repository, location};
+use super::{Decision, SourceRoot, headline, shown_at};
 use crate::ranks::Gathered;
 use leaktrace_core::format::printable::printable_but;
 use leaktrace_core::report::wording::advice;
 
 /// Writes one annotation per cause that failed or was accepted.
-pub fn annotations(found: &Gathered, decisions: &[Decision], root: &Path) -> String {
+pub fn annotations(found: &Gathered, decisions: &[Decision], root: &SourceRoot) -> String {
     let mut out = String::new();
     for (cause, decision) in found.causes.iter().zip(decisions) {
         let (command, reason) = match decision {
@@ -17,16 +15,15 @@ pub fn annotations(found: &Gathered, decisions: &[Decision], root: &Path) -> Str
             Decision::Ignored => continue,
         };
         let mut properties = Vec::new();
-        if let Some(p) = location(cause) {
-            properties.push(format!("file={}", property(in_repository(&p.file, root, &cause.program))));
-            properties.extend(p.line.map(|line| format!("line={line}")));
+        if let Some((file, line)) = shown_at(cause, root) {
+            properties.push(format!("file={},line={line}", property(&file)));
         }
         properties.push(format!("title={}", property(&format!("GPU memory: {}", cause.finding.kind.name()))));
         let mut text = headline(cause);
         if !reason.is_empty() {
             text = format!("{text} ({reason})");
         }
-        text = format!("{text}\n{}", cause.finding.explanation);
+        text = format!("{text}\nWhy: {}", cause.finding.why);
         if let Some(advice) = advice(&cause.finding) {
             text = format!("{text}\nFix: {advice}.");
         }
@@ -35,9 +32,20 @@ pub fn annotations(found: &Gathered, decisions: &[Decision], root: &Path) -> Str
     out
 }
 
-/// Writes a warning that belongs to no line.
-pub fn warning(text: &str) -> String {
-    format!("::warning title=leaktrace::{}\n", message(text))
+/// How bad an annotation is.
+#[derive(Clone, Copy)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// Writes an annotation that belongs to no line of a file.
+pub fn line(severity: Severity, text: &str) -> String {
+    let command = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    format!("::{command} title=leaktrace::{}\n", message(text))
 }
 
 fn message(text: &str) -> String {

@@ -1,11 +1,10 @@
 //! SARIF 2.1.0, the format of code scanning. Writes text only.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Decision, headline, in_repository, location};
+use super::{Decision, SourceRoot, headline, shown_at};
 use crate::ranks::{Cause, Gathered};
 use leaktrace_core::ledger::verdict::Kind;
 use leaktrace_core::report::wording::advice;
@@ -26,7 +25,7 @@ const RULES: [(Kind, &str); 7] = [
 ];
 
 /// Renders the whole log. `root`: the folder that the paths of a repository are relative to.
-pub fn render(found: &Gathered, decisions: &[Decision], root: &Path) -> String {
+pub fn render(found: &Gathered, decisions: &[Decision], root: &SourceRoot) -> String {
     let rules: Vec<Value> = RULES.iter().map(|(kind, what)| rule(*kind, what)).collect();
     let results: Vec<Value> =
         found.causes.iter().zip(decisions).map(|(cause, decision)| result(cause, decision, root)).collect();
@@ -40,7 +39,7 @@ pub fn render(found: &Gathered, decisions: &[Decision], root: &Path) -> String {
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
             }},
-            "originalUriBaseIds": {"SRCROOT": {"uri": format!("file://{}/", encoded(&root.to_string_lossy()))}},
+            "originalUriBaseIds": {"SRCROOT": {"uri": format!("file://{}/", encoded(&root.path().to_string_lossy()))}},
             "columnKind": "unicodeCodePoints",
             "results": results,
         }],
@@ -64,9 +63,9 @@ fn rule(kind: Kind, what: &str) -> Value {
     })
 }
 
-fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
+fn result(cause: &Cause, decision: &Decision, root: &SourceRoot) -> Value {
     let f = &cause.finding;
-    let mut text = format!("{}. {}", headline(cause), f.explanation);
+    let mut text = format!("{}. Why: {}", headline(cause), f.why);
     if let Some(advice) = advice(f) {
         let _ = write!(text, " Fix: {advice}.");
     }
@@ -77,13 +76,14 @@ fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
     };
     let index = RULES.iter().position(|(kind, _)| *kind == f.kind);
     let at = f.sites.first().and_then(|s| s.allocated_at.as_ref());
-    let names = at.map_or(("", ""), |p| (in_repository(&p.file, root, &cause.program), p.function.as_str()));
+    let file = at.map_or_else(String::new, |p| root.relative(&p.file, &cause.program));
+    let function = at.map_or("", |p| p.function.as_str());
     let mut result = json!({
         "ruleId": rule_id(f.kind),
         "level": level,
         "message": {"text": text},
         "partialFingerprints": {
-            "leaktraceCause/v1": format!("{}:{}:{}:{}", f.kind.name(), f.layer, names.0, names.1),
+            "leaktraceCause/v1": format!("{}:{}:{file}:{function}", f.kind.name(), f.layer),
         },
         "properties": {
             "bytesPerStep": f.bytes_per_step,
@@ -95,8 +95,9 @@ fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
     if let Some(index) = index {
         result["ruleIndex"] = index.into();
     }
-    if let Some(p) = location(cause) {
-        result["locations"] = json!([json_location(p, root, &cause.program)]);
+    if let Some((file, line)) = shown_at(cause, root) {
+        let shown = Location { file, line: Some(line), function: function.to_owned() };
+        result["locations"] = json!([json_location(&shown, root, &Program::default())]);
     }
     let others = f.sites.iter().skip(1).filter_map(|s| s.allocated_at.as_ref());
     let others: Vec<Value> = others
@@ -111,7 +112,10 @@ fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
         result["relatedLocations"] = others.into();
     }
     if let Some(site) = f.sites.first().filter(|s| !s.stack.is_empty()) {
-        let frames = site.stack.iter().take(FRAMES).map(|f| frame(f, root, &cause.program));
+        // The innermost frames are those of the allocator, which have no lines.
+        let lines = site.stack.iter().any(|f| f.frame.line.is_some());
+        let frames = site.stack.iter().skip_while(|f| lines && f.frame.line.is_none()).take(FRAMES);
+        let frames = frames.map(|f| frame(f, root, &cause.program));
         let frames: Vec<Value> = frames.collect();
         result["stacks"] = json!([{"message": {"text": "the stack of the allocation"}, "frames": frames}]);
     }
@@ -121,7 +125,7 @@ fn result(cause: &Cause, decision: &Decision, root: &Path) -> Value {
     result
 }
 
-fn json_location(p: &Location, root: &Path, program: &Program) -> Value {
+fn json_location(p: &Location, root: &SourceRoot, program: &Program) -> Value {
     let mut physical = json!({"artifactLocation": artifact(&p.file, root, program)});
     if let Some(line) = p.line.filter(|&l| l > 0) {
         physical["region"] = json!({"startLine": line});
@@ -129,7 +133,7 @@ fn json_location(p: &Location, root: &Path, program: &Program) -> Value {
     json!({"physicalLocation": physical, "logicalLocations": [{"fullyQualifiedName": p.function}]})
 }
 
-fn frame(f: &Frame, root: &Path, program: &Program) -> Value {
+fn frame(f: &Frame, root: &SourceRoot, program: &Program) -> Value {
     let mut at = json!({"logicalLocations": [{"fullyQualifiedName": f.frame.function}]});
     if !f.frame.file.is_empty() {
         at = json_location(&f.location(), root, program);
@@ -138,11 +142,10 @@ fn frame(f: &Frame, root: &Path, program: &Program) -> Value {
 }
 
 /// Writes a file as a URI: relative to the root where it is below that.
-fn artifact(file: &str, root: &Path, program: &Program) -> Value {
-    let inside = in_repository(file, root, program);
-    match inside.starts_with('/') {
-        true => json!({"uri": format!("file://{}", encoded(inside))}),
-        false => json!({"uri": encoded(inside), "uriBaseId": "SRCROOT"}),
+fn artifact(file: &str, root: &SourceRoot, program: &Program) -> Value {
+    match root.relative(file, program) {
+        whole if whole.starts_with('/') => json!({"uri": format!("file://{}", encoded(&whole))}),
+        inside => json!({"uri": encoded(&inside), "uriBaseId": "SRCROOT"}),
     }
 }
 

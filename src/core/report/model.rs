@@ -104,6 +104,8 @@ pub struct Program {
     pub host: String,
     /// The rank in a distributed job; `null`: none was set.
     pub rank: Option<String>,
+    /// The run that it belongs to, as the variable by which somebody named it: `SLURM_JOB_ID=4711`; `null`: nobody did.
+    pub run: Option<String>,
     pub end: End,
     /// The status it exited with; `null`: not known, or it has not exited.
     pub exit_status: Option<i32>,
@@ -310,6 +312,9 @@ pub struct Retained {
     pub number: u32,
     /// The innermost frame in the user's own code; `null`: no stack was taken.
     pub allocated_at: Option<Location>,
+    /// As a site's `library_at`; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library_at: Option<Location>,
     /// As a finding's `layer`.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external"])))]
     pub layer: &'static str,

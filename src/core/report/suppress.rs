@@ -123,27 +123,26 @@ impl Suppressions {
             }
             None => true,
         });
-        let mut unused = Vec::new();
-        for (rule, (findings, bytes_per_step)) in self.rules.iter().zip(counts) {
-            let pattern = format!("{}:{}", rule.kind.name(), rule.pattern);
-            match findings {
-                0 => unused.push(format!("{pattern} (line {})", rule.line)),
-                _ => {
-                    let reason = rule.reason.clone();
-                    report.suppressed.push(Suppressed { pattern, reason, findings, bytes_per_step });
-                }
-            }
+        for (rule, (findings, bytes_per_step)) in self.rules.iter().zip(counts).filter(|(_, c)| c.0 > 0) {
+            let (pattern, reason) = (rule.text(), rule.reason.clone());
+            report.suppressed.push(Suppressed { pattern, reason, findings, bytes_per_step });
         }
-        if !unused.is_empty() {
-            let more = match unused.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                n => format!(" and {n} more"),
-            };
-            unused.truncate(NAMED);
-            report
-                .warnings
-                .push(format!("suppressions that suppressed nothing: {}{more}", unused.join(", ")));
-        }
+        let used: Vec<String> = report.suppressed.iter().map(|s| s.pattern.clone()).collect();
+        report.warnings.extend(self.unused(|rule| used.iter().any(|used| used == rule)));
+    }
+
+    /// Returns the warning about rules that suppressed nothing; `None` if each did. `is_used`: whether a rule, as
+    /// [`Suppressed::pattern`] has it, suppressed something.
+    pub fn unused(&self, is_used: impl Fn(&str) -> bool) -> Option<String> {
+        let unused = self.rules.iter().filter(|rule| !is_used(&rule.text()));
+        let unused: Vec<String> =
+            unused.map(|rule| format!("{} (line {})", rule.text(), rule.line)).collect();
+        let more = match unused.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let named = unused.get(..NAMED).unwrap_or(&unused).join(", ");
+        (!unused.is_empty()).then(|| format!("suppressions that suppressed nothing: {named}{more}"))
     }
 
     /// Returns the rule that suppresses a finding, by number.
@@ -195,6 +194,11 @@ fn kinds() -> String {
 }
 
 impl Rule {
+    /// Returns the rule as it was written, without its reason.
+    fn text(&self) -> String {
+        format!("{}:{}", self.kind.name(), self.pattern)
+    }
+
     fn is_at(&self, site: &Site) -> bool {
         let locations = site.allocated_at.iter().chain(&site.forward_site);
         let mut locations = locations.map(|p| (p.file.as_str(), p.line, p.function.as_str()));

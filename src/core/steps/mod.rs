@@ -244,6 +244,16 @@ impl Steps {
         Some(Boundary { source: StepSource::Api, supersedes: false, ends_step, level: 0 })
     }
 
+    /// Takes in that a cell of a notebook ended: a step where nothing else ends any.
+    pub fn cell(&mut self) -> Option<Boundary> {
+        let nothing_else = !self.called && !self.optimizer_seen && !self.looped && self.backwards == 0;
+        let ends_step = match self.setting {
+            StepSetting::Auto => nothing_else,
+            setting => setting == StepSetting::Api,
+        };
+        Some(Boundary { source: StepSource::Api, supersedes: false, ends_step, level: 0 })
+    }
+
     /// Takes in the time since the recording began.
     pub fn tick(&mut self, now: Duration) -> Option<Boundary> {
         let StepSetting::Every(interval) = self.setting else { return None };

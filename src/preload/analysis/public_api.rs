@@ -16,6 +16,17 @@ pub unsafe extern "C" fn leaktrace_step(label: *const c_char) {
     step_boundaries::call(unsafe { text(label) }.as_deref());
 }
 
+/// Ends a cell of a notebook, which is a step where nothing else ends any; `label` may be null.
+///
+/// # Safety
+/// `label` is null or a C string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "unhooked_leaktrace_cell"))]
+pub unsafe extern "C" fn leaktrace_cell(label: *const c_char) {
+    // SAFETY: the caller's promise.
+    step_boundaries::cell(unsafe { text(label) }.as_deref());
+}
+
 /// Annotates this moment, which is to be found again in the report.
 ///
 /// # Safety

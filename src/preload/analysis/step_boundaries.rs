@@ -139,6 +139,11 @@ pub fn call(label: Option<&str>) {
     emit(Steps::call, label);
 }
 
+/// Takes in that a cell of a notebook ended.
+pub fn cell(label: Option<&str>) {
+    emit(Steps::cell, label);
+}
+
 /// Takes in that an iteration of the program's loop ended, or (`ends_step` is false) of one around it. From a
 /// hook.
 pub fn looped(level: u8, ends_step: bool) {

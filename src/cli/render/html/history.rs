@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Limits;
 use super::stacks::Stacks;
-use leaktrace_core::format::event::NO_DEVICE;
+use leaktrace_core::format::event::{NO_DEVICE, StepSource};
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::{DeviceAt, Layer, Ledger, Retained, StepRecord, retained};
 use leaktrace_core::report::{self, Annotation, Report};
@@ -52,6 +52,10 @@ pub struct Site {
     summed: bool,
 }
 
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
 /// A moment: the end of a step.
 #[derive(Debug, Default, Serialize)]
 pub struct Point {
@@ -60,6 +64,14 @@ pub struct Point {
     /// Names of the annotations since the point before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<String>,
+    /// Garbage collections and failed allocations since the point before.
+    #[serde(skip_serializing_if = "is_zero")]
+    collections: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    failures: u32,
+    /// Whether a loop ended the step between those of the program's own source: an evaluation, an encoder that runs first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    phase: bool,
     /// By group: live bytes, their peak since the point before, reserved bytes.
     totals: Vec<(u64, u64, u64)>,
     /// Site, blocks, bytes, and again: what changed since the point before.
@@ -318,7 +330,11 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], limits: &Limits) -
         let last = index + 1 == records.len();
         let until = annotations[annotated..].iter().take_while(|m| last || m.step <= record.step).count();
         let mut names: Vec<String> = Vec::new();
-        for m in annotations[annotated..annotated + until].iter().filter(|m| !often(m)) {
+        let here = &annotations[annotated..annotated + until];
+        let collections = here.iter().filter(|m| m.kind == "gc").count() as u32;
+        let steps = span.first().map_or(0, |r| r.step)..=if last { u32::MAX } else { record.step };
+        let failures = report.out_of_memory.iter().filter(|o| steps.contains(&o.step)).count() as u32;
+        for m in here.iter().filter(|m| !often(m)) {
             let name: String = m.name.chars().take(LABEL).collect();
             if names.len() < ANNOTATIONS && !names.contains(&name) {
                 names.push(name);
@@ -329,6 +345,9 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], limits: &Limits) -
             step: record.step,
             at_s: record.at_ns as f64 / 1e9,
             annotations: names,
+            collections,
+            failures,
+            phase: report.steps.phase_steps > 0 && record.source == StepSource::Loop as u8,
             totals: groups.iter().map(|g| total(&record.devices, span, g)).collect(),
             changes: Vec::new(),
         };

@@ -11,13 +11,13 @@ const FRAME_HEIGHT = 19, MIN_WIDTH = 2;
 
 function icicle(run, into) {
   // Of a program without Python, native frames are all there is.
-  let mode = "retained", only = run.stacks.frames.some(f => f[0] === 0) ? "python" : "all", zoomed = null, root = null, term = "", focus = null;
+  let mode = "retained", only = run.stacks.frames.some(f => f[0] === 0) ? "python" : "all", zoomed = null, root = null, term = "", lines = new Set(), focus = null;
   const canvas = h("div", { class: "canvas", role: "tree", "aria-label": "Frames by bytes, outermost first" });
   const box = h("div", { class: "icicle" }, canvas);
   const found = h("span", { class: "soft", id: "found", role: "status" });
   const total = h("span", { class: "soft", id: "flame-total" }), what = h("p", { class: "soft", id: "flame-what" });
   const search = h("input", { type: "search", id: "flame-search", placeholder: "function, file or line", "aria-label": "Search frames", size: 26,
-    input: () => { term = search.value.trim().toLowerCase(); paint(); } });
+    input: () => { term = search.value.trim().toLowerCase(); lines = new Set(); paint(); } });
   const hasNative = run.stacks.frames.some(f => f[0] !== 0);
   const tools = h("div", { class: "tools" },
     choice("Bytes", Object.keys(MODES).map(m => [m, m, MODES[m][1]]), mode, m => { mode = m; build(); }),
@@ -81,8 +81,8 @@ function icicle(run, into) {
   function paint() {
     const width = box.clientWidth - 2, from = zoomed.x0, span = zoomed.x1 - zoomed.x0 || 1;
     // A frame named in full is meant alone.
-    const named = term !== "" && root.descendants().some(n => n.data.text.toLowerCase() === term);
-    const matches = n => term !== "" && (named ? n.data.text.toLowerCase() === term : n.data.text.toLowerCase().includes(term));
+    const named = new Set(lines.size ? lines : term !== "" && root.descendants().some(n => n.data.text.toLowerCase() === term) ? [term] : []);
+    const matches = n => term !== "" && (named.size ? named.has(n.data.text.toLowerCase()) : n.data.text.toLowerCase().includes(term));
     let hits = 0, bytes = 0;
     (function seek(n, inside) {
       n.hit = matches(n);
@@ -154,5 +154,6 @@ function icicle(run, into) {
   search.addEventListener("keydown", e => { if (e.key === "Escape") { search.value = term = ""; paint(); } });
   addEventListener("resize", () => { if (box.isConnected) paint(); });
   build();
-  return text => { search.value = text; term = text.trim().toLowerCase(); paint(); };
+  // All lines of a finding are marked, and the first is named.
+  return texts => { search.value = texts[0] || ""; term = search.value.trim().toLowerCase(); lines = new Set(texts.map(text => text.toLowerCase())); paint(); };
 }

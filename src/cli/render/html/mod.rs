@@ -3,19 +3,22 @@
 //! Everything is summed up before it is written, so that a page stays small however long the run was. Numbers are the
 //! report's own; the page only draws them.
 
+mod cards;
 mod history;
+mod overview;
 mod segments;
 mod stacks;
 
 use serde::Serialize;
 
+use crate::ranks::Gathered;
+use cards::Words;
 use history::History;
 use leaktrace_core::format::tables::Tables;
 use leaktrace_core::ledger::Ledger;
-use leaktrace_core::report::wording::advice;
-use leaktrace_core::report::wording::found;
 use leaktrace_core::report::{Finding, Report};
 use leaktrace_core::symbols::Names;
+use overview::Run;
 use segments::Map;
 use stacks::Stacks;
 
@@ -52,10 +55,8 @@ impl Limits {
 pub struct Page {
     /// The recording's file name.
     file: String,
-    /// `1 leak`, as the terminal says it; empty: nothing was found.
-    found: String,
-    /// The fix of each finding.
-    advice: Vec<Option<String>>,
+    /// What it says in words, as the terminal does.
+    words: Words,
     /// As the JSON report has it, without the stacks and the series: `history` has them.
     report: Report,
     /// Indices into `history.sites`: of each finding's sites, each non-leak's, and of what is retained.
@@ -77,6 +78,7 @@ impl Page {
         names: &Names<'_>,
         limits: &Limits,
     ) -> Page {
+        let words = Words::of(&report);
         let of_findings =
             report.findings.iter().chain(&report.non_leaks).flat_map(|f| &f.sites).map(|s| s.number);
         let named: Vec<u32> = of_findings.chain(report.retained.iter().map(|r| r.number)).collect();
@@ -98,8 +100,7 @@ impl Page {
         let segments = Map::new(ledger, &history, limits.segments);
         Page {
             file: file.to_owned(),
-            found: if report.findings.is_empty() { String::new() } else { found(&report.findings) },
-            advice: report.findings.iter().map(advice).collect(),
+            words,
             report,
             finding_sites,
             non_leak_sites,
@@ -111,32 +112,45 @@ impl Page {
     }
 }
 
-/// Bytes that the data of a file may take.
+/// Bytes that the data of a file may take: of one recording, and of several, whose file is sent around.
 const FILE: usize = 18 << 20;
+const FILES: usize = 4 << 20;
 
 /// The pages of one file, written down as they come. Where they grow too many, those without a finding are left out first,
 /// then the later ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pages {
     /// Each with whether anything was found.
     pages: Vec<(bool, String)>,
     bytes: usize,
+    most: usize,
     left_out: usize,
+    /// The page over all, where there are several.
+    overview: String,
 }
 
 impl Pages {
+    /// Prepares a file of so many recordings.
+    pub fn of(recordings: usize) -> Pages {
+        let most = if recordings > 1 { FILES } else { FILE };
+        Pages { pages: Vec::new(), bytes: 0, most, left_out: 0, overview: "null".to_owned() }
+    }
+
+    /// Puts the reports over all processes before the pages of each.
+    pub fn set_overview(&mut self, runs: &[Gathered]) {
+        let runs: Vec<Run<'_>> = runs.iter().map(Run::of).collect();
+        self.overview = written(&runs);
+    }
+
     /// Writes a page down.
     pub fn add(&mut self, page: &Page) {
-        // Only maps with keys that are no strings can fail to be written; there are none.
-        let data = serde_json::to_string(page).unwrap_or_default();
-        // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
-        self.keep(!page.found.is_empty(), data.replace('<', "\\u003c"));
+        self.keep(!page.report.findings.is_empty(), written(page));
     }
 
     fn keep(&mut self, found: bool, data: String) {
         self.bytes += data.len();
         self.pages.push((found, data));
-        while self.bytes > FILE && self.pages.len() > 1 {
+        while self.bytes > self.most && self.pages.len() > 1 {
             let clean = self.pages.iter().rposition(|(found, _)| !found);
             self.bytes -= self.pages.remove(clean.unwrap_or(self.pages.len() - 1)).1.len();
             self.left_out += 1;
@@ -144,11 +158,19 @@ impl Pages {
     }
 }
 
+/// Writes data as JSON for a script.
+fn written<T: Serialize>(data: &T) -> String {
+    // Only maps with keys that are no strings can fail to be written; there are none.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    // No end tag and no comment may begin inside of a script: JSON has the same character in another way.
+    data.replace('<', "\\u003c")
+}
+
 /// Returns the file: one page, or one for each recording to choose from.
 pub fn render(pages: &Pages) -> String {
     let data: Vec<&str> = pages.pages.iter().map(|(_, data)| data.as_str()).collect();
     let data = format!("[{}]", data.join(","));
-    const PARTS: [(&str, &str); 11] = [
+    const PARTS: [(&str, &str); 12] = [
         ("/*uplot.css*/", include_str!("vendor/uPlot.min.css")),
         ("/*style*/", include_str!("style.css")),
         ("/*uplot.js*/", include_str!("vendor/uPlot.iife.min.js")),
@@ -159,6 +181,7 @@ pub fn render(pages: &Pages) -> String {
         ("/*timeline*/", include_str!("timeline.js")),
         ("/*icicle*/", include_str!("icicle.js")),
         ("/*segments*/", include_str!("segments.js")),
+        ("/*ranks*/", include_str!("overview.js")),
         ("/*page*/", include_str!("page.js")),
     ];
     let left_out = format!("data-left-out=\"{}\"", pages.left_out);
@@ -167,7 +190,9 @@ pub fn render(pages: &Pages) -> String {
         page = page.replace(marker, part);
     }
     // Last: a recording's own text must not be searched for markers.
-    page.replacen("/*data*/", &data, 1)
+    let (head, tail) = page.split_once("/*data*/").unwrap_or((&page, ""));
+    let (middle, tail) = tail.split_once("/*overview*/").unwrap_or((tail, ""));
+    [head, &data, middle, &pages.overview, tail].concat()
 }
 
 #[cfg(test)]
@@ -176,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_has_no_finding_is_left_out_first() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::of(1);
         let data = |n: usize| "0".repeat(FILE / 4 - 8) + &n.to_string();
         // The third and the fifth have none.
         (0..7).for_each(|n| pages.keep(n != 2 && n != 4, data(n)));
@@ -185,7 +210,7 @@ mod tests {
         assert!(render(&pages).len() < 20_000_000);
         assert!(render(&pages).contains("data-left-out=\"3\""));
         // A single page is kept whatever its size.
-        let mut one = Pages::default();
+        let mut one = Pages::of(1);
         one.keep(false, "0".repeat(FILE + 1));
         assert_eq!((one.pages.len(), one.left_out), (1, 0));
     }

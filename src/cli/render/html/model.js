@@ -14,6 +14,9 @@ function h(tag, attributes, ...children) {
   return e;
 }
 
+/** A text in which `names` are set apart, as they are in the text of a terminal. */
+const code = text => text.split("`").map((part, i) => i % 2 ? h("code", {}, part) : part);
+
 const numbers = new Intl.NumberFormat("en-US");
 const whole = n => numbers.format(Math.round(n));
 
@@ -70,7 +73,7 @@ class Run {
   /** A path relative to the working directory or the user's folder. */
   path(file) {
     const cwd = this.report.program.cwd.replace(/\/+$/, "");
-    for (const folder of [cwd, this.home]) {
+    for (const folder of [this.words.base.replace(/\/+$/, ""), cwd, this.home]) {
       if (folder && file.startsWith(folder + "/")) return file.slice(folder.length + 1);
     }
     return file.replace(/^.*\/(site|dist)-packages\//, "").replace(/^.*\/lib(64)?\/(python3\.\d+\/)/, "$2");

@@ -7,26 +7,30 @@ const KINDS = {
 };
 // Steps beyond which nobody waits for a device to run out of memory.
 const FAR = 10_000_000;
-const ENDS = { clean: "exited", killed: "killed or crashed", running: "running", replaced: "replaced by exec" };
-const ended = p => (p.exit_status === null ? ENDS[p.end] || p.end : `exit status ${p.exit_status}`) + (p.exception ? ` (uncaught ${p.exception})` : "");
 
 function summary(run) {
   const { program: p, steps, devices, step } = run.report;
-  const over = steps.count ? ` over ${count(steps.count, "step")}` : "";
-  const verdict = run.found ? run.found + over : steps.count ? `No leak found${over}` : "No step was seen: nothing can be judged";
   const fact = (name, value) => value !== null && value !== "" && value !== undefined ? h("span", {}, name + " ", h("b", {}, value)) : null;
   const rows = devices.map(d => h("tr", {}, h("td", {}, String(d.index)), h("td", {}, d.name || "–"), bytesCell(d.live_bytes), bytesCell(d.peak_bytes),
     bytesCell(d.reserved_bytes), d.unattributed_bytes === null ? h("td", { class: "n soft" }, "not known") : bytesCell(d.unattributed_bytes),
     d.total_bytes ? bytesCell(d.total_bytes) : h("td", { class: "n soft" }, "not known")));
   $("summary").replaceChildren(
-    h("h1", {}, verdict),
-    h("div", { class: "command" }, p.argv.join(" ") || p.exe || run.file),
+    h("h1", {}, code(run.words.answer)),
+    h("div", { class: "command" }, run.words.run),
     ...run.report.coverage.gaps.filter(gap => gap.startsWith("CPython ")).map(gap => h("p", { class: "lacking" }, gap)),
-    h("div", { class: "facts" }, fact("", ended(p)), fact("ran", p.duration_s.toFixed(1) + " s"), fact("pid", p.pid), fact("host", p.host), fact("rank", p.rank),
-      fact("Python", p.python), fact("step source", steps.source), fact("as of the end of step", step),
+    h("div", { class: "facts" }, fact("Python", p.python), fact("step source", steps.source), fact("as of the end of step", step),
       run.report.host_bytes ? fact("pinned host memory", size(run.report.host_bytes)) : null),
+    run.words.out_of_memory.length ? outOfMemory(run) : "",
     devices.length ? table(null, [["Device"], ["Name"], ["Live", 1], ["Peak", 1], ["Reserved", 1], ["Unattributed", 1], ["Total", 1]], rows) : h("p", { class: "empty" }, "No device was used."));
-  document.title = `${verdict} · ${run.file}`;
+  document.title = `${run.words.answer.replaceAll("`", "")} · ${run.file}`;
+}
+
+/** What memory ran out for, and what was live then: what people came for, where it happened. */
+function outOfMemory(run) {
+  const last = run.report.out_of_memory.at(-1), at = r => r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack";
+  return h("article", { class: "finding leak", id: "out-of-memory" }, h("div", { class: "head" }, h("h3", { class: "kind" }, "Out of memory")),
+    h("div", {}, run.words.out_of_memory.map(words => h("p", {}, code(words))),
+      table("Live at that moment", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], last.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, at(r)), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))));
 }
 
 /** Bytes over the points as a small drawing. */
@@ -45,7 +49,7 @@ function spark(run, slots) {
     svg("path", { class: "area", d: `M0 30 L${at.join(" L")} L100 30 Z` }), svg("path", { class: "line", d: `M${at.join(" L")}` }));
 }
 
-function finding(run, f, slots, advice, look) {
+function finding(run, f, slots, card, look) {
   const location = s => s.allocated_at ? `${run.path(s.allocated_at.file)}${s.allocated_at.line ? ":" + s.allocated_at.line : ""}` : s.entry_point || "no stack";
   const row = (name, value, title) => value === null ? [] : [h("dt", {}, name), h("dd", { title: title || null }, value)];
   const figures = [
@@ -71,34 +75,38 @@ function finding(run, f, slots, advice, look) {
       s.forward_site ? `, in the backward pass of ${run.path(s.forward_site.file)}:${s.forward_site.line}` : "");
     return h("li", {}, button, figure, list);
   });
-  const holders = f.holders.slice(0, 6).map(o => h("div", {}, h("span", { class: "holder" }, o.path), h("span", { class: "soft" }, `  ${size(o.bytes)} in ${count(o.blocks, "block")}, seen at step ${whole(o.step)}`)));
+  const holders = f.holders.slice(0, 6).map(o => h("div", {}, h("span", { class: "holder" }, code(o.path)), h("span", { class: "soft" }, `  ${size(o.bytes)} in ${count(o.blocks, "block")}, seen at step ${whole(o.step)}`)));
   const first = f.sites[0];
+  const lines = card.lines.map((l, i) => h("tr", {}, h("th", { scope: "row" }, i && card.lines[i - 1].label === l.label ? "" : l.label),
+    h("td", { class: "where mono" }, l.at), h("td", { class: "mono source" }, l.source || "")));
   return h("article", { class: "finding " + f.kind },
-    h("div", { class: "head" }, h("h3", { class: "kind" }, KINDS[f.kind] || f.kind), h("span", { class: "location" }, first ? location(first) : ""),
-      h("span", { class: "soft" }, [f.confidence, f.layer, f.device === null ? "" : "device " + f.device].filter(Boolean).join(" · "))),
+    h("div", { class: "head" }, h("h3", { class: "kind" }, card.title), h("b", { class: "much" }, card.much), h("span", { class: "location" }, card.at),
+      card.held ? h("span", { class: "held" }, code(card.held)) : ""),
     h("div", { class: "side" }, spark(run, slots), h("dl", {}, figures)),
-    h("div", {}, h("p", {}, f.explanation),
-    advice ? h("p", { class: "advice" }, h("b", {}, "Fix: "), advice) : "",
+    h("div", {}, lines.length ? h("div", { class: "wide" }, h("table", { class: "lines" }, h("tbody", {}, lines))) : "",
+    h("p", {}, h("b", {}, f.kind === "leak" || f.kind === "growing" ? "Why a leak: " : "Why: "), code(card.why)),
+    card.fix ? h("p", { class: "advice" }, h("b", {}, "Fix: "), code(card.fix)) : "",
+    card.growth.length ? h("p", { class: "soft" }, card.growth.join("; ")) : "",
     holders.length ? h("div", {}, h("h4", {}, "Held by"), holders, f.holders.length > 6 ? h("a", { href: "#holders" }, `and ${f.holders.length - 6} more`) : "") : "",
-    h("div", {}, h("h4", {}, "Allocated at"), h("ul", { class: "sites" }, sites.slice(0, 6)),
+    h("div", {}, h("h4", {}, "Stacks"), h("ul", { class: "sites" }, sites.slice(0, 6)),
       sites.length > 6 ? h("details", {}, h("summary", { class: "soft" }, `and ${count(sites.length - 6, "more line")}`), h("ul", { class: "sites" }, sites.slice(6))) : "",
-      first && run.sites[slots[0]].location !== null ? h("p", {}, h("button", { type: "button", click: () => { look(run.frameText(run.sites[slots[0]].location)); $("flame").scrollIntoView(); } }, "find in the flame graph")) : "")));
+      first && run.sites[slots[0]].location !== null ? h("p", {}, h("button", { type: "button", click: () => { look([...new Set(slots.map(s => run.sites[s].location).filter(l => l !== null).map(l => run.frameText(l)))]); $("flame").scrollIntoView(); } }, "find in the flame graph")) : "")));
 }
 
 function listFindings(run, look, most = 50) {
   const { findings, non_leaks: nonLeaks } = run.report;
   $("findings").replaceChildren(h("h2", { id: "findings-title" }, "Findings"),
-    ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], run.advice[i], look)) : [h("p", { class: "empty" }, "None.")]),
+    ...(findings.length ? findings.slice(0, most).map((f, i) => finding(run, f, run.finding_sites[i], run.words.cards[i], look)) : [h("p", { class: "empty" }, "None.")]),
     findings.length > most ? h("p", {}, h("button", { type: "button", click: () => listFindings(run, look, findings.length) }, `show all ${whole(findings.length)}`)) : "",
     nonLeaks.length ? h("details", {}, h("summary", {}, `Not leaks (${whole(nonLeaks.length)})`),
-      h("ul", { class: "non-leaks" }, nonLeaks.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", f.explanation)))) : "");
+      h("ul", { class: "non-leaks" }, nonLeaks.map(f => h("li", {}, h("b", {}, KINDS[f.kind] || f.kind), ": ", code(f.explanation))))) : "");
 }
 
 const HOLDER_COLUMNS = [["Held by"], ["Blocks", 1], ["Bytes", 1], ["As of step", 1]];
 
 /** A holder as a table row, with more cells behind its path. */
 function holderRow(holder, ...cells) {
-  return h("tr", {}, h("td", { class: "where mono" }, holder.path), cells,
+  return h("tr", {}, h("td", { class: "where mono" }, code(holder.path)), cells,
     h("td", { class: "n" }, whole(holder.blocks)), bytesCell(holder.bytes), h("td", { class: "n" }, whole(holder.step)));
 }
 
@@ -132,7 +140,7 @@ function show(page) {
   const run = new Run(page);
   let look = null, waiting = null;
   summary(run);
-  listFindings(run, text => { if (look) look(text); else waiting = text; });
+  listFindings(run, texts => { if (look) look(texts); else waiting = texts; });
   holders(run);
   coverage(run);
   // What people came for stands there; the rest comes once it has been painted.
@@ -148,9 +156,22 @@ function show(page) {
   });
 }
 
-if (PAGES.length > 1) {
-  $("runs").append(h("label", {}, "run ", h("select", { id: "run", "aria-label": "Recording", change: e => { delete document.body.dataset.ready; show(PAGES[+e.target.value]); } },
-    PAGES.map((p, i) => h("option", { value: i }, `${p.file}${p.report.program.rank === null ? "" : " · rank " + p.report.program.rank} · ${count(p.report.findings.length, "finding")}`)))));
+/** Shows one recording, or the page over all (-1). */
+function open(at) {
+  delete document.body.dataset.ready;
+  document.querySelectorAll("main > section, nav").forEach(e => { e.hidden = (e.id === "overview") !== (at < 0); });
+  $("run").value = at;
+  scrollTo(0, 0);
+  if (at >= 0) return show(PAGES[at]);
+  overview($("overview"), open);
+  document.title = RUNS[0].answer + " · leaktrace";
+  document.body.dataset.ready = "yes";
+}
+
+if (RUNS) {
+  const names = PAGES.map((p, i) => h("option", { value: i }, `${p.file}${p.report.program.rank === null ? "" : " · rank " + p.report.program.rank} · ${count(p.report.findings.length, "finding")}`));
+  $("runs").append(h("label", {}, "show ", h("select", { id: "run", "aria-label": "Recording", change: e => open(+e.target.value) },
+    h("option", { value: -1 }, "all recordings"), names)));
 } else if (PAGES.length) $("runs").append(h("span", { class: "mono soft" }, PAGES[0].file));
 const leftOut = +document.body.dataset.leftOut;
 if (leftOut) $("runs").append(h("span", { class: "soft", title: "to keep the file small" }, `  ${whole(leftOut)} left out`));
@@ -160,4 +181,5 @@ const seen = new IntersectionObserver(all => all.forEach(e => {
   if (e.isIntersecting) links.forEach(a => a.hash === "#" + e.target.id ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current"));
 }), { rootMargin: "-20% 0px -70% 0px" });
 links.forEach(a => seen.observe($(a.hash.slice(1))));
-if (PAGES.length) show(PAGES[0]);
+if (RUNS) open(-1);
+else if (PAGES.length) show(PAGES[0]);

@@ -82,8 +82,8 @@ function segmentMap(run, into) {
   const free = map.bytes - map.used;
   const facts = h("p", {}, `${size(map.bytes)} in ${count(map.count, "segment")}: ${size(map.used)} used, ${size(free)} free`,
     map.pinned ? `; ${size(map.pinned)} of that is not returned to the driver because of the few blocks in segments that are less than half used.` : ".");
-  const pins = map.pins.length ? table("Blocks that pin segments", [["Allocated at"], ["Blocks", 1], ["Bytes", 1], ["Segments", 1], ["Free bytes in those", 1]],
-    map.pins.map(p => siteRows(run, p.site, [h("td", { class: "n" }, whole(p.blocks)), bytesCell(p.bytes), h("td", { class: "n" }, whole(p.segments)), bytesCell(p.free)]))) : "";
+  const pins = map.pins.length ? table("Blocks that pin segments", [["Allocated at"], ["From step", 1], ["Bytes", 1], ["Segment"], ["Free in it", 1]],
+    map.pins.map(p => siteRows(run, p.site, [h("td", { class: "n" }, whole(p.birth)), bytesCell(p.bytes), h("td", { class: "mono soft" }, p.segment), p.free ? bytesCell(p.free) : h("td", { class: "n soft" }, "the same")]))) : "";
   into.replaceChildren(title, facts, pins,
     h("div", { class: "tools", style: "margin-top:14px" },
       choice("Order", [["pinned", "least used first"], ["size", "largest first"], ["address", "by address"]], order, o => { order = o; list(); }),

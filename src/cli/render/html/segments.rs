@@ -1,18 +1,18 @@
 //! The segment map as a page carries it: what is used of each segment and by which site, and which blocks keep a mostly
 //! free one from being returned to the driver.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::history::History;
-use leaktrace_core::ledger::{Ledger, Segment};
+use leaktrace_core::ledger::{Ledger, LiveAllocation, Segment};
 
 /// Cells shown of one segment, at most and at least, and of all.
 const CELLS: usize = 256;
 const FEW_CELLS: usize = 16;
 const ALL_CELLS: usize = 100_000;
-/// Sites listed as pinning.
+/// Blocks listed as pinning.
 const PINS: usize = 100;
 
 /// A segment. Its cells, by address: offset, length, used bytes, site (`-1`: several), blocks, birth step of the
@@ -29,14 +29,14 @@ struct Listed {
     cells: Vec<i64>,
 }
 
-/// The segments that a site's blocks pin.
+/// A block that pins a segment: it, and others of that segment, keep it from going back to the driver.
 #[derive(Debug, Default, Serialize)]
 struct Pin {
+    segment: String,
     site: usize,
-    blocks: u64,
     bytes: u64,
-    segments: usize,
-    /// Free bytes of those segments.
+    birth: u32,
+    /// Free bytes of the segment; only with its first block, so that they are counted once.
     free: u64,
 }
 
@@ -67,7 +67,7 @@ impl Map {
         let all = ledger.segment_map();
         let mut map =
             Map { count: all.len(), bytes: 0, used: 0, pinned: 0, segments: Vec::new(), pins: Vec::new() };
-        let mut pins: BTreeMap<usize, (Pin, BTreeSet<u64>)> = BTreeMap::new();
+        let mut pins: Vec<(u64, Vec<Pin>)> = Vec::new();
         for s in &all {
             let (bytes, used) =
                 (s.end - s.start, s.blocks.iter().fold(0, |sum: u64, b| sum.wrapping_add(b.bytes)));
@@ -76,16 +76,19 @@ impl Map {
             map.used = map.used.wrapping_add(used);
             if pinned {
                 map.pinned = map.pinned.wrapping_add(bytes - used);
-                for b in &s.blocks {
-                    let site = history.slot(b.site);
-                    let (pin, segments) = pins.entry(site).or_default();
-                    pin.site = site;
-                    pin.blocks += 1;
-                    pin.bytes = pin.bytes.wrapping_add(b.bytes);
-                    if segments.insert(s.start) {
-                        pin.free = pin.free.wrapping_add(bytes - used);
-                    }
+                let pin = |b: &LiveAllocation| Pin {
+                    segment: format!("{:#x}", s.start),
+                    site: history.slot(b.site),
+                    bytes: b.bytes,
+                    birth: b.birth,
+                    free: 0,
+                };
+                let mut of_segment: Vec<Pin> = s.blocks.iter().map(pin).collect();
+                of_segment.sort_by_key(|pin| std::cmp::Reverse(pin.bytes));
+                if let Some(first) = of_segment.first_mut() {
+                    first.free = bytes - used;
                 }
+                pins.push((bytes - used, of_segment));
             }
             map.segments.push(Listed {
                 device: s.device,
@@ -114,9 +117,8 @@ impl Map {
         let kept: BTreeSet<usize> = order.into_iter().collect();
         let mut index = 0..;
         map.segments.retain(|_| index.next().is_some_and(|i: usize| kept.contains(&i)));
-        map.pins = pins.into_values().map(|(pin, s)| Pin { segments: s.len(), ..pin }).collect();
-        map.pins.sort_by_key(|p| std::cmp::Reverse((p.free, p.bytes)));
-        map.pins.truncate(PINS);
+        pins.sort_by_key(|(free, _)| std::cmp::Reverse(*free));
+        map.pins = pins.into_iter().flat_map(|(_, pins)| pins).take(PINS).collect();
         map
     }
 }

@@ -88,7 +88,9 @@ function timeline(run, into) {
     });
     u.over.addEventListener("mouseleave", () => tip(null, null));
     legend.replaceChildren(...kept.map(k => h("span", {}, h("span", { class: "swatch", style: "background:" + k.colour }), k.slot === null ? "all other sites" : run.location(k.slot) + (run.via(k.slot) ? " in " + run.via(k.slot) : "") + (leaking.has(k.slot) ? " (leak)" : ""))),
-      ...extra.map(([name, , stroke, dash]) => h("span", {}, h("i", { style: `border-top-color:${stroke};border-top-style:${dash.length ? "dashed" : "solid"}` }), name === "peak" ? "peak within the step" : "reserved by the allocator")));
+      ...extra.map(([name, , stroke, dash]) => h("span", {}, h("i", { style: `border-top-color:${stroke};border-top-style:${dash.length ? "dashed" : "solid"}` }), name === "peak" ? "peak within the step" : "reserved by the allocator")),
+      ...[["phase", "--faint", "ended by a loop"], ["collections", "--good", "garbage collection"], ["failures", "--bad", "out of memory"]].filter(([what]) => run.points.some(p => p[what]))
+        .map(([, colour, text]) => h("span", {}, h("span", { class: "swatch", style: `background:var(${colour})` }), text)));
     show();
   }
 
@@ -114,6 +116,24 @@ function timeline(run, into) {
     // As the axes left them.
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
+    // Steps that a loop ended between those of the program: a ground of their own.
+    ctx.globalAlpha = .5;
+    ctx.fillStyle = css("--faint");
+    run.points.forEach((p, i) => {
+      if (!p.phase) return;
+      const from = u.valToPos(xOf(Math.max(0, i - 1)), "x", true), to = u.valToPos(xOf(i), "x", true);
+      ctx.fillRect(Math.max(bbox.left, from), bbox.top, Math.min(to, bbox.left + bbox.width) - Math.max(bbox.left, from), bbox.height);
+    });
+    ctx.globalAlpha = 1;
+    // Collections are ticks on the axis, failed allocations lines.
+    run.points.forEach((p, i) => {
+      const at = Math.round(u.valToPos(xOf(i), "x", true));
+      if (p.failures) line(i, css("--bad"), []);
+      if (!p.collections || at < bbox.left || at > bbox.left + bbox.width) return;
+      ctx.fillStyle = css("--good");
+      ctx.fillRect(at - ratio, bbox.top + bbox.height - 7 * ratio, 2 * ratio, 7 * ratio);
+    });
+    ctx.fillStyle = css("--soft");
     let free = -Infinity;
     for (const [i, text] of annotations) {
       const at = line(i, css("--soft"), [2, 3]), width = ctx.measureText(text).width;
@@ -132,6 +152,9 @@ function timeline(run, into) {
     const box = u.over.getBoundingClientRect(), p = run.points[i];
     const text = [`step ${whole(p.step)} · ${p.at_s.toFixed(2)} s`, `${size(p.totals[group][0])} live at its end`];
     if (run.groups[group].kind === "device") text.push(`${size(p.totals[group][1])} at the peak, ${size(p.totals[group][2])} reserved`);
+    if (p.phase) text.push("ended by a loop, between the program's own steps");
+    if (p.collections) text.push(count(p.collections, "garbage collection"));
+    if (p.failures) text.push(count(p.failures, "failed allocation"));
     (p.annotations || []).forEach(m => text.push("annotation: " + m));
     tip({ clientX: box.left + u.cursor.left, clientY: box.top + u.cursor.top }, text.join("\n"));
   }

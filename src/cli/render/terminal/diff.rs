@@ -3,7 +3,7 @@
 use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE};
 use crate::diff::{Change, Diff, Row, Side};
 use leaktrace_core::report::text::Style;
-use leaktrace_core::report::wording::{self, count, exact, grouped, location, sanitize, size};
+use leaktrace_core::report::wording::{self, count, exact, grouped, place_in, sanitize, size};
 
 /// Rows shown, if not all are wanted.
 const TOP: usize = 20;
@@ -64,7 +64,7 @@ fn signed(before: u64, after: u64) -> String {
 
 /// Locates a row, with the line it had in A if that is another.
 fn at(r: &Row) -> String {
-    let mut text = sanitize(&location(r.allocated_at.as_ref(), ""));
+    let mut text = sanitize(&place_in(r.allocated_at.as_ref(), r.library_at.as_ref(), ""));
     if let Some(line) = r.line_before {
         text.push_str(&format!(" (line {line} in A)"));
     }
@@ -118,7 +118,7 @@ fn others(page: &mut Page, diff: &Diff) {
             _ => (UNSURE, "same:"),
         };
         let kind = wording::kind(o.kind);
-        let at = sanitize(&location(o.allocated_at.as_ref(), ""));
+        let at = sanitize(&place_in(o.allocated_at.as_ref(), o.library_at.as_ref(), ""));
         page.wrap("  ", 8, &[(style, mark), (PLAIN, kind), (PLAIN, "at"), (BOLD, &at)]);
         if let Some(why) = o.after.as_ref().or(o.before.as_ref()) {
             page.wrap("        ", 8, &[(DIM, &sanitize(why))]);

@@ -11,7 +11,7 @@ use leaktrace_core::format::printable::{no_command, printable};
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::text::{fitted, sparkline};
 use leaktrace_core::report::wording::{
-    self, confidence, count, grouped, held_by, is_named, location, rate, sanitize, size,
+    self, confidence, count, grouped, held_by, is_named, location, place, place_in, rate, sanitize, size,
 };
 use leaktrace_core::report::{Device, End, Location, Report, Retained};
 
@@ -61,6 +61,10 @@ pub fn draw(frame: &mut Frame<'_>, seen: &[Seen], state: State) {
         Constraint::Min(8),
     ])
     .areas(frame.area());
+    if seen.is_empty() {
+        let head = "leaktrace top: waiting for the first recording    q end";
+        return frame.render_widget(Line::styled(head, bold()), title);
+    }
     let running = seen.iter().filter(|s| is_running(s)).count();
     let paused = if state.paused { ", paused" } else { "" };
     let head = format!(
@@ -148,16 +152,34 @@ fn processes_table(seen: &[Seen]) -> Table<'static> {
                 Cell::from(ago),
                 Cell::from(size(live as f64)),
                 Cell::from(size(reserved as f64)),
-                Cell::from(format!("{leaks} of {}", r.findings.len())).style(style_of_leaks),
+                Cell::from(found_so_far(leaks, r.findings.len() - leaks)).style(style_of_leaks),
                 Cell::from(sanitize(&r.program.argv.join(" "))),
             ])
         }
     });
     let head =
-        ["process", "state", "steps", "steps/s", "last step", "retained", "reserved", "leaks", "command"];
-    let [a, b, c, d, e, f, g, h] = [16, 8, 8, 8, 10, 10, 10, 8].map(Constraint::Length);
+        ["process", "state", "steps", "steps/s", "last step", "retained", "reserved", "found", "command"];
+    let [a, b, c, d, e, f, g, h] = [16, 8, 8, 8, 10, 10, 10, 16].map(Constraint::Length);
     let widths = [a, b, c, d, e, f, g, h, Constraint::Fill(1)];
     Table::new(rows, widths).header(Row::new(head).style(dim()))
+}
+
+/// Returns `1 leak, 2 more`.
+fn found_so_far(leaks: usize, others: usize) -> String {
+    match (leaks, others) {
+        (0, 0) => "nothing".to_owned(),
+        (0, n) => count(n as f64, "finding"),
+        (n, 0) => count(n as f64, "leak"),
+        (n, m) => format!("{}, {m} more", count(n as f64, "leak")),
+    }
+}
+
+/// Draws a curve from its least value to its most: what changes is seen, however much is live all the time.
+fn scaled(values: &[u64]) -> String {
+    let (least, most) =
+        (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+    let above: Vec<u64> = values.iter().map(|value| value - least).collect();
+    format!("{}  {} to {}", sparkline(&above, CURVE), size(least as f64), size(most as f64))
 }
 
 fn devices_table(seen: &[Seen]) -> Table<'static> {
@@ -176,7 +198,7 @@ fn devices_table(seen: &[Seen]) -> Table<'static> {
                 size(d.peak_bytes as f64),
                 size(d.reserved_bytes as f64),
                 total,
-                if curve.is_empty() { String::new() } else { sparkline(&curve, CURVE) },
+                if curve.is_empty() { String::new() } else { scaled(&curve) },
             ];
             Row::new(cells.map(Cell::from).to_vec())
         };
@@ -197,7 +219,7 @@ fn growing(seen: &[Seen]) -> Vec<Growing> {
         let steps = f64::from(r.steps.count.saturating_sub(s.since).max(1));
         let mut of_this: Vec<(String, u64, u64)> = Vec::new();
         for g in &s.grown {
-            let mut at = sanitize(&location(g.allocated_at.as_ref(), &r.program.base));
+            let mut at = sanitize(&place_in(g.allocated_at.as_ref(), g.library_at.as_ref(), &r.program.base));
             if g.layer != "block" {
                 at.push_str(&format!(" ({})", g.layer));
             }
@@ -241,7 +263,7 @@ fn sites_table(seen: &[Seen], state: State, area: Rect) -> Table<'static> {
     let rows: Vec<Row<'static>> = rows.collect();
     let steps = seen.iter().filter_map(|s| Some(s.report.as_ref().ok()?.steps.count.saturating_sub(s.since)));
     let over = count(f64::from(steps.max().unwrap_or(0)), "step");
-    let head = ["growth", "came", "blocks", "processes"].map(str::to_owned).into_iter();
+    let head = ["growth", "stayed", "blocks", "processes"].map(str::to_owned).into_iter();
     let head: Vec<String> = head.chain([format!("where, over the last {over}")]).collect();
     let [a, b, c, d] = [14, 10, 9, 9].map(Constraint::Length);
     let widths = [a, b, c, d, Constraint::Fill(1)];
@@ -268,7 +290,7 @@ fn found(seen: &[Seen]) -> Vec<Line<'static>> {
             let text = format!(
                 "({}): {much}, {}{held}",
                 confidence(f.confidence),
-                location(at.as_ref(), &r.program.base)
+                f.sites.first().map_or_else(|| location(None, ""), |site| place(site, &r.program.base))
             );
             listed.push((sanitize(&text), at, f.kind, 1));
         }

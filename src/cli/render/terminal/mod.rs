@@ -4,16 +4,15 @@ pub mod diff;
 pub mod live;
 mod page;
 pub mod ranks;
-mod source;
 
 use leaktrace_core::report::Report;
 use leaktrace_core::report::text::{self, Layout};
 
+use super::source::Sources;
 pub use leaktrace_core::report::text::Style::{
     Bad as BAD, Bold as BOLD, Dim as DIM, Good as GOOD, Plain as PLAIN, Warning as UNSURE,
 };
 pub use page::Page;
-use source::Sources;
 
 /// How a report is shown.
 #[derive(Clone, Copy, Debug)]

@@ -46,7 +46,24 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
         let (rare, often) = (births(a).min(births(b)), births(a).max(births(b)));
         key(a) == key(b) && often <= SAME_RHYTHM * rare && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
     };
-    grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
+    let groups = grouped(found, together);
+    // What comes now and then only, from the same line and in the same kind of cycle, is the same mistake: one cause, told
+    // by what each step adds.
+    let line = |group: &[Garbage<'_, '_>]| {
+        let site = group.first()?.site.site;
+        Some(((view.context.location)(site.stack), site.device, site.layer))
+    };
+    let held = |group: &[Garbage<'_, '_>]| {
+        // What is not garbage yet has an owner, and says nothing of the cycle.
+        let held = group.iter().flat_map(|g| (view.context.holders)(g.site.number));
+        let cycles = held.filter(|h| h.retention == Retention::Unreachable);
+        cycles.map(|h| h.holder).collect::<Vec<u64>>()
+    };
+    let mut causes =
+        grouped(groups, |a, b| line(a) == line(b) && holders::share(&held(a), &held(b)) != Some(false));
+    let births = |group: &[Garbage<'_, '_>]| group.first().map_or(0, |g| g.site.site.births);
+    causes.iter_mut().for_each(|cause| cause.sort_by_key(|group| Reverse(births(group))));
+    causes.iter().filter_map(|cause| finding(view, cause.first()?, &cause[1..])).collect()
 }
 
 /// Returns the steps in which the collector freed the blocks of several steps. What lives and was found to be
@@ -65,7 +82,8 @@ fn collections(view: &View<'_>, seen: &SiteView<'_>) -> Option<Vec<u32>> {
     is_enough.then(|| collected.map(|r| r.step).collect())
 }
 
-fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {
+/// `rarer`: what comes from the same line less often, whose bytes are no part of what each step adds.
+fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, '_>>]) -> Option<Finding> {
     let site = group.first()?.site.site;
     let mut f = Finding::new(Kind::PendingGc, Confidence::Confirmed, site.device, site.layer);
     for g in group {
@@ -87,7 +105,14 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>]) -> Option<Finding> {
         let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
         f.sites.push(SiteShare { site: g.site.number, bytes_per_step, live_bytes, live_blocks });
     }
-    let alive = by_birth(group.iter().flat_map(|g| &g.site.cohorts));
+    for g in rarer.iter().flatten() {
+        let site = g.site.site;
+        f.freed = f.freed.wrapping_add(site.frees);
+        f.longest_life = f.longest_life.max(site.longest_life());
+        let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
+        f.sites.push(SiteShare { site: g.site.number, bytes_per_step: 0.0, live_bytes, live_blocks });
+    }
+    let alive = by_birth(group.iter().chain(rarer.iter().flatten()).flat_map(|g| &g.site.cohorts));
     f.cohorts = alive.len() as u32;
     f.oldest_step = alive.first().map_or(0, |c| c.birth);
     f.first_step = group.iter().map(|g| g.site.site.first_birth).min()?;

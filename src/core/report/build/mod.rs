@@ -199,6 +199,7 @@ impl Builder<'_> {
             pid: self.meta("pid").and_then(|p| p.parse().ok()).unwrap_or(run.pid),
             host: self.meta("host").unwrap_or_default(),
             rank: self.meta("rank"),
+            run: self.meta("run"),
             end: run.end,
             exit_status: run.exit_status,
             // Of a program that went on and ended well it says nothing.

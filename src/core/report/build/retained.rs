@@ -19,6 +19,7 @@ impl Builder<'_> {
             listed.push(Retained {
                 number: r.site,
                 allocated_at,
+                library_at: self.library_at(site.stack),
                 layer: site.layer.name(),
                 device: (site.device != NO_DEVICE).then_some(site.device),
                 live_bytes: r.bytes,

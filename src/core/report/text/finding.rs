@@ -7,8 +7,8 @@ use super::Style::{Accent, Bold, Dim, Plain};
 use super::{SourceLines, Style, Text, fitted, sparkline, style_of};
 use crate::ledger::verdict::Kind;
 use crate::report::wording::{
-    self, advice, block_count, common_path, count, grouped, holder, place, relative_path, reserved_growth,
-    sanitize, site_amount, size, stack, time_to_oom, title,
+    self, advice, block_count, common_path, count, file_line, grouped, holder, place, relative_path,
+    reserved_growth, sanitize, site_amount, size, stack, time_to_oom, title,
 };
 use crate::report::{Finding, Frame, Holder, Point, Program, Site};
 use crate::symbols::{self, FrameKind};
@@ -180,7 +180,7 @@ fn location(frame: &Frame, cwd: &str) -> String {
     let f = &frame.frame;
     let function = if f.kind == FrameKind::Native { symbols::plain(&f.function) } else { f.function.clone() };
     match f.line {
-        Some(line) => format!("{}:{line} {function}", relative_path(&f.file, cwd)),
+        Some(line) => format!("{} {function}", file_line(&f.file, line, cwd)),
         None => function,
     }
 }

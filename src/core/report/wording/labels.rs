@@ -3,7 +3,7 @@
 
 use super::{count, location, size};
 use crate::ledger::verdict::{Confidence, Kind};
-use crate::report::{Finding, Holder, Site};
+use crate::report::{Finding, Holder, Location, Site};
 
 const HELD_BY: &str = "held by ";
 /// What separates two objects of a holder's path that are no attribute or entry of each other.
@@ -185,15 +185,20 @@ pub fn block_count(f: &Finding, n: u64) -> String {
 
 /// Returns where a site allocates: the user's line, and the frame of a package below it that tells causes apart.
 pub fn place(site: &Site, cwd: &str) -> String {
-    let at = location(site.allocated_at.as_ref(), cwd);
-    match &site.library_at {
+    place_in(site.allocated_at.as_ref(), site.library_at.as_ref(), cwd)
+}
+
+/// Returns the user's line, and the frame of a package that it called.
+pub fn place_in(allocated_at: Option<&Location>, library_at: Option<&Location>, cwd: &str) -> String {
+    let at = location(allocated_at, cwd);
+    match library_at {
         Some(library) => format!("{at}, in {}", location(Some(library), package_folder(&library.file))),
         None => at,
     }
 }
 
-/// Returns the folder that a file's package was installed in.
-fn package_folder(file: &str) -> &str {
+/// Returns the folder that a file's package was installed in; empty: it is in none.
+pub fn package_folder(file: &str) -> &str {
     file.rfind("-packages/").map_or("", |at| &file[..at + "-packages".len()])
 }
 

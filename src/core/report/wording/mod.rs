@@ -13,13 +13,14 @@ pub use advice::advice;
 pub use finding::{explanation, why};
 pub use labels::{
     block_count, capitalized, common_path, confidence, found, held_by, held_by_whom, holder, is_named, kind,
-    place, rate, reserved_growth, site_amount, time_to_oom, title,
+    package_folder, place, place_in, rate, reserved_growth, site_amount, time_to_oom, title,
 };
 pub use out_of_memory::{details as out_of_memory_details, explanation as out_of_memory};
 pub use summary::{
-    answer, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, lacking, live_heading,
-    non_leaks, run, step_details, untracked_calls,
+    answer, command, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, lacking,
+    live_heading, non_leaks, run, step_details, untracked_calls,
 };
 pub use units::{
-    base_folder, count, exact, grouped, location, ordinal, relative_path, sanitize, size, words,
+    base_folder, count, exact, file_line, grouped, location, moment, ordinal, relative_path, sanitize, size,
+    words,
 };

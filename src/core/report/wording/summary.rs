@@ -135,7 +135,7 @@ pub fn lacking(coverage: &Coverage) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the command as somebody would type it in its working directory.
-fn command(p: &Program) -> String {
+pub fn command(p: &Program) -> String {
     let (program, arguments) = p.argv.split_first().map_or((&p.exe, &[][..]), |(first, rest)| (first, rest));
     let program = program.rsplit('/').next().unwrap_or(program);
     let arguments = arguments.iter().map(|a| relative_path(a, &p.base));

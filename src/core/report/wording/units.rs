@@ -52,6 +52,25 @@ pub fn count(n: f64, noun: &str) -> String {
     format!("{n} {noun}{plural}")
 }
 
+/// Returns `2026-11-23 00:51:07 UTC`; of no moment nothing is known. `seconds`: since 1970.
+pub fn moment(seconds: f64) -> String {
+    if !(seconds.is_finite() && seconds > 0.0) {
+        return "at a time that is not known".to_owned();
+    }
+    let all = seconds as u64;
+    let (days, rest) = (all / 86_400, all % 86_400);
+    // Years that begin in March have their leap day last; eras of 400 years are all alike.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02} UTC")
+}
+
 /// Returns `1st`, `2nd`, `11th`.
 pub fn ordinal(n: u64) -> String {
     let ending = match (n % 10, n % 100) {
@@ -85,13 +104,21 @@ pub fn base_folder<'p>(mut arguments: impl Iterator<Item = &'p str>, cwd: &'p st
     if inside { cwd } else { folder }
 }
 
+/// Returns `train.py:37`; of a notebook's cell `Cell[12] line 3`.
+pub fn file_line(file: &str, line: u32, cwd: &str) -> String {
+    match file.starts_with("Cell[") {
+        true => format!("{file} line {line}"),
+        false => format!("{}:{line}", relative_path(file, cwd)),
+    }
+}
+
 /// Returns `train.py:37 cross_entropy_loss`.
 pub fn location(location: Option<&Location>, cwd: &str) -> String {
     let Some(at) = location else { return "an unknown location (no stack was taken)".to_owned() };
     // Only a C++ function's name has parameters.
     let function = if at.function.contains('(') { symbols::plain(&at.function) } else { at.function.clone() };
     match at.line {
-        Some(line) => format!("{}:{line} {function}", relative_path(&at.file, cwd)),
+        Some(line) => format!("{} {function}", file_line(&at.file, line, cwd)),
         None => function,
     }
 }
@@ -116,6 +143,19 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (1.0, "1970-01-01 00:00:01 UTC"),
+            (951_782_400.0, "2000-02-29 00:00:00 UTC"),
+            (1_795_999_999.5, "2026-11-30 00:53:19 UTC"),
+            (1_709_251_199.0, "2024-02-29 23:59:59 UTC"),
+        ] {
+            assert_eq!(super::moment(seconds), text);
+        }
+        assert!(super::moment(0.0).contains("not known"));
+    }
 
     #[test]
     fn figures_are_for_people() {

@@ -1,13 +1,16 @@
-//! One report over many processes: the same cause in several of them is one finding with its spread, a cause
+//! One report over the processes of a run: the same cause in several of them is one finding with its spread, a cause
 //! of one alone is marked, and a process that ended before the others is named. Keeps a summary of each
 //! report: memory grows with the number of recordings, not with their size. Pure.
 
+pub mod words;
+
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use serde::Serialize;
 
+use crate::runs::{self, Identity, natural, rank_set};
 use leaktrace_core::format::printable::printable;
 use leaktrace_core::ledger::verdict::{Kind, MIN_STEPS};
 use leaktrace_core::report::{Device, End, Finding, Location, Program, Report, wording};
@@ -24,10 +27,13 @@ pub struct Summary {
     steps: u32,
     live_bytes: u64,
     peak_bytes: u64,
+    reserved_bytes: u64,
     findings: Vec<Finding>,
     gaps: Vec<String>,
     dropped_events: u64,
     suppressed: u32,
+    /// The suppressions that did.
+    rules: Vec<String>,
 }
 
 impl Summary {
@@ -38,10 +44,12 @@ impl Summary {
             steps: report.steps.count,
             live_bytes: sum(|d| d.live_bytes),
             peak_bytes: sum(|d| d.peak_bytes),
+            reserved_bytes: sum(|d| d.reserved_bytes),
             findings: report.findings,
             gaps: report.coverage.gaps,
             dropped_events: report.coverage.dropped_events,
             suppressed: report.suppressed.iter().map(|s| s.findings).sum(),
+            rules: report.suppressed.into_iter().map(|s| s.pattern).collect(),
             program: report.program,
         }
     }
@@ -61,12 +69,16 @@ pub struct Process {
     pub duration_s: f64,
     pub live_bytes: u64,
     pub peak_bytes: u64,
+    pub reserved_bytes: u64,
     pub findings: usize,
-    /// The program: steps are compared among processes of one program only.
+    pub dropped_events: u64,
+    /// How it ended, as a fact: `exit status 1 (uncaught ValueError)`.
+    pub ended: String,
     #[serde(skip)]
-    pub how_it_ended: String,
+    identity: Identity,
+    /// The program: steps are compared among processes of one program in one run only.
     #[serde(skip)]
-    runs: (String, Option<String>),
+    runs: (usize, String, Option<String>),
 }
 
 impl Process {
@@ -80,6 +92,24 @@ impl Process {
         match &self.rank {
             Some(rank) => format!("rank {rank}"),
             None => self.file.rsplit('/').next().unwrap_or(&self.file).to_owned(),
+        }
+    }
+
+    /// Returns its rank as a number.
+    pub fn rank_number(&self) -> Option<u64> {
+        self.rank.as_ref()?.parse().ok()
+    }
+
+    /// Returns when it began, in seconds since 1970.
+    pub fn began_s(&self) -> f64 {
+        self.identity.began_s
+    }
+
+    /// Names its recording: `rank 3 (runs/train.3.ltrace)`.
+    pub fn recording(&self) -> String {
+        match &self.rank {
+            Some(rank) => format!("rank {rank} ({})", self.file),
+            None => self.file.clone(),
         }
     }
 }
@@ -129,6 +159,9 @@ pub struct Gathered {
     pub gaps: Vec<(String, u64)>,
     pub dropped_events: u64,
     pub suppressed: u32,
+    /// The suppressions that suppressed something.
+    #[serde(skip)]
+    pub rules: BTreeSet<String>,
     #[serde(skip)]
     pub program: Program,
     #[serde(skip)]
@@ -169,13 +202,16 @@ impl Gathered {
             pid: p.pid,
             end: p.end,
             exit_status: p.exit_status,
-            how_it_ended: wording::how_it_ended(p),
+            ended: wording::how_it_ended(p),
+            identity: Identity::of(p),
             steps: summary.steps,
             duration_s: p.duration_s,
             live_bytes: summary.live_bytes,
             peak_bytes: summary.peak_bytes,
+            reserved_bytes: summary.reserved_bytes,
             findings: summary.findings.len(),
-            runs: (p.exe.clone(), p.argv.get(1).cloned()),
+            dropped_events: summary.dropped_events,
+            runs: (0, p.exe.clone(), p.argv.get(1).cloned()),
         });
         if self.program.argv.is_empty() || (summary.steps > 0 && process == 0) {
             self.program = summary.program.clone();
@@ -192,6 +228,7 @@ impl Gathered {
         }
         self.dropped_events = self.dropped_events.saturating_add(summary.dropped_events);
         self.suppressed = self.suppressed.saturating_add(summary.suppressed);
+        self.rules.extend(summary.rules);
     }
 
     /// Adds a finding of a process to the cause that it belongs to.
@@ -255,6 +292,10 @@ impl Gathered {
     /// Completes the report when all processes are added: the spreads, the order, and who ended early.
     pub fn finish(&mut self) {
         self.schema = "leaktrace.ranks/1";
+        let identities: Vec<Identity> = self.processes.iter().map(|p| p.identity.clone()).collect();
+        for (run, members) in runs::group(&identities).into_iter().enumerate() {
+            members.into_iter().for_each(|i| self.processes[i].runs.0 = run);
+        }
         self.at.clear();
         let stepping = self.processes.iter().filter(|p| p.steps >= MIN_STEPS).count();
         for c in &mut self.causes {
@@ -276,7 +317,7 @@ impl Gathered {
     /// Lists the processes that made fewer steps than the others, or none at all although they have a rank.
     fn early(&self) -> Vec<usize> {
         // By program: the most steps, and whether a process that made them exited cleanly.
-        let mut longest: HashMap<&(String, Option<String>), (u32, bool)> = HashMap::new();
+        let mut longest: HashMap<&(usize, String, Option<String>), (u32, bool)> = HashMap::new();
         for p in &self.processes {
             let (most, cleanly) = longest.entry(&p.runs).or_default();
             let clean = p.end == End::Clean && !p.failed();
@@ -296,12 +337,50 @@ impl Gathered {
                 && p.end != End::Running
                 && (fewer || ((p.end == End::Killed || p.failed()) && cleanly))
         };
-        (0..self.processes.len()).filter(|&i| is_early(&self.processes[i])).collect()
+        let mut early: Vec<usize> =
+            (0..self.processes.len()).filter(|&i| is_early(&self.processes[i])).collect();
+        // Who ended first stands first: the others may have ended because of that.
+        let ended = |&i: &usize| self.processes[i].identity.ended_s;
+        early.sort_by(|a, b| ended(a).total_cmp(&ended(b)));
+        early
     }
 
     /// Returns the most steps that a process of the same program made.
     pub fn most_steps(&self, of: &Process) -> u32 {
         self.processes.iter().filter(|p| p.runs == of.runs).map(|p| p.steps).max().unwrap_or(0)
+    }
+
+    /// Returns the least, the median and the most of a figure over the processes that made steps, and which has the most;
+    /// `None` where there are not two of them.
+    pub fn spread(&self, of: impl Fn(&Process) -> u64) -> Option<([u64; 3], usize)> {
+        let stepping = |p: &&Process| p.steps > 0;
+        let mut all: Vec<u64> = self.processes.iter().filter(stepping).map(&of).collect();
+        all.sort_unstable();
+        let [least, .., most] = all[..] else { return None };
+        let at = self.processes.iter().position(|p| p.steps > 0 && of(p) == most)?;
+        Some(([least, all[all.len() / 2], most], at))
+    }
+
+    /// Names processes by their ranks: `all 4 ranks`, `rank 1`, `ranks 0-3 and 7`; where not all have a rank, by their
+    /// names, so many of them.
+    pub fn named(&self, members: &[usize], most: usize) -> String {
+        let of = |i: &usize| self.processes[*i].rank_number();
+        let ranks: Option<Vec<u64>> = members.iter().map(of).collect();
+        let ranked = ranks.filter(|ranks| ranks.iter().collect::<BTreeSet<_>>().len() == members.len());
+        match ranked {
+            Some(ranks) if ranks.len() == 1 => format!("rank {}", rank_set(ranks)),
+            Some(ranks) if ranks.len() == self.processes.len() => format!("all {} ranks", ranks.len()),
+            Some(ranks) => format!("ranks {}", rank_set(ranks)),
+            None => {
+                let names: Vec<String> =
+                    members.iter().take(most).map(|&i| self.processes[i].name()).collect();
+                let more = match members.len().saturating_sub(most) {
+                    0 => String::new(),
+                    n => format!(" and {n} more"),
+                };
+                format!("{}{more}", names.join(", "))
+            }
+        }
     }
 
     /// Counts the processes that made enough steps to be judged.
@@ -310,8 +389,38 @@ impl Gathered {
     }
 }
 
-/// Writes the report as JSON.
-pub fn json(gathered: &Gathered) -> String {
+/// Makes one report of each run that recordings belong to, the newest first. What could not be read is told in the first.
+pub fn by_run(mut summaries: Vec<Summary>, unread: Vec<(String, String)>) -> Vec<Gathered> {
+    let number = |s: &Summary| s.program.rank.as_ref().and_then(|r| r.parse::<u64>().ok());
+    summaries.sort_by(|a, b| number(a).cmp(&number(b)).then_with(|| natural(&a.file, &b.file)));
+    let identities: Vec<Identity> = summaries.iter().map(|s| Identity::of(&s.program)).collect();
+    let mut summaries: Vec<Option<Summary>> = summaries.into_iter().map(Some).collect();
+    let mut all: Vec<Gathered> = Vec::new();
+    for members in runs::group(&identities) {
+        let mut gathered = Gathered::default();
+        members.into_iter().filter_map(|i| summaries[i].take()).for_each(|summary| gathered.add(summary));
+        gathered.finish();
+        all.push(gathered);
+    }
+    if let Some(first) = all.first_mut() {
+        first.unread = unread;
+    }
+    all
+}
+
+/// The reports of all runs as JSON; of one run, that report itself.
+#[derive(Serialize)]
+struct Runs<'g> {
+    schema: &'static str,
+    runs: &'g [Gathered],
+}
+
+/// Writes the reports as JSON.
+pub fn json(all: &[Gathered]) -> String {
     // Numbers and strings only: that cannot fail.
-    serde_json::to_string_pretty(gathered).unwrap_or_default() + "\n"
+    let text = match all {
+        [one] => serde_json::to_string_pretty(one),
+        runs => serde_json::to_string_pretty(&Runs { schema: "leaktrace.runs/1", runs }),
+    };
+    text.unwrap_or_default() + "\n"
 }
