@@ -109,7 +109,13 @@ fn of_very_many_stacks() {
 #[test]
 fn of_very_many_functions() {
     let (_, python) = pythons().into_iter().next_back().expect("a Python");
-    let run = || Run::new(&python).arg(script("many_codes.py")).arg(bare_cudart()).arg("150000");
+    let run = || {
+        Run::new(&python)
+            .arg(script("many_codes.py"))
+            .arg(bare_cudart())
+            .arg("150000")
+            .env("LEAKTRACE_STEP", "api")
+    };
     let (_, _, plain) = to_its_end(run());
     let (run, _, peak) = to_its_end(run().traced());
     assert!(peak - plain <= OURS, "{} bytes of ours", peak - plain);

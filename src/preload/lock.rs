@@ -277,8 +277,9 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.0.raw.unlock();
+        // In this order: a jump in between leaves the lock to be found, not a mark without a lock.
         self.0.raw.rank.mark_released();
+        self.0.raw.unlock();
     }
 }
 

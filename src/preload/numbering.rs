@@ -11,7 +11,7 @@ use leaktrace_core::int_map::{IntMap, int_map};
 const MAX_BYTES: usize = 128 << 20;
 
 /// Ids of one kind: those of a program that makes code without end.
-const MAX_IDS: usize = 112 << 10;
+const MAX_IDS: usize = 56 << 10;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 

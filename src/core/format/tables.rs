@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::backfilled::BackfillRounds;
 use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
@@ -19,7 +20,8 @@ pub const MAX_NATIVE_SAMPLES: usize = 4;
 /// A Python code object.
 #[derive(Clone, Debug)]
 pub struct Code {
-    pub file: String,
+    /// One for all code of the file.
+    pub file: Arc<str>,
     pub name: String,
     pub first_line: i32,
     pub encoding: LineTable,
@@ -113,6 +115,7 @@ pub struct Tables {
     pub meta: BTreeMap<String, String>,
     pub entry_points: HashMap<u16, String>,
     pub codes: HashMap<u32, Code>,
+    files: HashSet<Arc<str>>,
     pub modules: HashMap<u32, Module>,
     pub stacks: Stacks,
     pub labels: HashMap<u32, String>,
@@ -139,6 +142,17 @@ impl Tables {
         first.parse().unwrap_or(0)..end.parse().unwrap_or(0)
     }
 
+    /// Returns the name of a file of code, as it is shown.
+    fn file(&mut self, name: &str) -> Arc<str> {
+        let name = printable(short(name));
+        if let Some(known) = self.files.get(name.as_ref()) {
+            return Arc::clone(known);
+        }
+        let file = Arc::from(name);
+        self.files.insert(Arc::clone(&file));
+        file
+    }
+
     /// Takes in one entry; a later entry of the same number replaces the earlier.
     pub fn add(&mut self, entry: TableEntry<'_>) {
         match entry {
@@ -155,8 +169,8 @@ impl Tables {
                 self.entry_points.insert(id, name_of(name));
             }
             TableEntry::Code { id, file, name, first_line, encoding, lines } => {
-                let (file, name) = (name_of(file), name_of(name));
-                let code = Code { file, name, first_line, encoding, lines: lines.into() };
+                let file = self.file(file);
+                let code = Code { file, name: name_of(name), first_line, encoding, lines: lines.into() };
                 self.codes.insert(id, code);
             }
             TableEntry::Module { id, start, end, bias, build_id, path } => {

@@ -208,7 +208,7 @@ impl<'a> Names<'a> {
             Frame::Python { code, offset, .. } => match self.tables.codes.get(&code) {
                 Some(c) => NamedFrame {
                     kind: FrameKind::Python,
-                    file: c.file.clone(),
+                    file: c.file.as_ref().into(),
                     line: lines::line(c.encoding, c.first_line, &c.lines, offset)
                         .or_else(|| u32::try_from(c.first_line).ok().filter(|&l| l > 0)),
                     function: c.name.clone(),

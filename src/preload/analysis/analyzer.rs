@@ -49,7 +49,7 @@ const DUMP_ALLOWANCE: Duration = Duration::from_millis(100);
 
 /// What a report may have to go through: bytes of table entries, sites with something live, live blocks. Of more it would
 /// take longer than a second, and tens of MiB: then it is left to the reader.
-const MAX_TABLES: usize = 48 << 20;
+const MAX_TABLES: usize = 16 << 20;
 const MAX_SITES: usize = 6000;
 const MAX_LIVE: usize = 500_000;
 
