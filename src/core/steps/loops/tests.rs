@@ -101,7 +101,7 @@ fn loops_are_those_of_dis() {
 
 #[test]
 fn nonsense_is_no_loop() {
-    assert!(cpython::VERSIONS.all(|minor| Meanings::of(minor).is_some()));
+    assert!(cpython::VERSIONS.into_iter().all(|minor| Meanings::of(minor).is_some()));
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
