@@ -15,9 +15,9 @@ RELEASE = pathlib.Path(os.environ.get("LEAKTRACE_BUILD", pathlib.Path(os.environ
 LEAKTRACE = RELEASE / "leaktrace"
 LIBRARY = pathlib.Path(os.environ.get("LEAKTRACE_LIBRARY", RELEASE / "libleaktrace.so")).absolute()
 SIMGPU = ROOT / "scripts/simgpu"
-# The environment that scripts/python-env makes; LEAKTRACE_PYTHON names another interpreter with PyTorch.
-PYENV = pathlib.Path(os.environ.get("LEAKTRACE_TARGET", ROOT / "target")) / "pyenv/bin/python"
-PYTHON = pathlib.Path(os.environ.get("LEAKTRACE_PYTHON", PYENV)).absolute()
+# The environment that scripts/python-env makes; LEAKTRACE_PYENV names another one.
+PYENV = os.environ.get("LEAKTRACE_PYENV", pathlib.Path(os.environ.get("LEAKTRACE_TARGET", ROOT / "target")) / "pyenv")
+PYTHON = pathlib.Path(PYENV).absolute() / "bin/python"
 # PyTorch's allocators, and the setting that chooses each.
 ALLOCATORS = {"native": None, "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 # A program that hangs is killed after so many seconds.

@@ -36,8 +36,7 @@ fn pythons() -> Vec<(u32, PathBuf)> {
 /// Where `scripts/dev/debian-python` puts an interpreter.
 fn from_debian(minor: u32) -> PathBuf {
     let repo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("LEAKTRACE_TARGET").map_or_else(|| repo.join("target"), PathBuf::from);
-    target.join(format!("python-3.{minor}/root/usr/bin"))
+    repo.join(format!("target/python-3.{minor}/root/usr/bin"))
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
