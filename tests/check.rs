@@ -367,4 +367,6 @@ fn bad_usage_and_unreadable_files_are_status_2() {
     let out = run_leaktrace(&ran.folder(), &["check", "."]);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("bad.ltrace"));
+    // The others are judged.
+    assert!(text(&out, 2).starts_with("leaktrace: passed: 1 recording"), "{out:?}");
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::gate::{self, GateOptions};
-use super::{Check as Arguments, Failure, GATE, input, output, report};
+use super::{BAD_INPUT, Check as Arguments, Failure, GATE, input, output, report};
 use crate::gate::{Acceptance, Decision, baseline::Baseline};
 use crate::render::terminal::{PLAIN, Page};
 use leaktrace_core::report::wording::count;
@@ -42,5 +42,9 @@ pub fn check(arguments: &Arguments) -> Result<ExitCode, Failure> {
     output::write(None, &[], page.into_text().as_bytes())?;
     let annotations = result.tools(arguments.github, arguments.sarif.as_deref(), &files)?;
     output::write(None, &[], annotations.as_bytes())?;
-    Ok(ExitCode::from(if result.failed { GATE } else { 0 }))
+    Ok(ExitCode::from(match result.unread {
+        true => BAD_INPUT,
+        false if result.failed => GATE,
+        false => 0,
+    }))
 }

@@ -40,6 +40,8 @@ pub struct GateResult {
     /// Suppressions and entries of the baseline that nothing matched.
     pub warnings: Vec<String>,
     pub failed: bool,
+    /// Whether a recording could not be read; the others are judged.
+    pub unread: bool,
     pub root: SourceRoot,
     allow_unjudged: bool,
 }
@@ -78,7 +80,13 @@ pub fn judge(files: &[PathBuf], options: &GateOptions<'_>) -> Result<GateResult,
         Ok(summary) => found.add(summary),
         Err(why) => failures.push(input::failure(file, &why)),
     });
-    Failure::all(failures)?;
+    if found.is_empty() {
+        Failure::all(failures)?;
+        failures = Vec::new();
+    }
+    // What can be read is judged nevertheless.
+    failures.iter().for_each(|Failure(line)| output::complain(line));
+    let unread = !failures.is_empty();
     found.finish();
     let root = options.source_root.map_or_else(repository, Path::to_path_buf);
     let root = SourceRoot::new(&env::current_dir().unwrap_or_default().join(root));
@@ -99,7 +107,7 @@ pub fn judge(files: &[PathBuf], options: &GateOptions<'_>) -> Result<GateResult,
     let failed =
         decisions.iter().any(Decision::is_failed) || (!options.allow_unjudged && !unjudged.is_empty());
     let allow_unjudged = options.allow_unjudged;
-    Ok(GateResult { found, decisions, unjudged, warnings, failed, root, allow_unjudged })
+    Ok(GateResult { found, decisions, unjudged, warnings, failed, unread, root, allow_unjudged })
 }
 
 /// Returns the root of the repository that the working directory lies in, or the working directory.
