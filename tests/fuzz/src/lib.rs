@@ -58,7 +58,7 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
     assert!(json.starts_with("{\n"), "the report cannot be written as JSON");
     let limits = html::Limits::of(1);
     let page = html::Page::new("fuzzed.ltrace", report, &ledger, &recording.tables, &names, &limits);
-    let mut pages = html::Pages::default();
+    let mut pages = html::Pages::of(1);
     pages.add(&page);
     assert!(html::render(&pages).ends_with("</html>\n"), "the page has no end");
     // The traced process writes the same ledger on: it must still be one.
