@@ -9,9 +9,7 @@ class Cycle:
         self.me, self.x = self, x
 
 
-def keep(x, often):
-    if often:
-        return Cycle(x.clone())
+def keep(x):
     return Cycle(x.clone())
 
 
@@ -20,10 +18,10 @@ optimizer = torch.optim.SGD(network.parameters(), 1e-3)
 small, large = torch.zeros(1024, device="cuda"), torch.zeros(65536, device="cuda")
 for step in range(1, 201):
     if "mended" not in sys.argv:
-        keep(small, True)  # every step
+        keep(small)  # every step
     if step % 25 == 0:
         for _ in range(4):
-            keep(large, False)  # every 25th
+            keep(large)  # every 25th
     network(torch.zeros(4, 64, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()

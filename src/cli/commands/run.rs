@@ -29,7 +29,6 @@ const RANKS: [&str; 3] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
 pub const OUT: &str = "leaktrace.%p.ltrace";
 
 pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
-    let library = library()?;
     // Before the program runs, which may take long: what is mistyped is an error now.
     settings::refuse_wrong()?;
     let pattern = absolute(&out(arguments.out.as_deref()));
@@ -41,7 +40,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         return Err(Failure("no program to run".into()));
     };
     let mut command = Command::new(program);
-    command.args(rest).env("LD_PRELOAD", preload(&library)).env_remove("LEAKTRACE_PYTHON");
+    command.args(rest).env("LD_PRELOAD", preload(&library()?)).env_remove("LEAKTRACE_PYTHON");
     if let Some(size) = &arguments.simulate {
         simulate::prepare(&mut command, size)?;
     }

@@ -10,12 +10,14 @@ use super::view::{SiteHolder, SiteView, View};
 use crate::format::entry::Retention;
 use crate::ledger::cohort::{blocks, by_birth, bytes};
 use crate::ledger::releases::is_late;
-use crate::ledger::sites::Release;
+use crate::ledger::sites::{Release, Site};
 
 /// Birth steps whose blocks the collections of a site freed together, in all, at least; with those that wait.
 const MIN_COLLECTED_COHORTS: u32 = 5;
 /// The collector frees at least this share of what the site frees after its birth step.
 const COLLECTOR_SHARE: f64 = 0.5;
+/// Blocks of one line whose mean sizes differ by no more than this factor are alike.
+const SAME_BLOCKS: f64 = 1.25;
 /// Sites whose collections overlap this much hang on the same cycles.
 const SAME_COLLECTIONS: f64 = 0.5;
 /// … unless one is born more than so many times as often as the other: what comes now and then only (in an
@@ -47,20 +49,29 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
         key(a) == key(b) && often <= SAME_RHYTHM * rare && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
     };
     let groups = grouped(found, together);
-    // What comes now and then only, from the same line and in the same kind of cycle, is the same mistake: one cause, told
-    // by what each step adds.
+    // What comes now and then only, from the same line, in blocks of the same size and in the same kind of cycle, is the
+    // same mistake: one cause, told by what each step adds.
     let line = |group: &[Garbage<'_, '_>]| {
         let site = group.first()?.site.site;
         Some(((view.context.location)(site.stack), site.device, site.layer))
     };
+    let block = |group: &[Garbage<'_, '_>]| {
+        let sites = || group.iter().map(|g| g.site.site);
+        let sum = |live: &dyn Fn(&Site) -> u64, freed: &dyn Fn(&Release) -> u64| {
+            sites().map(|s| live(s) + s.releases().iter().map(freed).sum::<u64>()).sum::<u64>() as f64
+        };
+        sum(&|s| s.live_bytes, &|r| r.bytes) / sum(&|s| s.live_blocks, &|r| r.blocks).max(1.0)
+    };
+    let alike = |a: f64, b: f64| a.max(b) <= SAME_BLOCKS * a.min(b);
     let held = |group: &[Garbage<'_, '_>]| {
         // What is not garbage yet has an owner, and says nothing of the cycle.
         let held = group.iter().flat_map(|g| (view.context.holders)(g.site.number));
         let cycles = held.filter(|h| h.retention == Retention::Unreachable);
         cycles.map(|h| h.holder).collect::<Vec<u64>>()
     };
-    let mut causes =
-        grouped(groups, |a, b| line(a) == line(b) && holders::share(&held(a), &held(b)) != Some(false));
+    let mut causes = grouped(groups, |a, b| {
+        line(a) == line(b) && alike(block(a), block(b)) && holders::share(&held(a), &held(b)) != Some(false)
+    });
     let births = |group: &[Garbage<'_, '_>]| group.first().map_or(0, |g| g.site.site.births);
     causes.iter_mut().for_each(|cause| cause.sort_by_key(|group| Reverse(births(group))));
     causes.iter().filter_map(|cause| finding(view, cause.first()?, &cause[1..])).collect()
