@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::holders;
 use super::phase_clock::PhaseClock;
-use super::statistics::{interval, median};
+use super::statistics::{grouped, interval, median, sum_intervals};
 use super::view::View;
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
@@ -129,7 +130,36 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         f.add_up();
         Some(f)
     };
-    numbers.into_iter().filter_map(grows).collect()
+    let found = numbers.into_iter().filter_map(grows).collect();
+    grouped(found, |a, b| together(view, a, b)).into_iter().filter_map(joined).collect()
+}
+
+/// Returns whether two sites are one cause: one object has both, or, where holders are not known, one line renews both.
+fn together(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
+    let (Some(x), Some(y)) = (a.sites.first(), b.sites.first()) else { return false };
+    let line = |site: u32| view.ledger.site(site).map(|s| (view.context.location)(s.stack));
+    let held = |site: u32| -> Vec<u64> { (view.context.holders)(site).iter().map(|h| h.object).collect() };
+    let one = || holders::share(&held(x.site), &held(y.site)).unwrap_or_else(|| line(x.site) == line(y.site));
+    (a.device, a.layer) == (b.device, b.layer) && one()
+}
+
+fn joined(group: Vec<Finding>) -> Option<Finding> {
+    let mut f = group.into_iter().reduce(|a, b| Finding {
+        sites: [a.sites, b.sites].concat(),
+        bytes_per_step: a.bytes_per_step + b.bytes_per_step,
+        bytes_interval: sum_intervals(a.bytes_interval, b.bytes_interval),
+        blocks_per_step: a.blocks_per_step + b.blocks_per_step,
+        growth_step_ratio: a.growth_step_ratio.max(b.growth_step_ratio),
+        growth_bytes_per_step: a.growth_bytes_per_step + b.growth_bytes_per_step,
+        cohorts: a.cohorts.max(b.cohorts),
+        oldest_step: a.oldest_step.min(b.oldest_step),
+        first_step: a.first_step.min(b.first_step),
+        freed: a.freed.wrapping_add(b.freed),
+        longest_life: a.longest_life.max(b.longest_life),
+        ..a
+    })?;
+    f.add_up();
+    Some(f)
 }
 
 /// Returns what a window adds, if each adds about as much.

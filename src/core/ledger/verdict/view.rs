@@ -30,6 +30,8 @@ pub const MIN_STEPS: u32 = BURN_IN_STEPS + MIN_COHORTS as u32 + MIN_AGE + 1;
 pub struct SiteHolder {
     /// Equal for one holder.
     pub holder: u64,
+    /// Equal for the attributes of one object, and for the entries of one collection.
+    pub object: u64,
     pub retention: Retention,
     pub blocks: u64,
     pub bytes: u64,

@@ -36,10 +36,14 @@ impl Builder<'_> {
         let mut of_sites = HashMap::new();
         for (site, (_, holders)) in &self.tables.holders {
             let held = holders.iter().map(|h| {
-                let next = numbers.len() as u64;
+                let mut number = |name| {
+                    let next = numbers.len() as u64;
+                    *numbers.entry(name).or_insert(next)
+                };
                 let name = h.path.get(..h.name_len).unwrap_or(&h.path);
-                let holder = *numbers.entry(name).or_insert(next);
-                SiteHolder { holder, retention: h.retention, blocks: h.blocks, bytes: h.bytes }
+                let object = name.rfind(['.', '[']).map_or(name, |end| &name[..end]);
+                let (holder, object) = (number(name), number(object));
+                SiteHolder { holder, object, retention: h.retention, blocks: h.blocks, bytes: h.bytes }
             });
             of_sites.insert(*site, held.collect());
         }

@@ -21,7 +21,7 @@ pub fn advice(f: &Finding) -> Option<String> {
         Kind::Leak | Kind::Growing => match first.zip(named) {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
                 format!(
-                    "keep {} from growing: only its newest part, or start it anew now and then",
+                    "limit what {} grows to: keep its newest part only, or begin it anew now and then",
                     holder(name)
                 )
             }
