@@ -40,7 +40,7 @@ impl Identity {
     }
 }
 
-/// Returns what a program is told by: with a rank its script, since its arguments may differ from rank to rank; else the
+/// Returns what identifies a program: with a rank its script, since its arguments may differ from rank to rank; else the
 /// whole command.
 fn program(p: &Program) -> String {
     let spawned = p.argv.iter().any(|a| a.contains("spawn_main("));

@@ -217,7 +217,9 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let words = words::paths(&examples, group.parting);
     // The lists of one dict are one cause: the dict's name stands for all of them.
     let outermost = group.parting.and_then(|at| Some(outermost(graph, paths.first()?, at)));
-    let name = origin.len() + words::paths(&examples, outermost).owner;
+    let named =
+        if outermost == group.parting { words.owner } else { words::paths(&examples, outermost).owner };
+    let name = origin.len() + named;
     let blocks = paths.iter().map(|p| p.wanted).collect();
     let node = match group.owner {
         Owning::Node(node) if group.parting.is_some() => node,

@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(generations(&words, start), None);
         assert_eq!(generations(&words[..g + 15], start), None);
     }
+
     #[test]
     fn rings_where_an_interpreter_says_they_are() {
         let mut memory = [0_u64; 40];

@@ -50,7 +50,7 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
     };
     let groups = grouped(found, together);
     // What comes now and then only, from the same line, in blocks of the same size and in the same kind of cycle, is the
-    // same mistake: one cause, told by what each step adds.
+    // same mistake: one cause. Its figures are those of what comes most often.
     let line = |group: &[Garbage<'_, '_>]| {
         let site = group.first()?.site.site;
         Some(((view.context.location)(site.stack), site.device, site.layer))

@@ -41,8 +41,7 @@ impl Builder<'_> {
                     *numbers.entry(name).or_insert(next)
                 };
                 let name = h.path.get(..h.name_len).unwrap_or(&h.path);
-                let object = name.rfind(['.', '[']).map_or(name, |end| &name[..end]);
-                let (holder, object) = (number(name), number(object));
+                let (holder, object) = (number(name), number(object_of(name)));
                 SiteHolder { holder, object, retention: h.retention, blocks: h.blocks, bytes: h.bytes }
             });
             of_sites.insert(*site, held.collect());
@@ -120,5 +119,33 @@ impl Builder<'_> {
         }
         holders.sort_by_key(|(retention, h)| listing_order(*retention, h.blocks, h.bytes));
         holders.into_iter().map(|(_, h)| h).take(HOLDERS).collect()
+    }
+}
+
+/// Returns the name of the object or the collection that a holder is part of; of a variable, and where a module's name
+/// cannot be told from an object's, its own.
+fn object_of(name: &str) -> &str {
+    let variable = match name.rfind('`') {
+        Some(end) => end + 1,
+        None => name.strip_prefix("__main__.").map_or(name.len(), |_| "__main__.".len()),
+    };
+    name[variable..].rfind(['.', '[']).map_or(name, |end| &name[..variable + end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::object_of;
+
+    #[test]
+    fn attributes_are_parts_of_objects_and_variables_are_not() {
+        for (name, object) in [
+            ("Trainer.fit() local `cache`.keys", "Trainer.fit() local `cache`"),
+            ("Trainer.fit() local `first`", "Trainer.fit() local `first`"),
+            ("__main__.cache.layers[1]", "__main__.cache.layers"),
+            ("__main__.first", "__main__.first"),
+            ("package.module.first", "package.module.first"),
+        ] {
+            assert_eq!(object_of(name), object);
+        }
     }
 }
