@@ -17,7 +17,7 @@ use leaktrace_core::report::{Device, End, Finding, Location, Program, Report, wo
 
 /// Different coverage gaps that are kept at most.
 const GAPS: usize = 50;
-/// A rank ended early if it made fewer steps than the longest by this share, and by more than summary.
+/// A rank ended early if it made fewer steps than the longest by this share, and by more than one.
 const EARLY_SHARE: f64 = 0.01;
 
 /// What is kept of one report.
