@@ -13,7 +13,7 @@ class Classifier(lightning.LightningModule):
     def __init__(self, fixed):
         super().__init__()
         self.fixed, self.predictions = fixed, []
-        self.net = nn.Linear(32, 32)
+        self.net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
 
     def training_step(self, batch, index):
         step()

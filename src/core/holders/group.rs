@@ -106,6 +106,7 @@ pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<P
         });
         owners.push((parting.or_else(|| keeper(graph, path)), parting.is_some()));
     }
+    join_collections(graph, &paths, &mut owners);
     let chains = Chains::of(graph, &paths, &owners);
     let mut groups: Vec<Group> = Vec::new();
     let mut by_node: HashMap<(u32, Node), usize> = HashMap::new();
@@ -129,6 +130,24 @@ pub(super) fn groups(graph: &mut impl HeapGraph, wanted: &[Wanted], paths: Vec<P
         }
     }
     groups
+}
+
+/// Gives paths that part nowhere the owner of those of other causes: what one collection holds has one owner, also where
+/// a single block of a cause was found in it.
+fn join_collections(graph: &mut impl HeapGraph, paths: &[Path], owners: &mut [(Option<usize>, bool)]) {
+    let mut collections = Nodes::default();
+    for (path, at) in
+        paths.iter().zip(&*owners).filter_map(|(path, (at, parts))| Some((path, at.filter(|_| *parts)?)))
+    {
+        collections.insert(path.nodes[at], ());
+    }
+    for (path, owner) in paths.iter().zip(owners).filter(|(_, (_, parts))| !parts) {
+        let known =
+            |&i: &usize| collections.contains_key(&path.nodes[i]) && !graph.is_namespace(path.nodes[i]);
+        if let Some(at) = (0..path.nodes.len().saturating_sub(1)).find(known) {
+            *owner = (Some(at), true);
+        }
+    }
 }
 
 /// Returns what would have to drop the block of a single path: what holds the first tensor on it. `None`: the root.
@@ -215,7 +234,7 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| graph.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
     let words = words::paths(&examples, group.parting);
-    // The lists of one dict are one cause: the dict's name stands for all of them.
+    // The lists of one dict, or of one object of a package's, are one cause: its name stands for all of them.
     let outermost = group.parting.and_then(|at| Some(outermost(graph, paths.first()?, at)));
     let named =
         if outermost == group.parting { words.owner } else { words::paths(&examples, outermost).owner };
@@ -235,11 +254,13 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     }
 }
 
-/// Returns the place of the outermost of the collections in each other that the one at a place is in.
+/// Returns the place of the outermost of the collections, and objects of packages, in each other that the collection at
+/// a place is in.
 fn outermost(graph: &mut impl HeapGraph, path: &Path, at: usize) -> usize {
     let within = |&i: &usize| {
-        let holder = i.checked_sub(1).map(|h| path.nodes[h]);
-        graph.is_collection(holder, path.nodes[i]) && !graph.is_namespace(path.nodes[i])
+        let (holder, node) = (i.checked_sub(1).map(|h| path.nodes[h]), path.nodes[i]);
+        let is_collection = graph.is_collection(holder, node) && !graph.is_namespace(node);
+        is_collection || graph.is_of_package(holder, node)
     };
     (0..at).rev().take_while(within).last().unwrap_or(at)
 }

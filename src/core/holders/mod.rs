@@ -98,6 +98,9 @@ pub trait HeapGraph {
     fn is_collection(&mut self, holder: Option<Node>, node: Node) -> bool;
     /// Returns whether a collection has the variables of executed code: what they hold has nothing in common.
     fn is_namespace(&mut self, node: Node) -> bool;
+    /// Returns whether a node is an object whose class is a package's, or the dict of its attributes. What such an
+    /// object keeps in several places is its own affair.
+    fn is_of_package(&mut self, holder: Option<Node>, node: Node) -> bool;
     /// Returns how many entries a collection has, and how many it can ever have, where it drops the others by
     /// itself.
     fn bound(&mut self, node: Node) -> Option<(u64, u64)>;

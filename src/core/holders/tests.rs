@@ -11,6 +11,7 @@ struct Toy {
     graphs: BTreeMap<Node, Vec<(Node, Step)>>,
     roots: Vec<Vec<Root>>,
     collections: Vec<Node>,
+    packages: Vec<Node>,
     namespaces: Vec<Node>,
     tensors: Vec<Node>,
     bounds: BTreeMap<Node, (u64, u64)>,
@@ -84,6 +85,10 @@ impl HeapGraph for Toy {
 
     fn is_namespace(&mut self, node: Node) -> bool {
         self.namespaces.contains(&node)
+    }
+
+    fn is_of_package(&mut self, _: Option<Node>, node: Node) -> bool {
+        self.packages.contains(&node)
     }
 
     fn bound(&mut self, node: Node) -> Option<(u64, u64)> {

@@ -128,12 +128,14 @@ impl Ownership {
         if file.is_empty() || is_internal(file) {
             return false;
         }
-        !(self.is_packaged(file) || in_python_dir(file)) || self.is_program(file)
+        self.is_program(file) || !(self.is_packaged(file) || in_python_dir(file))
     }
 
-    /// Returns whether a file of Python code was installed with a package.
-    fn is_packaged(&self, file: &str) -> bool {
-        Ownership::is_package_folder(file) || self.packages.iter().any(|package| is_in(file, package))
+    /// Returns whether a file of Python code was installed with a package, and is no part of the program.
+    pub fn is_packaged(&self, file: &str) -> bool {
+        let is_installed =
+            Ownership::is_package_folder(file) || self.packages.iter().any(|package| is_in(file, package));
+        is_installed && !self.is_program(file)
     }
 
     /// Returns whether a file of a package is part of the program.

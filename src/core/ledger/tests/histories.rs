@@ -299,7 +299,7 @@ const BENIGN: [(&str, Step); 18] = [
 ];
 
 /// Those that leak.
-const LEAKING: [(&str, Step); 20] = [
+const LEAKING: [(&str, Step); 22] = [
     ("every step", |h| h.keep(1)),
     ("one in fifty of what the line makes", |h| {
         let all: Vec<u64> = (0..50).map(|_| h.suspect()).collect();
@@ -447,6 +447,29 @@ const LEAKING: [(&str, Step); 20] = [
         let new = h.block(512 * h.at, SITE);
         h.free_all();
         h.held.push(new);
+    }),
+    ("a queue whose consumer is too slow", |h| {
+        if h.at == 1 {
+            h.period = h.between(0.0, 0.03).max(2);
+        }
+        let a = h.suspect();
+        h.held.push(a);
+        if h.at.is_multiple_of(h.period) {
+            let oldest = h.held.remove(0);
+            h.p.free(oldest);
+        }
+    }),
+    ("a queue whose consumer takes many at a time, but too few", |h| {
+        if h.at == 1 {
+            h.period = h.between(0.02, 0.04).max(4);
+        }
+        let a = h.suspect();
+        h.held.push(a);
+        if h.at.is_multiple_of(h.period) {
+            for a in h.held.drain(..h.period as usize / 2) {
+                h.p.free(a);
+            }
+        }
     }),
     ("of any size, in most steps", |h| {
         if h.at == 1 {

@@ -116,8 +116,13 @@ pub struct Finding {
     pub evidence_step: u32,
     /// What the caching allocator took from the driver while this grew; `None` where that shows nothing.
     pub reserved_growth_bytes: Option<i64>,
+    /// How much of that came in each step, where it comes steadily and is far more than grew: each CUDA graph, say,
+    /// has a pool of its own.
+    pub reserved_bytes_per_step: Option<f64>,
     /// True if it is reallocated again and again, each time larger: no block is old.
     pub renewed: bool,
+    /// True if what it frees is older and older, as in a queue whose consumer is too slow.
+    pub ever_later: bool,
     /// What it can grow to, where its holder is bounded.
     pub bound_bytes: Option<u64>,
     /// True if it may yet end by itself: with the first phase of its kind, which is not over, or as what was freed
@@ -150,7 +155,9 @@ impl Finding {
             peak_reduction_bytes: 0,
             evidence_step: 0,
             reserved_growth_bytes: None,
+            reserved_bytes_per_step: None,
             renewed: false,
+            ever_later: false,
             bound_bytes: None,
             may_end: false,
         }

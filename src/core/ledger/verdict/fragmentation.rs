@@ -1,6 +1,8 @@
 //! Fragmentation: much is reserved and little of it used, because a few blocks keep mostly empty segments
 //! from going back.
 
+use std::collections::BTreeSet;
+
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::view::View;
 use crate::ledger::fragmentation::{Pin, Pinned};
@@ -11,8 +13,15 @@ use crate::ledger::sites::Layer;
 const PINNED_SHARE: f64 = 0.25;
 const MIN_PINNED: u64 = 64 << 20;
 
-pub fn find(view: &View<'_>) -> Vec<Finding> {
-    view.ledger.fragmentation.pinned().iter().filter_map(judge).collect()
+/// Segments that a leak pins, at least this share of what is empty, are its doing: without it they would be free.
+const BY_LEAK: f64 = 0.5;
+
+pub fn find(view: &View<'_>, growing: &BTreeSet<u32>) -> Vec<Finding> {
+    let by_leak = |p: &Pinned| {
+        let of_leak = p.pins.iter().filter(|pin| growing.contains(&pin.site));
+        of_leak.map(|pin| pin.empty).max().unwrap_or(0) as f64 >= BY_LEAK * p.empty as f64
+    };
+    view.ledger.fragmentation.pinned().iter().filter(|p| !by_leak(p)).filter_map(judge).collect()
 }
 
 fn judge(p: &Pinned) -> Option<Finding> {

@@ -56,7 +56,9 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let explained = sites_of(&findings);
     // A site may have a share in these and in another cause too: they explain no site.
     findings.extend(carry_over::find(&view));
-    findings.extend(fragmentation::find(&view));
+    let growing = findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing));
+    let growing = growing.flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
+    findings.extend(fragmentation::find(&view, &growing));
     findings.extend(unattributed::find(&view));
     reserved_growth::compare(&view, &mut findings);
     let bounded = holders::weigh(&view, &mut findings);

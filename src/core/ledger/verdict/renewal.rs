@@ -1,6 +1,7 @@
-//! Rule B: a site can reallocate its blocks every few steps, each time more of them: no block is old, but the
-//! floor rises. So this rule looks at all that a site holds at the boundaries, over the last two thirds of
-//! the run.
+//! Rule B: a site can free all of its blocks and still hold ever more. It may reallocate them every few steps, each
+//! time more of them: no block is old, but the floor rises. Or it frees them ever later, as a queue does whose
+//! consumer is too slow: no block is older than those that were freed. So this rule looks at all that a site holds
+//! at the boundaries, over the last two thirds of the run.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +25,14 @@ const EVEN: f64 = 0.5;
 const MIN_STEPS: u32 = 40;
 /// Of the steps that change what is held, at most this share takes away …
 const FALLING: f64 = 0.05;
-/// … and less than this share of the growth is in blocks older than a window: those belong to another rule.
+/// … and less than this share of the growth is in blocks older than a window: those belong to another rule, unless
+/// they are freed ever later.
 const OLD: f64 = 0.5;
+/// A queue that backs up grows in the second half of the judged part by at least this share of what it grew by in the
+/// first; what fills up grows ever less.
+const KEEPS_ON: f64 = 0.8;
+/// The windows of the second half for one of the first half.
+const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as f64;
 
 /// What a site holds, followed over the run.
 #[derive(Default)]
@@ -95,38 +102,46 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         stock.move_to(WINDOWS - 1);
         let site = view.ledger.site(number)?;
         let rate = steady(&stock.lows)?;
-        let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls);
-        if !even || !matches!(site.layer, Layer::Block | Layer::Driver) {
+        if !matches!(site.layer, Layer::Block | Layer::Driver) {
             return None;
         }
         let alive = view.site(number)?;
         let age = |birth: u32| steps.saturating_sub(clock.at(birth));
         let aged = |c: &&Cohort| c.birth > view.burn_in && age(c.birth) > length as u32;
         let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
-        if old as f64 >= OLD * rate * (WINDOWS - 1) as f64 {
+        let ever_later = old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
+        let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls);
+        if if ever_later { !backs_up(site, &stock.lows, &clock, length as u32) } else { !even } {
             return None;
         }
+        let oldest_step = alive.cohorts.first()?.birth;
+        let bytes_per_step = median(stock.added.iter().copied());
+        let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
+        let blocks_per_step = match ever_later {
+            true => bytes_per_step / live_bytes.max(1) as f64 * live_blocks as f64,
+            false => steady(&stock.block_lows).map_or(0.0, |r| r / length as f64),
+        };
         let mut f = Finding {
-            bytes_per_step: median(stock.added.iter().copied()),
+            bytes_per_step,
             bytes_interval: interval(stock.added.iter().copied()),
-            blocks_per_step: steady(&stock.block_lows).map_or(0.0, |r| r / length as f64),
+            blocks_per_step,
             growth_step_ratio: f64::from(stock.rises) / judged,
             growth_bytes_per_step: rate / length as f64,
             cohorts: alive.cohorts.len() as u32,
-            oldest_step: alive.cohorts.first()?.birth,
+            oldest_step,
             first_step: site.first_birth,
-            span: view.steps,
+            span: if ever_later {
+                view.steps.saturating_sub(oldest_step).saturating_add(1)
+            } else {
+                view.steps
+            },
             freed: site.frees,
             longest_life: site.longest_life(),
-            renewed: true,
+            renewed: !ever_later,
+            ever_later,
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
         };
-        f.sites.push(SiteShare {
-            site: number,
-            bytes_per_step: f.bytes_per_step,
-            live_bytes: bytes(&alive.cohorts),
-            live_blocks: blocks(&alive.cohorts),
-        });
+        f.sites.push(SiteShare { site: number, bytes_per_step, live_bytes, live_blocks });
         f.add_up();
         Some(f)
     };
@@ -160,6 +175,19 @@ fn joined(group: Vec<Finding>) -> Option<Finding> {
     })?;
     f.add_up();
     Some(f)
+}
+
+/// Returns whether a site frees its blocks all the time, one birth step after the other, but ever later.
+fn backs_up(site: &Site, lows: &[i64; WINDOWS], clock: &PhaseClock<'_>, window: u32) -> bool {
+    let steps = clock.at(site.last_birth);
+    let all_the_time = site.first_release > 0
+        && clock.at(site.first_release) <= steps / 2
+        && steps.saturating_sub(clock.at(site.last_release)) <= window;
+    let collected = site.collected * 2 >= site.aged;
+    let [first, .., last] = *lows;
+    let middle = lows[WINDOWS / 2];
+    let goes_on = (last - middle) as f64 >= KEEPS_ON * (middle - first) as f64 * LATER_WINDOWS;
+    all_the_time && !collected && goes_on && site.longest_life() > window
 }
 
 /// Returns what a window adds, if each adds about as much.

@@ -57,7 +57,7 @@ impl Builder<'_> {
             peak_reduction_bytes: f.peak_reduction_bytes,
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
-            steps_to_oom: device.filter(|_| fills(f)).and_then(|d| steps_to_oom(d, f.growth_bytes_per_step)),
+            steps_to_oom: device.filter(|_| fills(f)).and_then(|d| until_full(d, f)),
             explanation: wording::explanation(f, &sites, &program.base),
             why: wording::why(f, &sites, &program.base),
             sites,
@@ -114,12 +114,26 @@ fn take_off(curve: &mut [Point], f: &verdict::Finding) {
     }
 }
 
+/// Counts the steps until a finding has filled its device: with blocks, or, if that comes first, with the segments
+/// that are reserved for them.
+fn until_full(device: &Device, f: &verdict::Finding) -> Option<u64> {
+    let by_blocks = steps_to_oom(device, f.growth_bytes_per_step);
+    let by_segments =
+        f.reserved_bytes_per_step.and_then(|rate| steps_until(device, device.reserved_bytes, rate));
+    by_blocks.into_iter().chain(by_segments).min()
+}
+
 /// Counts the steps until the device is full at a rate of growth.
 pub(super) fn steps_to_oom(device: &Device, growth_bytes_per_step: f64) -> Option<u64> {
-    let used = device.live_bytes.saturating_add(device.unattributed_bytes.unwrap_or(0));
+    steps_until(device, device.live_bytes, growth_bytes_per_step)
+}
+
+/// Counts the steps until a device is full of which so many bytes are taken, besides what is unattributed.
+fn steps_until(device: &Device, taken: u64, bytes_per_step: f64) -> Option<u64> {
+    let used = taken.saturating_add(device.unattributed_bytes.unwrap_or(0));
     let free = device.total_bytes.checked_sub(used).filter(|_| device.total_bytes > 0)?;
-    let steps = free as f64 / growth_bytes_per_step;
-    (growth_bytes_per_step > 0.0 && steps.is_finite()).then_some(steps as u64)
+    let steps = free as f64 / bytes_per_step;
+    (bytes_per_step > 0.0 && steps.is_finite()).then_some(steps as u64)
 }
 
 /// Returns whether a finding fills its device.

@@ -64,6 +64,13 @@ fn grounds(f: &Finding, these: &str) -> String {
         true => format!("each of the {span} steps since step {oldest}"),
         false => format!("{} of the {span} steps since step {oldest}", grouped(u64::from(f.cohorts))),
     };
+    if f.ever_later {
+        return format!(
+            "{steps} left {noun}s that are still live; what {these} allocated is freed, but ever later (by now after {}): \
+             more comes in than goes out",
+            count(f64::from(f.longest_life), "step")
+        );
+    }
     let others = match (f.freed, f.longest_life) {
         (0, _) => format!("nothing that {these} allocated was ever freed"),
         (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
@@ -89,7 +96,7 @@ fn bound(f: &Finding) -> String {
 }
 
 fn garbage(f: &Finding, these: &str) -> String {
-    match f.freed {
+    match f.longest_life {
         0 => "reference cycles that nothing else holds keep them, and no garbage collection has freed them yet."
             .to_owned(),
         _ => format!(
@@ -202,7 +209,7 @@ fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Subject { name, plural, these } = subject(sites, cwd);
     let leave = if plural { "leave" } else { "leaves" };
     let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
-    if f.freed == 0 {
+    if f.longest_life == 0 {
         return format!(
             "{name} {leave} {amount} {} in reference cycles that nothing else holds, waiting for garbage collection. \
              Break the cycle, and the memory is free at once.",

@@ -6,6 +6,7 @@ use crate::python::heap::objects::{Kind, bases, c_text};
 use crate::python::layout::Attributes;
 use crate::python::memory::word;
 use crate::python::offsets::*;
+use crate::python::packages;
 use leaktrace_core::holders::{Node, Step};
 
 /// Longer keys are not written out.
@@ -172,6 +173,36 @@ impl Heap<'_> {
     /// Returns whether a dict was the globals of executed code, which adds this name.
     pub fn has_builtins(&self, dict: Node) -> bool {
         self.items(dict).iter().any(|&(key, _)| self.is_str(key) && self.text(key) == "__builtins__")
+    }
+
+    /// Returns whether the class of an object is a package's, by the file of the module that one of its methods is in.
+    pub fn has_packaged_class(&mut self, object: Node) -> bool {
+        let class = self.types.number(object);
+        if let Some(&known) = self.packaged.get(&class) {
+            return known;
+        }
+        let methods = self.items(self.dict_of_type(class)).into_iter().map(|(_, value)| value);
+        let method =
+            methods.into_iter().find(|&m| self.types.of(m).is_some_and(|i| i.kind == Kind::Function));
+        let packaged =
+            method.and_then(|m| self.file_of(m)).is_some_and(|f| packages::ownership().is_packaged(&f));
+        self.packaged.insert(class, packaged);
+        packaged
+    }
+
+    /// Returns the file of the module whose variables a function sees.
+    fn file_of(&mut self, function: Node) -> Option<String> {
+        let mut held = Vec::new();
+        let info = self.types.of(function)?;
+        self.types.traverse(function, &info, &mut held);
+        let all = held
+            .into_iter()
+            .filter(|&h| self.types.of(h).is_some_and(|i| i.kind == Kind::Dict))
+            .collect::<Vec<_>>();
+        let mut entries = all.into_iter().flat_map(|dict| self.items(dict));
+        let (_, file) = entries
+            .find(|&(key, value)| self.is_str(key) && self.is_str(value) && self.text(key) == "__file__")?;
+        Some(self.text(file))
     }
 
     /// Returns the key under which a dict holds an object.

@@ -24,6 +24,7 @@ use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
 use crate::python::thread_frames;
 use leaktrace_core::holders::{HeapGraph, Node, Nodes, Root, Step};
+use leaktrace_core::int_map::IntMap;
 
 /// The objects of this process, for one search.
 pub struct Heap<'a> {
@@ -39,6 +40,8 @@ pub struct Heap<'a> {
     range: (u64, u64),
     /// Dicts of modules: they are names, not holders.
     namespaces: Nodes,
+    /// Classes, and whether a package brought them.
+    packaged: IntMap<u64, bool>,
     /// Contexts of autograd functions written in Python that are alive; gathered when first needed.
     contexts: Option<Nodes>,
     saw_tensors: bool,
@@ -107,6 +110,7 @@ impl<'a> Heap<'a> {
             blocks,
             range,
             namespaces: Nodes::default(),
+            packaged: IntMap::default(),
             contexts: None,
             saw_tensors: false,
             limit,
@@ -251,6 +255,16 @@ impl HeapGraph for Heap<'_> {
         !self.cpp.met.contains_key(&node)
             && self.types.of(node).is_some_and(|info| info.kind == Kind::Dict)
             && self.has_builtins(node)
+    }
+
+    fn is_of_package(&mut self, holder: Option<Node>, node: Node) -> bool {
+        let has_packaged_class = |heap: &mut Self, node| {
+            !heap.cpp.met.contains_key(&node)
+                && heap.types.of(node).is_some_and(|info| info.kind == Kind::Other)
+                && heap.has_packaged_class(node)
+        };
+        has_packaged_class(self, node)
+            || holder.is_some_and(|h| has_packaged_class(self, h) && self.keeps_attributes_in(h, node))
     }
 
     fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
