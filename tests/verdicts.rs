@@ -118,6 +118,11 @@ fn what_training_left_behind_is_a_leak_though_an_evaluation_follows() {
 }
 
 #[test]
+fn what_the_last_epoch_left_behind_its_last_step_is_the_trainings_too() {
+    phased("epochs_then_evaluation", 50 + 40, 40);
+}
+
+#[test]
 fn what_a_training_without_an_optimizer_left_behind_is_a_leak_too() {
     let run = torch("verdicts/by_hand_then_evaluation.py").env("LEAKTRACE_QUIET", "1").traced();
     let report = Report::of(&run.run().success().recording());
@@ -204,7 +209,7 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    half_unloaded metrics_by_name endless_cache two_tails engine_callbacks gan_samples kept_exceptions exit_stack lru_unbounded conversations ema_snapshots graph_outputs
+    half_unloaded metrics_by_name endless_cache two_tails engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs
     waiting_cycles waiting_one_line waiting_rhythms recursion generated_code
     last_epochs replay_buffer curriculum ema sliding_cache lru_bounded latest_features epoch_metrics warm_up_calls late_list bounded_when_memory_runs_out buffers_then_evaluation
 }

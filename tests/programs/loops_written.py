@@ -305,6 +305,25 @@ def made():
     return 0
 
 
+def streams_left():
+    """Each request begins a stream, reads a few of its answers, and leaves it standing."""
+    streams = {}
+
+    def stream():
+        state = torch.zeros(8, 16, device=DEVICE)
+        for n in range(9):
+            state = state + n
+            yield float(state.sum())
+
+    def request(n):
+        streams[n] = stream()
+        for _ in range(3):
+            next(streams[n])
+
+    for n in range(N):
+        request(n)
+
+
 def straight():
     answer(0)
     answer(1)

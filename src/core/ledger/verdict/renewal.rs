@@ -46,6 +46,7 @@ struct Stock {
     rises: u32,
     falls: u32,
     added: Vec<u64>,
+    added_blocks: Vec<u64>,
 }
 
 impl Stock {
@@ -85,7 +86,10 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             if judged.is_some() {
                 stock.rises += u32::from(d.bytes > 0);
                 stock.falls += u32::from(d.bytes < 0);
-                stock.added.extend(u64::try_from(d.bytes).ok().filter(|&b| b > 0));
+                if d.bytes > 0 {
+                    stock.added.push(d.bytes.unsigned_abs());
+                    stock.added_blocks.push(u64::from(d.blocks.max(0).unsigned_abs()));
+                }
             } else {
                 (stock.lows[0], stock.block_lows[0]) = (stock.bytes, stock.blocks);
             }
@@ -118,7 +122,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let bytes_per_step = median(stock.added.iter().copied());
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let blocks_per_step = match ever_later {
-            true => bytes_per_step / live_bytes.max(1) as f64 * live_blocks as f64,
+            true => median(stock.added_blocks.iter().copied()),
             false => steady(&stock.block_lows).map_or(0.0, |r| r / length as f64),
         };
         let mut f = Finding {

@@ -58,6 +58,11 @@ impl Builder<'_> {
         if f.sites.is_empty() || !has_owner {
             return None;
         }
+        if f.kind == Kind::PendingGc && !self.holders(f.sites.iter().map(|part| part.site)).is_empty() {
+            return Some(
+                "what was found in objects that are alive is of the same lines, and no garbage".into(),
+            );
+        }
         let searched = f.sites.iter().filter_map(|part| self.tables.unheld.get(&self.key(part.site)?));
         if let Some((step, why)) = searched.max_by_key(|(step, _)| *step) {
             return Some(format!("searched for at step {step}: {why}"));
@@ -80,6 +85,10 @@ impl Builder<'_> {
             |h: &Holder| h.retention.is_some() || verdict::may_hold(f, Retention::Unknown, h.bytes);
         if holders.iter().any(may_hold) {
             holders.retain(may_hold);
+        }
+        // What a living object holds is no garbage: it is of the same lines.
+        if f.kind == Kind::PendingGc {
+            holders.retain(|h| h.retention.is_none_or(|r| r == "unreachable"));
         }
         holders
     }

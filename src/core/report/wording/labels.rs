@@ -8,6 +8,8 @@ use crate::report::{Finding, Holder, Location, Site};
 const HELD_BY: &str = "held by ";
 /// What separates two objects of a holder's path that are no attribute or entry of each other.
 const LEADS_TO: &str = " → ";
+/// The mean of what steps add is told beside what most add if they differ by more than this share.
+const UNEVEN: f64 = 0.2;
 /// Steps beyond which nobody waits for a device to run out of memory.
 const FAR: u64 = 1_000_000;
 
@@ -121,10 +123,20 @@ pub fn rate(f: &Finding) -> Option<String> {
             let mean = size(f.growth_bytes_per_step.round());
             format!("{per_step} per step that adds, {mean} per step on average")
         }
+        Kind::Leak | Kind::Growing if is_uneven(f) => {
+            let mean = size(f.growth_bytes_per_step.round());
+            format!("{per_step} in most steps, {mean} per step on average")
+        }
         Kind::PendingGc if f.growth_step_ratio < 0.995 => format!("{per_step} per step that adds"),
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per step"),
         _ => return None,
     })
+}
+
+/// Returns whether some steps add so much more, or less, than most that their mean is another figure.
+fn is_uneven(f: &Finding) -> bool {
+    let (usual, mean) = (f.bytes_per_step, f.growth_bytes_per_step);
+    mean > 0.0 && (mean - usual).abs() > UNEVEN * usual.max(mean)
 }
 
 /// Returns a finding's title in two parts: `Leak (confirmed)`, `12.0 KiB (1 block) per step, 2.3 MiB so far`.
@@ -145,6 +157,10 @@ pub fn title(f: &Finding) -> (String, String) {
         Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
             let mean = size(f.growth_bytes_per_step.round());
             format!("{each} in each step that adds, {mean} per step on average, {live} so far")
+        }
+        Kind::Leak | Kind::Growing if is_uneven(f) => {
+            let mean = size(f.growth_bytes_per_step.round());
+            format!("{each} in most steps, {mean} per step on average, {live} so far")
         }
         Kind::PendingGc if f.growth_step_ratio < 0.995 => {
             format!("{each} in each step that adds, {live} so far")

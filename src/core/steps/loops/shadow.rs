@@ -220,9 +220,16 @@ impl Shadow {
         let (entry, was) = (level.seen.entry, level.code);
         let code = view.codes.number(seen, view.around);
         let waits = view.codes.get(was).generator || view.codes.get(code).generator;
+        // A generator that begins where another of its code stands still in its loop was made since, in a loop around it.
+        let in_loop = self.levels[at].first < self.insides_end(at);
+        let known = || self.waiting.iter().any(|w| w.frame == seen.frame && w.code == code);
+        let begins = code == was && view.codes.get(code).iterated && in_loop && !known();
         // What C called there and what the instruction itself called may be one call of it.
         let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
         self.pop(view, at);
+        if begins {
+            self.made_anew(view, at);
+        }
         if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
 

@@ -14,6 +14,10 @@ const MOST_PHASE_ENDS: usize = 1 << 14;
 /// What is entered more often than every so many optimizer steps is a part of the step.
 pub const STEPS_BETWEEN: u32 = 4;
 
+/// Proofs that are so few beside generators made anew do not show all iterations.
+const FEW_PROOFS: u32 = 2;
+const MANY_ANEW: u32 = 8;
+
 /// The number of a node; [`NONE`] is none.
 pub(super) type Id = u16;
 pub(super) const NONE: Id = Id::MAX;
@@ -35,6 +39,8 @@ pub(super) enum Sign {
     /// Everything stands where it stood, but Python made objects in between: another thread may have made
     /// them.
     Again = 5,
+    /// A generator that stands still in a loop of its own gave way to one that was made since.
+    Anew = 6,
 }
 
 impl Sign {
@@ -87,7 +93,7 @@ pub(super) struct Node {
     /// There were such.
     pub trains: bool,
     /// Ends of iterations, by sign.
-    pub ends: [u32; 6],
+    pub ends: [u32; 7],
     /// Depth of the deepest frame that showed an end, from 1; and of the highest one that proved one.
     pub depth: u16,
     pub highest: u16,
@@ -151,7 +157,7 @@ impl Node {
             backwards: 0,
             steps: 0,
             trains: false,
-            ends: [0; 6],
+            ends: [0; 7],
             depth: 0,
             highest: u16::MAX,
             mark: Mark::default(),
@@ -160,7 +166,7 @@ impl Node {
 
     /// The best sign there is of an iteration's end, other than that the loop was left.
     fn sign(&self) -> Option<Sign> {
-        let signs = [Sign::Proof, Sign::Through1, Sign::Through2, Sign::Through3, Sign::Again];
+        let signs = [Sign::Proof, Sign::Anew, Sign::Through1, Sign::Through2, Sign::Through3, Sign::Again];
         signs.into_iter().find(|&s| self.ends[s as usize] > 0)
     }
 
@@ -186,8 +192,14 @@ impl Node {
     /// The signs to end a step by, as bits.
     pub fn mask(&self) -> u8 {
         let best = self.sign().unwrap_or(Sign::Proof);
-        let again = self.ends[Sign::Again as usize] > self.ends[best as usize];
-        1 << Sign::Left as u8 | 1 << best as u8 | u8::from(again) << Sign::Again as u8
+        let proofs = self.ends[best as usize];
+        let again = self.ends[Sign::Again as usize] > proofs;
+        // The first iteration does more than the others, and may prove to be one.
+        let anew = proofs <= FEW_PROOFS && self.ends[Sign::Anew as usize] >= MANY_ANEW * proofs;
+        1 << Sign::Left as u8
+            | 1 << best as u8
+            | u8::from(again) << Sign::Again as u8
+            | u8::from(anew) << Sign::Anew as u8
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::Seen;
 use super::super::extents::DEEPEST;
 use super::super::tree::Sign;
-use super::{Inside, Level, MOST_WAITING, Shadow, View, Waiting};
+use super::{BEGINS, Inside, Level, MOST_WAITING, Shadow, View, Waiting};
 
 impl Shadow {
     pub(super) fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
@@ -38,6 +38,20 @@ impl Shadow {
                 || (seen.offset == w.offset && extents.waits_at(seen.offset))
                 || own.iter().any(|i| extents.holds(i.number, seen.offset))
         })
+    }
+
+    /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended, if nothing
+    /// shows better when.
+    pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize) {
+        let is_loop = |i: usize| self.insides[i].number < BEGINS;
+        let in_loop = |above: usize| {
+            let own = self.levels[above].first..self.insides_end(above);
+            own.rev().find(|&i| is_loop(i)).map(|i| (above, i))
+        };
+        if let Some((above, inside)) = (0..at).rev().find_map(in_loop) {
+            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
+            self.iteration_ends(view, inside, code, offset, Sign::Anew, at + 1);
+        }
     }
 
     /// A generator that stood still runs again. Standing at the very instruction where it was, it either
