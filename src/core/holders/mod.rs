@@ -161,11 +161,32 @@ pub struct Found {
     pub in_time: bool,
 }
 
-/// Orders the holders of a finding, the first to be named first: lasting ones before those that may only have
-/// had the blocks at the moment of the search (C++ code, an expression being evaluated), then by blocks, then
-/// those without a bound, then by bytes.
-pub fn listing_order(hold: Retention, blocks: u64, bytes: u64) -> (bool, Reverse<u64>, bool, Reverse<u64>) {
-    (hold == Retention::Unknown, Reverse(blocks), hold != Retention::Unbounded, Reverse(bytes))
+/// What decides where a holder is listed.
+pub struct Listed<'a> {
+    pub hold: Retention,
+    /// What would have to drop the blocks; the paths of one owner begin with it.
+    pub name: &'a str,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
+/// blocks at the moment of the search (C++ code, an expression being evaluated), then by the blocks of their owner,
+/// then those without a bound, then the owner found first: it is nearest to the blocks.
+pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
+    let mut owners: Vec<(String, u64)> = Vec::new();
+    for holder in holders.iter().map(&listed) {
+        match owners.iter_mut().find(|(name, _)| name == holder.name) {
+            Some((_, blocks)) => *blocks = blocks.saturating_add(holder.blocks),
+            None => owners.push((holder.name.to_owned(), holder.blocks)),
+        }
+    }
+    holders.sort_by_cached_key(|holder| {
+        let Listed { hold, name, blocks, bytes } = listed(holder);
+        let at = owners.iter().position(|(known, _)| known == name).unwrap_or(0);
+        let (transient, bounded) = (hold == Retention::Unknown, hold != Retention::Unbounded);
+        (transient, Reverse(owners[at].1), bounded, at, Reverse(blocks), Reverse(bytes))
+    });
 }
 
 /// The path of blocks that neither a Python object nor an autograd graph was seen to hold.

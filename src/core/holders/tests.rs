@@ -276,12 +276,20 @@ fn a_search_that_was_cut_short_claims_nothing() {
 #[test]
 fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() {
     let mut all = [
-        (Retention::Unknown, 60, 1 << 30),
-        (Retention::Unbounded, 3, 1 << 20),
-        (Retention::Unreachable, 49, 4096),
+        (Retention::Unknown, "C++", 60, 1 << 30),
+        (Retention::Unbounded, "few", 3, 1 << 20),
+        (Retention::Unreachable, "garbage", 49, 4096),
     ];
-    all.sort_by_key(|&(hold, blocks, bytes)| listing_order(hold, blocks, bytes));
-    assert_eq!(all.map(|(_, blocks, _)| blocks), [49, 3, 60]);
+    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| Listed { hold, name, blocks, bytes });
+    assert_eq!(all.map(|(_, _, blocks, _)| blocks), [49, 3, 60]);
+}
+
+#[test]
+fn the_owner_that_was_found_first_is_listed_first_though_its_paths_are_told_apart() {
+    let mut all = [("state", 90), ("state", 45), ("output", 135), ("loss", 135)];
+    let hold = Retention::Unbounded;
+    sort_for_listing(&mut all, |&(name, blocks)| Listed { hold, name, blocks, bytes: blocks });
+    assert_eq!(all.map(|(name, _)| name), ["state", "state", "output", "loss"]);
 }
 
 #[test]

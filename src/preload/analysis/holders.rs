@@ -9,7 +9,7 @@ use crate::analysis::answers::{Recorded, Share, is_owned};
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
-use leaktrace_core::holders::{Found, Owner, Wanted, listing_order};
+use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
 use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, MIN_STEPS, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
@@ -239,7 +239,12 @@ impl Searches {
             }
         }
         for (site, mut holders) in found {
-            holders.sort_by_key(|share| listing_order(share.hold, share.blocks, share.bytes));
+            sort_for_listing(&mut holders, |share| Listed {
+                hold: share.hold,
+                name: share.owner.path.get(..share.owner.name).unwrap_or(&share.owner.path),
+                blocks: share.blocks,
+                bytes: share.bytes,
+            });
             holders.truncate(MAX_HOLDERS);
             self.record_site(site, &mut holders, question, answer.why_not, ledger.step_count());
         }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::Builder;
 use crate::format::entry::{self, Retention};
-use crate::holders::listing_order;
+use crate::format::tables;
+use crate::holders::{Listed, sort_for_listing};
 use crate::ledger::verdict::{self, Finding, Kind, SiteHolder};
 use crate::report::{Holder, Searches};
 
@@ -40,7 +41,7 @@ impl Builder<'_> {
                     let next = numbers.len() as u64;
                     *numbers.entry(name).or_insert(next)
                 };
-                let name = h.path.get(..h.name_len).unwrap_or(&h.path);
+                let name = name_of(h);
                 let (holder, object) = (number(name), number(object_of(name)));
                 SiteHolder { holder, object, retention: h.retention, blocks: h.blocks, bytes: h.bytes }
             });
@@ -86,19 +87,19 @@ impl Builder<'_> {
         if holders.iter().any(may_hold) {
             holders.retain(may_hold);
         }
-        // What a living object holds is no garbage: it is of the same lines.
+        // What a living object or C++ holds is no garbage: it is of the same lines.
         if f.kind == Kind::PendingGc {
-            holders.retain(|h| h.retention.is_none_or(|r| r == "unreachable"));
+            holders.retain(|h| h.retention == Some("unreachable"));
         }
         holders
     }
 
     /// Lists who held the blocks of these sites as of the last heap search.
     pub(super) fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
-        let mut holders: Vec<(Retention, Holder)> = Vec::new();
+        let mut holders: Vec<(Retention, &str, Holder)> = Vec::new();
         for key in sites.filter_map(|site| self.key(site)) {
             for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
-                match holders.iter_mut().map(|(_, h)| h).find(|h| h.path == held.path) {
+                match holders.iter_mut().map(|(_, _, h)| h).find(|h| h.path == held.path) {
                     Some(h) => {
                         h.bytes = h.bytes.saturating_add(held.bytes);
                         h.blocks = h.blocks.saturating_add(held.blocks);
@@ -106,6 +107,7 @@ impl Builder<'_> {
                     }
                     None => holders.push((
                         held.retention,
+                        name_of(held),
                         Holder {
                             path: held.path.clone(),
                             bytes: held.bytes,
@@ -126,9 +128,19 @@ impl Builder<'_> {
                 }
             }
         }
-        holders.sort_by_key(|(retention, h)| listing_order(*retention, h.blocks, h.bytes));
-        holders.into_iter().map(|(_, h)| h).take(HOLDERS).collect()
+        sort_for_listing(&mut holders, |&(hold, name, ref h)| Listed {
+            hold,
+            name,
+            blocks: h.blocks,
+            bytes: h.bytes,
+        });
+        holders.into_iter().map(|(_, _, h)| h).take(HOLDERS).collect()
     }
+}
+
+/// Returns the part of a holder's path that names what would have to drop the blocks.
+fn name_of(held: &tables::Holder) -> &str {
+    held.path.get(..held.name_len).unwrap_or(&held.path)
 }
 
 /// Returns the name of the object or the collection that a holder is part of; of a variable, and where a module's name

@@ -192,14 +192,19 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
     }
     let at = |h: &Holder| format!("checked at step {}", grouped(u64::from(h.step)));
     let common = common_path(&f.holders);
+    let beyond = |h: &Holder| -> Option<String> {
+        let rest = h.path.strip_prefix(common).filter(|_| !common.is_empty())?;
+        let ends = rest.is_empty() || rest.starts_with(['.', '[', ' ']);
+        ends.then(|| rest.trim_start_matches(" → ").to_owned())
+    };
     if !common.is_empty() {
-        let all = f.holders.len();
+        let all = f.holders.iter().filter(|h| beyond(h).is_some()).count();
         rows.say("held by", &format!("{}, by {}:", holder(common), count(all as f64, "path")), Plain);
     }
     for h in f.holders.iter().take(most) {
-        let who = match h.path.get(common.len()..).filter(|_| !common.is_empty()) {
-            Some("") => "itself".to_owned(),
-            Some(rest) => rest.trim_start_matches(" → ").to_owned(),
+        let who = match beyond(h) {
+            Some(rest) if rest.is_empty() => "itself".to_owned(),
+            Some(rest) => rest,
             None => holder(&h.path),
         };
         let size = if f.holders.len() > 1 { format!("{}, ", size(h.bytes as f64)) } else { String::new() };

@@ -8,6 +8,8 @@ use crate::report::{Finding, Holder, Location, Site};
 const HELD_BY: &str = "held by ";
 /// What separates two objects of a holder's path that are no attribute or entry of each other.
 const LEADS_TO: &str = " → ";
+/// A holder has few blocks if another has so many times as many.
+const FEW_BLOCKS: u64 = 8;
 /// The mean of what steps add is told beside what most add if they differ by more than this share.
 const UNEVEN: f64 = 0.2;
 /// Steps beyond which nobody waits for a device to run out of memory.
@@ -81,19 +83,22 @@ pub fn holder(path: &str) -> String {
     }
 }
 
-/// Returns what the paths of several holders have in common, in whole names; empty: nothing, or there is one holder.
+/// Returns what the paths of several holders have in common, in whole names, those aside that have few blocks; empty:
+/// nothing, or there is one holder.
 pub fn common_path(holders: &[Holder]) -> &str {
-    let [first, others @ ..] = holders else { return "" };
+    let most = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+    let holders: Vec<&Holder> = holders.iter().filter(|h| h.blocks >= most / FEW_BLOCKS).collect();
+    let [first, others @ ..] = &holders[..] else { return "" };
     let first = first.path.as_str();
     if others.is_empty() || !holders.iter().all(|h| is_named(&h.path)) {
         return "";
     }
-    let alike = |other: &Holder| first.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
+    let alike = |other: &&Holder| first.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
     let most = others.iter().map(alike).min().unwrap_or(0);
     // A name ends before an attribute, an entry, or what it leads to; the function alone is no holder.
     let ends = |at: &usize| {
         let rest =
-            |h: &Holder| h.path.get(*at..).is_some_and(|r| r.is_empty() || r.starts_with(['.', '[', '`']));
+            |h: &&Holder| h.path.get(*at..).is_some_and(|r| r.is_empty() || r.starts_with(['.', '[', '`']));
         holders.iter().all(rest)
     };
     let end = (1..=most.min(first.len())).rev().find(ends).unwrap_or(0);
