@@ -88,6 +88,16 @@ ways! {
 }
 
 #[test]
+fn a_loop_is_at_the_line_where_it_begins() {
+    // The instruction that ends this one leaves a `with`, and has no line of its own.
+    let report = written("bare_within", "auto");
+    let source = std::fs::read_to_string(script("loops_written.py")).unwrap();
+    let line = 1 + source.lines().position(|l| l.ends_with("# loop")).unwrap();
+    let [at] = &report.0["steps"]["loop_locations"].as_array().unwrap()[..] else { panic!("{:#}", report.0) };
+    assert!(at.as_str().unwrap().ends_with(&format!("loops_written.py:{line}")), "{at}");
+}
+
+#[test]
 fn no_loop_of_the_framework_is_the_steps() {
     for style in ["straight", "mapped", "pool"] {
         written(style, "loop");

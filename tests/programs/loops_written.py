@@ -37,6 +37,12 @@ def bare():
         kept.append(torch.zeros(8, device=DEVICE))
 
 
+def bare_within():
+    for _ in range(N):  # loop
+        with torch.no_grad():
+            kept.append(torch.zeros(8, device=DEVICE))
+
+
 def bare_while():
     while len(kept) < N:
         kept.append(torch.zeros(8, device=DEVICE))

@@ -63,11 +63,13 @@ def figures(plan, cause, matched, report, problems):
         mean = sum(f["growth_bytes_per_step"] for f in matched)
         there = sum(site["bytes_per_step"] for f in matched for site in f["sites"] if named(site["allocated_at"]) in cause.lines)
         whole = sum(f["bytes_per_step"] * f["cohorts"] for f in matched)
+        live = sum(f["live_bytes"] for f in matched)
         share = 0.5 if cause.varies else 0.05
         low, high = (sum(f["bytes_per_step_interval"][end] for f in matched if f["bytes_per_step_interval"]) for end in (0, 1))
         right = (any(near(got, cause.bytes_per_step, share) for got in (each, there))
                  or near(mean, cause.bytes_per_step, max(share, 0.1))
-                 or cause.varies and low <= cause.bytes_per_step <= high or near(whole, cause.bytes, max(share, 0.1)))
+                 or cause.varies and (low <= cause.bytes_per_step <= high or near(live, cause.bytes, 0.2))
+                 or near(whole, cause.bytes, max(share, 0.1)))
         if not right:
             problems.append(("bytes", f"{each:g} bytes per step, not {cause.bytes_per_step:g}"))
     elif cause.kind == "residue":

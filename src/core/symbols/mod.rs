@@ -203,13 +203,20 @@ impl<'a> Names<'a> {
         name.starts_with("_PyEval_EvalFrameDefault") || name.starts_with("_TAIL_CALL_")
     }
 
+    /// Returns the line of an instruction of a Python function; `None` where it has none of its own.
+    pub fn line_of(&self, code: u32, offset: u32) -> Option<u32> {
+        let c = self.tables.codes.get(&code)?;
+        lines::line(c.encoding, c.first_line, &c.lines, offset)
+    }
+
     fn python<'f>(&'f self, frames: &'f [Frame]) -> impl Iterator<Item = NamedFrame> + 'f {
         frames.iter().map(|frame| match *frame {
             Frame::Python { code, offset, .. } => match self.tables.codes.get(&code) {
                 Some(c) => NamedFrame {
                     kind: FrameKind::Python,
                     file: c.file.as_ref().into(),
-                    line: lines::line(c.encoding, c.first_line, &c.lines, offset)
+                    line: self
+                        .line_of(code, offset)
                         .or_else(|| u32::try_from(c.first_line).ok().filter(|&l| l > 0)),
                     function: c.name.clone(),
                     module: None,

@@ -222,12 +222,14 @@ impl Builder<'_> {
     fn loop_location(&self, text: &str) -> Option<String> {
         let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
         let &[code, header, last] = numbers?.as_slice() else { return None };
-        // A `while` begins with its body, and has its condition at the end.
-        let frame = |offset| entry::Frame::Python { code, offset, entry: false };
-        let ends = Stack { python: vec![frame(header), frame(last)], native: Vec::new() };
+        // A `while` begins with its body, and has its condition at the end. What leaves a `with` has no line.
         let first =
-            self.names.resolve(&ends).into_iter().filter(|f| f.line.is_some()).min_by_key(|f| f.line)?;
-        Some(format!("{}:{}", first.file, first.line?))
+            [header, last].into_iter().min_by_key(|&at| self.names.line_of(code, at).unwrap_or(u32::MAX))?;
+        let frame = entry::Frame::Python { code, offset: first, entry: false };
+        let [frame] = &self.names.resolve(&Stack { python: vec![frame], native: Vec::new() })[..] else {
+            return None;
+        };
+        Some(format!("{}:{}", frame.file, frame.line?))
     }
 
     fn unused_loops(&self) -> Vec<UnusedLoop> {

@@ -1,6 +1,8 @@
 //! The explanation of a finding: one sentence on what happens, since when, and why it is a leak or is none; and its reason
 //! alone, for who shows the line and the figures beside it.
 
+use std::cmp::Ordering;
+
 use super::{count, exact, grouped, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
@@ -60,9 +62,13 @@ const RENEWED: &str = "it is allocated anew about every step, larger each time. 
 fn grounds(f: &Finding, these: &str) -> String {
     let (noun, oldest) = (noun(f.layer), grouped(u64::from(f.oldest_step)));
     let span = grouped(u64::from(f.span));
-    let steps = match f.cohorts == f.span {
-        true => format!("each of the {span} steps since step {oldest}"),
-        false => format!("{} of the {span} steps since step {oldest}", grouped(u64::from(f.cohorts))),
+    // What grows in one phase may leave its last block in the first step of the next one.
+    let steps = match f.cohorts.cmp(&f.span) {
+        Ordering::Equal => format!("each of the {span} steps since step {oldest}"),
+        Ordering::Less => {
+            format!("{} of the {span} steps since step {oldest}", grouped(u64::from(f.cohorts)))
+        }
+        Ordering::Greater => format!("{} steps since step {oldest}", grouped(u64::from(f.cohorts))),
     };
     if f.ever_later {
         return format!(
