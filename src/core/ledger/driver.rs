@@ -13,17 +13,9 @@ use super::books::{AFTER_EXIT, Books, CLASSES, Departed, MAX_HALVES, Removal, Sp
 use super::free_history::{FreeHistory, FreeOutcome};
 use super::sites::{Layer, Sites};
 use crate::format::event::{Event, MemoryClass, NO_DEVICE};
-use crate::int_map::IntMap;
 
 /// Segments kept that were returned since the last boundary.
 const MAX_RETURNED: usize = 65_536;
-
-/// A range of addresses in which a block report would show a segment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Candidate {
-    end: u64,
-    reservation: bool,
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Reservation {
@@ -41,13 +33,11 @@ struct Mapping {
 /// Everything alive at the driver's level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Driver {
-    #[serde(with = "crate::int_map::as_list")]
-    pointers: IntMap<u64, Allocation>,
-    #[serde(with = "crate::int_map::as_list")]
-    handles: IntMap<u64, Allocation>,
-    /// By start.
-    candidates: BTreeMap<u64, Candidate>,
+    pointers: BTreeMap<u64, Allocation>,
+    handles: BTreeMap<u64, Allocation>,
     reservations: BTreeMap<u64, Reservation>,
+    /// Pointers to device memory and reservations that may yet turn out to be segments.
+    undecided: u64,
     mappings: BTreeMap<u64, Mapping>,
     /// Each `Map` whose `MapHandle` must have the next sequence number: its own, start, end.
     half_maps: Vec<(u64, u64, u64)>,
@@ -97,15 +87,14 @@ impl Driver {
         };
         book(books, &allocation);
         books.note_birth(if handle { Space::Handle } else { Space::Pointer }, e.address);
-        if !handle && layer == Layer::Driver {
-            self.add_candidate(e.address, e.size, false);
-        }
+        self.undecided += u64::from(!handle && layer == Layer::Driver);
         let Some(old) = self.space(handle).insert(e.address, allocation) else { return };
         if handle && old.refs == 0 {
             self.orphan(e.address, old);
             return;
         }
         books.missed_free();
+        self.decided(books, handle, &old);
         self.unbook(books, &old, Removal::Displaced);
         // Its context may be ending just now: another thread can be given the address before that end is
         // recorded.
@@ -177,9 +166,7 @@ impl Driver {
                 if a.segment && !handle {
                     self.returned_segments.retain(|s| s.start != e.address);
                 }
-                if !handle && !a.segment && is_device_memory(books, a.site) {
-                    self.add_candidate(e.address, a.bytes, false);
-                }
+                self.undecided += u64::from(!handle && may_be_segment(books, &a));
                 self.space(handle).insert(e.address, a);
             }
             Some(FreeOutcome::Ended(_)) | None => {}
@@ -188,13 +175,14 @@ impl Driver {
 
     pub fn reserve(&mut self, e: &Event) {
         let end = e.address.saturating_add(e.size);
-        self.reservations.insert(e.address, Reservation { end, segments: false });
-        self.add_candidate(e.address, e.size, true);
+        let old = self.reservations.insert(e.address, Reservation { end, segments: false });
+        self.undecided += u64::from(old.is_none_or(|r| r.segments));
     }
 
     pub fn unreserve(&mut self, e: &Event) {
-        self.reservations.remove(&e.address);
-        self.remove_candidate(e.address, true);
+        if self.reservations.remove(&e.address).is_some_and(|r| !r.segments) {
+            self.undecided = self.undecided.saturating_sub(1);
+        }
     }
 
     /// Keeps the first half of a mapping until its handle comes.
@@ -254,9 +242,7 @@ impl Driver {
         let ends = |a: &Allocation| e.context != 0 && a.context == e.context && a.ends_with_context();
         for handle in [false, true] {
             let all = self.space(handle).iter().filter(|(_, a)| ends(a));
-            let mut ended: Vec<u64> = all.map(|(&address, _)| address).collect();
-            // Not in the order of a hash table: a replay must end in the same state.
-            ended.sort_unstable();
+            let ended: Vec<u64> = all.map(|(&address, _)| address).collect();
             books.freed_with_context = books.freed_with_context.wrapping_add(ended.len() as u64);
             for address in ended {
                 self.end(books, handle, address);
@@ -266,37 +252,35 @@ impl Driver {
 
     /// Returns whether a block report could show a segment.
     #[inline(always)]
-    pub fn has_candidates(&self) -> bool {
-        !self.candidates.is_empty()
+    pub fn may_show_segment(&self) -> bool {
+        self.undecided > 0
     }
 
     /// Takes in that a block was reported at `address`: what it lies in is a segment, or the whole range of
     /// addresses is.
     #[cold]
     pub fn block_reported(&mut self, books: &mut Books, address: u64) {
-        let Some((&start, range)) = self.candidates.range(..=address).next_back() else { return };
-        let (end, reservation) = (range.end, range.reservation);
-        if address >= end {
-            return;
-        }
-        self.candidates.remove(&start);
-        if !reservation {
+        if let Some((&start, a)) = self.pointers.range(..=address).next_back()
+            && address < start.saturating_add(a.bytes)
+        {
             return self.mark_as_segment(books, false, start);
         }
-        if let Some(r) = self.reservations.get_mut(&start) {
-            r.segments = true;
+        let Some((&start, r)) = self.reservations.range_mut(..=address).next_back() else { return };
+        if address >= r.end || r.segments {
+            return;
         }
-        let mapped: Vec<u64> = self.mappings.range(start..end).map(|(_, m)| m.handle).collect();
+        (r.segments, self.undecided) = (true, self.undecided.saturating_sub(1));
+        let mapped: Vec<u64> = self.mappings.range(start..r.end).map(|(_, m)| m.handle).collect();
         mapped.into_iter().for_each(|handle| self.mark_as_segment(books, true, handle));
     }
 
     fn mark_as_segment(&mut self, books: &mut Books, handle: bool, address: u64) {
-        let Some(a) = self.space(handle).get_mut(&address).filter(|a| !a.segment) else { return };
-        if !is_device_memory(books, a.site) {
+        let Some(a) = self.space(handle).get_mut(&address).filter(|a| may_be_segment(books, a)) else {
             return;
-        }
+        };
         a.segment = true;
         let (site, bytes, pooled) = (a.site, a.bytes, a.is_pooled());
+        self.undecided = self.undecided.saturating_sub(u64::from(!handle));
         let Some(s) = books.sites.touch(site) else { return };
         s.unborn(bytes);
         let device = usize::from(s.device_index);
@@ -311,9 +295,7 @@ impl Driver {
     /// Removes an allocation and takes it off the books.
     fn end(&mut self, books: &mut Books, handle: bool, address: u64) -> Option<Allocation> {
         let allocation = self.space(handle).remove(&address)?;
-        if !handle {
-            self.remove_candidate(address, false);
-        }
+        self.decided(books, handle, &allocation);
         self.unbook(books, &allocation, Removal::Freed { collected: false, address: 0 });
         if allocation.segment && !handle {
             let end = address.saturating_add(allocation.bytes);
@@ -366,18 +348,13 @@ impl Driver {
         }
     }
 
-    fn space(&mut self, handle: bool) -> &mut IntMap<u64, Allocation> {
+    fn space(&mut self, handle: bool) -> &mut BTreeMap<u64, Allocation> {
         if handle { &mut self.handles } else { &mut self.pointers }
     }
 
-    fn add_candidate(&mut self, start: u64, bytes: u64, reservation: bool) {
-        self.candidates.insert(start, Candidate { end: start.saturating_add(bytes), reservation });
-    }
-
-    fn remove_candidate(&mut self, start: u64, reservation: bool) {
-        if self.candidates.get(&start).is_some_and(|c| c.reservation == reservation) {
-            self.candidates.remove(&start);
-        }
+    /// Takes in that an allocation is gone.
+    fn decided(&mut self, books: &Books, handle: bool, a: &Allocation) {
+        self.undecided = self.undecided.saturating_sub(u64::from(!handle && may_be_segment(books, a)));
     }
 
     /// Returns whether an allocation with this address is alive.
@@ -385,12 +362,12 @@ impl Driver {
         self.pointers.contains_key(&address)
     }
 
-    /// Returns every allocation, in no order.
+    /// Returns every allocation.
     pub fn iter(&self) -> impl Iterator<Item = &Allocation> {
         self.pointers.values().chain(self.handles.values())
     }
 
-    /// Returns what is known by its address, in no order.
+    /// Returns what is known by its address, in its order.
     pub fn pointers(&self) -> impl Iterator<Item = (u64, &Allocation)> {
         self.pointers.iter().map(|(&address, a)| (address, a))
     }
@@ -420,8 +397,9 @@ impl Driver {
     }
 }
 
-fn is_device_memory(books: &Books, site: u32) -> bool {
-    books.site(site).is_some_and(|s| s.layer == Layer::Driver)
+/// Returns whether a block report would show that an allocation is a segment.
+fn may_be_segment(books: &Books, a: &Allocation) -> bool {
+    !a.segment && books.site(a.site).is_some_and(|s| s.layer == Layer::Driver)
 }
 
 /// Books an allocation that is alive.

@@ -76,7 +76,7 @@ impl Ledger {
 
     #[inline]
     fn block_alloc(&mut self, e: &Event) {
-        if self.driver.has_candidates() {
+        if self.driver.may_show_segment() {
             self.driver.block_reported(&mut self.books, e.address);
         }
         self.blocks.alloc(&mut self.books, e);
@@ -85,7 +85,7 @@ impl Ledger {
     #[inline]
     fn block_free(&mut self, e: &Event) {
         let known = self.blocks.free(&mut self.books, &mut self.annotations, e);
-        if !known && self.driver.has_candidates() {
+        if !known && self.driver.may_show_segment() {
             self.driver.block_reported(&mut self.books, e.address);
         }
     }
