@@ -84,7 +84,7 @@ macro_rules! ways {
 ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed tasks tasks_at_once threads threads_at_once pool
-    executed layers_by_hand deepening fed_training unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop streams_left
+    executed layers_by_hand deepening fed_training unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop streams_left streams_broken_off
 }
 
 #[test]

@@ -330,6 +330,24 @@ def streams_left():
         request(n)
 
 
+def streams_broken_off():
+    """Each request reads a stream in a loop of its own, and breaks off."""
+    streams = []
+
+    def stream():
+        state = torch.zeros(8, 16, device=DEVICE)
+        for n in range(9):
+            state = state + n
+            yield float(state.sum())
+
+    for n in range(N):
+        answers = stream()
+        for count, answer in enumerate(answers):
+            if count == 5:
+                break
+        streams.append(answers)
+
+
 def straight():
     answer(0)
     answer(1)

@@ -40,13 +40,13 @@ impl Shadow {
         })
     }
 
-    /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended, if nothing
-    /// shows better when.
+    /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended that had
+    /// one under way, if nothing shows better when.
     pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize) {
-        let is_loop = |i: usize| self.insides[i].number < BEGINS;
+        let under_way = |i: usize| self.insides[i].number < BEGINS && self.insides[i].open;
         let in_loop = |above: usize| {
             let own = self.levels[above].first..self.insides_end(above);
-            own.rev().find(|&i| is_loop(i)).map(|i| (above, i))
+            own.rev().find(|&i| under_way(i)).map(|i| (above, i))
         };
         if let Some((above, inside)) = (0..at).rev().find_map(in_loop) {
             let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
