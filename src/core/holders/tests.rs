@@ -285,6 +285,24 @@ fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() 
 }
 
 #[test]
+fn the_lists_of_an_object_of_a_package_go_by_its_name() {
+    let metric = |packages: Vec<Node>| {
+        let toy = Toy { packages, ..Toy::default() }
+            .root(0, 1, "__main__.metric")
+            .holds(1, 2, Step::Attribute("labels".into()))
+            .list(2, 10..30);
+        (10..30).fold(toy, Toy::tensor)
+    };
+    let name = |mut toy: Toy| {
+        let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, cause: 0 }).collect();
+        let owners = super::find(&mut toy, &wanted).owners;
+        owners[0].path[..owners[0].name].to_owned()
+    };
+    assert_eq!(name(metric(vec![1])), "__main__.metric");
+    assert_eq!(name(metric(vec![])), "__main__.metric.labels");
+}
+
+#[test]
 fn the_owner_that_was_found_first_is_listed_first_though_its_paths_are_told_apart() {
     let mut all = [("state", 90), ("state", 45), ("output", 135), ("loss", 135)];
     let hold = Retention::Unbounded;

@@ -115,7 +115,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
         let ever_later = old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
         let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls);
-        if if ever_later { !backs_up(site, &stock.lows, &clock, length as u32) } else { !even } {
+        let grows = if ever_later { backs_up(site, &stock.lows, &clock, length as u32) } else { even };
+        if !grows {
             return None;
         }
         let oldest_step = alive.cohorts.first()?.birth;
@@ -190,7 +191,8 @@ fn backs_up(site: &Site, lows: &[i64; WINDOWS], clock: &PhaseClock<'_>, window: 
     let collected = site.collected * 2 >= site.aged;
     let [first, .., last] = *lows;
     let middle = lows[WINDOWS / 2];
-    let goes_on = (last - middle) as f64 >= KEEPS_ON * (middle - first) as f64 * LATER_WINDOWS;
+    let (early, late) = (middle.saturating_sub(first), last.saturating_sub(middle));
+    let goes_on = late as f64 >= KEEPS_ON * early as f64 * LATER_WINDOWS;
     all_the_time && !collected && goes_on && site.longest_life() > window
 }
 
