@@ -59,17 +59,16 @@ def figures(plan, cause, matched, report, problems):
         # Where every step adds other bytes, the middle is as right as the mean; what a program keeps in one iteration can
         # lie in two steps; and other lines may be a part of the finding, which the frame of an exception keeps now and then.
         each = sum(f["bytes_per_step"] for f in matched)
-        # Told beside the other where the two differ.
+        # The report tells the mean beside it where most steps add another figure.
         mean = sum(f["growth_bytes_per_step"] for f in matched)
+        told = any(f["growth_step_ratio"] >= 0.995 for f in matched) and not near(mean, each, 0.2)
         there = sum(site["bytes_per_step"] for f in matched for site in f["sites"] if named(site["allocated_at"]) in cause.lines)
         whole = sum(f["bytes_per_step"] * f["cohorts"] for f in matched)
-        live = sum(f["live_bytes"] for f in matched)
         share = 0.5 if cause.varies else 0.05
         low, high = (sum(f["bytes_per_step_interval"][end] for f in matched if f["bytes_per_step_interval"]) for end in (0, 1))
         right = (any(near(got, cause.bytes_per_step, share) for got in (each, there))
-                 or near(mean, cause.bytes_per_step, max(share, 0.1))
-                 or cause.varies and (low <= cause.bytes_per_step <= high or near(live, cause.bytes, 0.2))
-                 or near(whole, cause.bytes, max(share, 0.1)))
+                 or told and near(mean, cause.bytes_per_step, 0.1)
+                 or cause.varies and low <= cause.bytes_per_step <= high or near(whole, cause.bytes, max(share, 0.1)))
         if not right:
             problems.append(("bytes", f"{each:g} bytes per step, not {cause.bytes_per_step:g}"))
     elif cause.kind == "residue":
