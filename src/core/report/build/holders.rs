@@ -60,9 +60,7 @@ impl Builder<'_> {
             return None;
         }
         if f.kind == Kind::PendingGc && !self.holders(f.sites.iter().map(|part| part.site)).is_empty() {
-            return Some(
-                "what was found in objects that are alive is of the same lines, and no garbage".into(),
-            );
+            return Some("what was found holds other blocks of the same lines, which are no garbage".into());
         }
         let searched = f.sites.iter().filter_map(|part| self.tables.unheld.get(&self.key(part.site)?));
         if let Some((step, why)) = searched.max_by_key(|(step, _)| *step) {
