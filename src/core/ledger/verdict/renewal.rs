@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::PhaseClock;
-use super::statistics::{grouped, interval, median, sum_intervals};
+use super::statistics::{grouped, interval, median, steady, sum_intervals};
 use super::view::View;
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
@@ -19,8 +19,6 @@ use crate::ledger::sites::{Layer, Site};
 const WINDOWS: usize = 8;
 /// The share of the run before the judged part.
 const SKIPPED: f64 = 1.0 / 3.0;
-/// Each window adds at least this share of the mean one.
-const EVEN: f64 = 0.5;
 /// A run shorter than this cannot show it.
 const MIN_STEPS: u32 = 40;
 /// Of the steps that change what is held, at most this share takes away …
@@ -194,12 +192,4 @@ fn backs_up(site: &Site, lows: &[i64; WINDOWS], clock: &PhaseClock<'_>, window: 
     let (early, late) = (middle.saturating_sub(first), last.saturating_sub(middle));
     let goes_on = late as f64 >= KEEPS_ON * early as f64 * LATER_WINDOWS;
     all_the_time && !collected && goes_on && site.longest_life() > window
-}
-
-/// Returns what a window adds, if each adds about as much.
-fn steady(lows: &[i64; WINDOWS]) -> Option<f64> {
-    let growth = lows[WINDOWS - 1].checked_sub(lows[0]).filter(|&g| g > 0)?;
-    let mean = growth as f64 / (WINDOWS - 1) as f64;
-    let rises = lows.windows(2).all(|w| w[1].saturating_sub(w[0]) as f64 >= EVEN * mean);
-    rises.then_some(mean)
 }

@@ -3,6 +3,8 @@
 /// Causes listed at most, the first in the order they are given: each further one is compared with all of
 /// them.
 const MAX_GROUPS: usize = 200;
+/// Each stretch of a steady rise adds at least this share of the mean one.
+const EVEN: f64 = 0.5;
 
 /// Returns the median; 0 of none.
 pub fn median(values: impl Iterator<Item = u64>) -> f64 {
@@ -66,4 +68,13 @@ pub fn is_regular(gaps: &[u64]) -> bool {
     let middle = median(gaps.iter().copied());
     let near = |&&gap: &&u64| (gap as f64 - middle).abs() <= (0.1 * middle).max(1.0);
     !gaps.is_empty() && gaps.iter().filter(near).count() as f64 >= 0.9 * gaps.len() as f64
+}
+
+/// Returns what a stretch between two levels adds, if each adds about as much.
+pub fn steady(levels: &[i64]) -> Option<f64> {
+    let (first, last) = (*levels.first()?, *levels.last()?);
+    let growth = last.checked_sub(first).filter(|&g| g > 0)?;
+    let mean = growth as f64 / (levels.len() - 1) as f64;
+    let rises = levels.windows(2).all(|w| w[1].saturating_sub(w[0]) as f64 >= EVEN * mean);
+    rises.then_some(mean)
 }
