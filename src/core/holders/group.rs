@@ -10,6 +10,8 @@ const EXAMPLES: usize = 12;
 /// Paths part where less than this share of them goes the same way: the variable that holds one tensor of the cause
 /// beside the list that has all others does not hide the list's name.
 const SAME_WAY: f64 = 0.9;
+/// The same where only one goes another way, and so many this one.
+const FEW_PATHS: u32 = 3;
 /// Nor do they part where most go so few ways, each of them taken by so many: the variables of a namespace that have a
 /// list each.
 const FEW_WAYS: u32 = 3;
@@ -80,11 +82,12 @@ impl Onward {
 
     /// Returns whether a path that goes from one node to the next leaves most others there.
     fn parts(&self, from: Node, to: Node) -> bool {
-        let all = f64::from(self.nodes.get(&from).copied().unwrap_or(0));
+        let all = self.nodes.get(&from).copied().unwrap_or(0);
         let paths = self.references.get(&(from, to)).copied().unwrap_or(0);
         let (ways, wide) = self.wide.get(&from).copied().unwrap_or_default();
-        let few_ways = paths >= MANY_PATHS && ways <= FEW_WAYS && f64::from(wide) >= MOST * all;
-        f64::from(paths) < SAME_WAY * all && !few_ways
+        let few_ways = paths >= MANY_PATHS && ways <= FEW_WAYS && f64::from(wide) >= MOST * f64::from(all);
+        let all_but_one = paths >= FEW_PATHS && all - paths <= 1;
+        f64::from(paths) < SAME_WAY * f64::from(all) && !few_ways && !all_but_one
     }
 }
 
@@ -233,11 +236,14 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     let stride = paths.len().div_ceil(EXAMPLES).max(1);
     let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| graph.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
-    let words = words::paths(&examples, group.parting);
+    let words = words::paths(&examples, group.parting, group.linked);
     // The lists of one dict, or of one object of a package's, are one cause: its name stands for all of them.
     let outermost = group.parting.and_then(|at| Some(outermost(graph, paths.first()?, at)));
-    let named =
-        if outermost == group.parting { words.owner } else { words::paths(&examples, outermost).owner };
+    let named = if outermost == group.parting {
+        words.owner
+    } else {
+        words::paths(&examples, outermost, group.linked).owner
+    };
     let name = origin.len() + named;
     let blocks = paths.iter().map(|p| p.wanted).collect();
     let node = match group.owner {

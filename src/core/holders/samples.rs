@@ -1,6 +1,8 @@
 //! Owners that have the same blocks, one of them with a bound: a replay buffer, and the minibatch that was
 //! drawn from it. Whoever has only a part of what the other has, and nothing else, is a sample of it.
 //!
+//! So is a variable that has one block of it: the newest, as a rule.
+//!
 //! A search names each block's nearest owner only. So where both kinds of owner were found, the blocks of
 //! each are searched for again without it.
 
@@ -23,6 +25,11 @@ fn is_contested(holds: &[(u32, Retention)], cause: u32) -> bool {
 
 fn has_room(hold: Retention) -> bool {
     matches!(hold, Retention::Bounded { entries, max_entries } if entries < max_entries)
+}
+
+/// Whether a group is a variable with one tensor: that takes in no more, and shows nothing of what grows.
+fn is_one_tensor(group: &Group) -> bool {
+    matches!((&group.owner, &group.paths[..]), (Owning::Name(_), [path]) if path.nodes.len() <= 2)
 }
 
 fn holds(graph: &mut impl HeapGraph, groups: &[Group]) -> Vec<(u32, Retention)> {
@@ -67,7 +74,7 @@ pub(super) fn leave_out(graph: &mut impl HeapGraph, groups: &mut Vec<Group>) {
             && groups.iter().zip(&holds).any(|(other, &(cause, hold))| {
                 cause == group.cause
                     && has_room(hold)
-                    && count < PART * other.paths.len() as f64
+                    && (count < PART * other.paths.len() as f64 || is_one_tensor(group))
                     && group.shared(other) as f64 >= SAMPLED * count
             })
     };

@@ -14,6 +14,8 @@ struct Toy {
     packages: Vec<Node>,
     namespaces: Vec<Node>,
     tensors: Vec<Node>,
+    /// Types, where a collection is not of the same as all others.
+    sorts: BTreeMap<Node, u64>,
     bounds: BTreeMap<Node, (u64, u64)>,
     counts: BTreeMap<Node, i64>,
     asked: usize,
@@ -115,6 +117,7 @@ impl HeapGraph for Toy {
     fn sort(&mut self, node: Node) -> u64 {
         // Objects that are neither are of as many types.
         match node {
+            _ if self.sorts.contains_key(&node) => self.sorts[&node],
             _ if self.tensors.contains(&node) => 1,
             _ if self.collections.contains(&node) => 2,
             _ if self.graphs.contains_key(&node) => 3,
@@ -181,6 +184,25 @@ fn a_sample_of_what_a_bounded_owner_has_is_no_owner() {
     assert_eq!(found(12..28, None).len(), 2);
 }
 
+/// The first entry of a cache, which the variable that it was assigned to has too.
+#[test]
+fn a_variable_with_one_tensor_is_no_owner_beside_a_bounded_one() {
+    let found = |bound: Option<(u64, u64)>, in_list: bool| {
+        let mut toy = Toy::default().root(0, 1, "__main__.recent").list(1, 10..11).tensor(10);
+        toy = if in_list {
+            toy.root(0, 2, "f() local `newest`").list(2, 10..11)
+        } else {
+            toy.root(0, 10, "f() local `newest`")
+        };
+        toy.bounds.extend(bound.map(|bound| (1, bound)));
+        toy.find([1010].into_iter()).into_iter().map(|(path, _)| path).collect::<Vec<String>>()
+    };
+    assert_eq!(found(Some((1, 16)), false), ["__main__.recent[0]"]);
+    assert_eq!(found(Some((1, 16)), true).len(), 2);
+    assert_eq!(found(Some((1, 1)), false).len(), 2);
+    assert_eq!(found(None, false).len(), 2);
+}
+
 #[test]
 fn an_alias_of_the_list_is_no_second_owner_but_another_list_is() {
     let base = || {
@@ -200,6 +222,22 @@ fn two_variables_of_one_tensor_are_two_owners() {
     let mut toy = toy.holds(1, 10, Step::Index(0));
     let found = toy.find([1010].into_iter());
     assert_eq!(found, [one("__main__.loss", 1), one("__main__.retval[0]", 1)].concat());
+}
+
+/// `history.append((x, caches))`, where `caches` are pairs: the second of everything has the index 1 four times.
+#[test]
+fn equal_indices_in_a_row_are_no_linked_list() {
+    let mut toy = Toy::default().root(0, 1, "__main__.history").list(1, 10..16);
+    for entry in 10..16 {
+        let (caches, pair) = (entry + 100, entry + 200);
+        toy = toy
+            .list(entry, [0, caches].into_iter())
+            .list(caches, [0, pair].into_iter())
+            .list(pair, [0, entry + 300].into_iter())
+            .tensor(entry + 300);
+    }
+    toy.sorts.extend((10..16).flat_map(|entry| [(entry, 50), (entry + 100, 51), (entry + 200, 50)]));
+    assert_eq!(toy.find(1310..1316), one("__main__.history[*][1][1][1]", 6));
 }
 
 #[test]

@@ -44,11 +44,12 @@ pub(super) struct Words {
     pub owner: usize,
 }
 
-/// Puts in words what several paths have in common, from the root on; they part at step `parting`.
-pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>) -> Words {
+/// Puts in words what several paths have in common, from the root on; they part at step `parting`. `linked`: they lead
+/// through a linked list, whose nodes may be tuples.
+pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>, linked: bool) -> Words {
     let mut paths: Vec<(Vec<Piece>, Option<usize>)> =
         examples.iter().map(|steps| pieces(steps, parting)).collect();
-    fold_runs(&mut paths);
+    fold_runs(&mut paths, linked);
     let Some((first, parted)) = paths.first() else { return Words::default() };
     let mut out = String::new();
     let mut owner = None;
@@ -100,12 +101,13 @@ fn say(out: &mut String, piece: &Piece) {
 }
 
 /// Puts one piece in the place of equal ones in a row, in all paths where one has many: of two nodes of a linked list
-/// one is further from its head.
-fn fold_runs(paths: &mut [(Vec<Piece>, Option<usize>)]) {
+/// one is further from its head. Equal indices in a row are no list by themselves.
+fn fold_runs(paths: &mut [(Vec<Piece>, Option<usize>)], linked: bool) {
     let run =
         |path: &[Piece], at: usize| path[at.min(path.len())..].iter().take_while(|p| **p == path[at]).count();
     let text = |piece: &Piece| match piece {
-        Piece::Text(text) | Piece::Element(text) => Some(text.clone()),
+        Piece::Text(text) => Some(text.clone()),
+        Piece::Element(text) => linked.then(|| text.clone()),
         Piece::Run(_) | Piece::Graph { .. } => None,
     };
     let longest = paths.iter().map(|(path, _)| path.len()).max().unwrap_or(0);

@@ -8,6 +8,8 @@ use crate::format::entry::Retention;
 
 /// A kind of retention decides from this share of what the largest holder has on.
 const DECISIVE_SHARE: f64 = 0.5;
+/// The entries that come later may have so many times the blocks of the first ones.
+const UNEVEN_ENTRIES: u64 = 2;
 
 /// Returns the holders of a site's blocks whose retention is known.
 pub fn of_site(view: &View<'_>, site: u32) -> Vec<u64> {
@@ -72,15 +74,22 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             f.kind = Kind::PendingGc;
             return true;
         }
-        // A holder that is full while its site grows all the same is not what bounds it; one that has all there is, is.
         let blocks = |holder: u64| {
             held.iter().filter(|h| h.holder == holder).fold(0u64, |sum, h| sum.saturating_add(h.blocks))
         };
-        let bounds = |h: &SiteHolder| match h.retention {
-            Retention::Bounded { entries, max_entries } => {
-                entries < max_entries || blocks(h.holder) >= f.live_blocks
-            }
-            _ => false,
+        // A holder that is full while its site grows all the same is not what bounds it; one that has all there is, is.
+        // Its newest entry may have been found in the local variable that has it too. Nor does one bound more than it
+        // has room for.
+        let bounds = |h: &SiteHolder| {
+            let Retention::Bounded { entries, max_entries } = h.retention else { return false };
+            let has = blocks(h.holder);
+            let in_one = has.div_ceil(entries.max(1));
+            let has_room =
+                entries < max_entries && max_entries.saturating_mul(in_one) >= f.live_blocks / UNEVEN_ENTRIES;
+            let has_all = || {
+                has.saturating_add(in_one) >= f.live_blocks && entries.saturating_mul(in_one) >= f.live_blocks
+            };
+            has_room || has_all()
         };
         if largest <= 0.0 || sum(&bounds) < DECISIVE_SHARE * largest {
             return true;

@@ -1,5 +1,7 @@
 //! Collections that can have so many entries and no more: what the heap shows of it.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
 use crate::python::heap::Heap;
 use crate::python::heap::objects::{self, Kind};
 use crate::python::memory::word;
@@ -9,6 +11,22 @@ use leaktrace_core::holders::Node;
 /// The least empty places of a list that make it one of a fixed length, and the share of its length, 1 in so many.
 const MIN_ROOM: usize = 4;
 const ROOM_SHARE: usize = 32;
+
+/// Lists that were found to have a fixed length: address and length of the latest. A list at that address of that length
+/// is the same still, however few of its places are empty by now.
+static FIXED: [[AtomicU64; 2]; 32] = [const { [const { AtomicU64::new(0) }; 2] }; 32];
+static NEXT_FIXED: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether a list was found to have a fixed length, and has it still. Under the GIL, as what follows.
+fn is_fixed(list: Node, length: usize) -> bool {
+    FIXED.iter().any(|[node, of]| node.load(Relaxed) == list && of.load(Relaxed) == length as u64)
+}
+
+fn note_fixed(list: Node, length: usize) {
+    let [node, of] = &FIXED[NEXT_FIXED.fetch_add(1, Relaxed) % FIXED.len()];
+    node.store(list, Relaxed);
+    of.store(length as u64, Relaxed);
+}
 
 impl Heap<'_> {
     /// Returns how many entries a collection has, and how many it can ever have.
@@ -52,7 +70,11 @@ impl Heap<'_> {
         let from_front = first <= 1 && inside == 0 && enough(length - 1 - last);
         // One that was appended to has places to spare, but for a few lengths.
         let here_and_there = places == length && enough(length - 1 - last + inside + first);
+        let was_fixed = is_fixed(list, length);
+        if !was_fixed && (from_front || here_and_there) {
+            note_fixed(list, length);
+        }
         let entries = last + 1 - first - inside;
-        (from_front || here_and_there).then_some((entries as u64, length as u64))
+        (was_fixed || from_front || here_and_there).then_some((entries as u64, length as u64))
     }
 }
