@@ -53,6 +53,8 @@ impl Releases {
     /// memory went back to the driver.
     pub fn settle(&mut self, books: &mut Books, trimmed: bool) {
         let step = books.completed;
+        // Born before this step: outlived two boundaries.
+        let lasting = step.saturating_sub(1);
         if trimmed && self.trims.last() != Some(&step) {
             if self.trims.len() >= MAX_TRIMS {
                 self.trims.remove(MAX_TRIMS / 2);
@@ -69,7 +71,8 @@ impl Releases {
         let mut cohorts: Vec<Cohort> = Vec::new();
         for of_site in departed.chunk_by(|a, b| a.site == b.site) {
             let Some(site) = of_site.first().map(|d| d.site) else { continue };
-            let collected = of_site.iter().filter(|d| d.collected && d.birth < step).count() as u64;
+            let collected =
+                |before: u32| of_site.iter().filter(|d| d.collected && d.birth < before).count() as u64;
             cohorts.clear();
             for of_birth in of_site.chunk_by(|a, b| a.birth == b.birth) {
                 let Some(birth) = of_birth.first().map(|d| d.birth) else { continue };
@@ -89,7 +92,9 @@ impl Releases {
             let (Some(first), Some(last)) = (cohorts.first(), cohorts.last()) else { continue };
             let Some(s) = books.sites.get_mut(site) else { continue };
             let blocks = cohort::blocks(&cohorts);
-            s.released(blocks, collected, step);
+            s.released(blocks, step);
+            let old = cohorts.partition_point(|c| c.birth < lasting);
+            s.outlasted(cohort::blocks(cohorts.get(..old).unwrap_or_default()), collected(lasting));
             if cohorts.len() as u32 >= MIN_COHORTS {
                 if s.releases.len() >= MAX_RELEASES {
                     s.releases.remove(0);
@@ -101,7 +106,7 @@ impl Releases {
                     cohort_blocks: middle(&cohorts, |c| c.blocks),
                     blocks,
                     bytes: cohort::bytes(&cohorts),
-                    collected,
+                    collected: collected(step),
                     oldest: first.birth,
                     newest: last.birth,
                     left_blocks: s.live_blocks,

@@ -113,9 +113,12 @@ pub struct Site {
     pub births: u32,
     /// Latest step in which one was freed; 0: never.
     pub last_freed: u32,
-    /// Freed blocks that had outlived a boundary, and those among them that the garbage collector freed.
+    /// Freed blocks that had outlived a boundary.
     pub aged: u64,
-    pub collected: u64,
+    /// Freed blocks that had outlived two (a name that the next step assigns anew keeps a block over one), and those
+    /// among them that the garbage collector freed.
+    lasting: u64,
+    collected: u64,
     /// First and latest step in which a block that had outlived a boundary was freed; 0: never.
     pub first_release: u32,
     pub last_release: u32,
@@ -209,14 +212,24 @@ impl Site {
         }
     }
 
-    /// Counts blocks born before `step` that were freed in it, `collected` of them by the garbage collector.
-    pub(super) fn released(&mut self, blocks: u64, collected: u64, step: u32) {
+    /// Counts blocks born before `step` that were freed in it.
+    pub(super) fn released(&mut self, blocks: u64, step: u32) {
         self.aged = self.aged.wrapping_add(blocks);
-        self.collected = self.collected.wrapping_add(collected);
         self.last_release = step;
         if self.first_release == 0 {
             self.first_release = step;
         }
+    }
+
+    /// Counts freed blocks that had outlived two boundaries, `collected` of them by the garbage collector.
+    pub(super) fn outlasted(&mut self, blocks: u64, collected: u64) {
+        self.lasting = self.lasting.wrapping_add(blocks);
+        self.collected = self.collected.wrapping_add(collected);
+    }
+
+    /// Returns whether the garbage collector frees at least half of what is not freed in the next step.
+    pub fn is_collected(&self) -> bool {
+        mostly_collected([self].into_iter())
     }
 
     /// Returns the latest steps in which blocks of several birth steps were freed together.
@@ -240,6 +253,13 @@ impl Site {
         self.peak_bytes = peak;
         self.allocs = self.allocs.wrapping_sub(1);
     }
+}
+
+/// Returns whether the garbage collector frees at least half of what these sites do not free in the next step.
+pub fn mostly_collected<'a>(sites: impl Iterator<Item = &'a Site>) -> bool {
+    let (lasting, collected) =
+        sites.fold((0u64, 0u64), |sum, s| (sum.0.wrapping_add(s.lasting), sum.1.wrapping_add(s.collected)));
+    collected > 0 && collected.saturating_mul(2) >= lasting
 }
 
 /// All sites, by number and by key.
@@ -332,6 +352,7 @@ impl Sites {
                 births: 0,
                 last_freed: 0,
                 aged: 0,
+                lasting: 0,
                 collected: 0,
                 first_release: 0,
                 last_release: 0,

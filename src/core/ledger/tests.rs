@@ -32,6 +32,11 @@ impl Program {
         self.push(Event { address, device: 0, ..Event::new(EventKind::BlockFree) });
     }
 
+    /// As `free`, by the garbage collector.
+    fn collect(&mut self, address: u64) {
+        self.push(Event { address, device: 0, context: 1, ..Event::new(EventKind::BlockFree) });
+    }
+
     pub(crate) fn driver(&mut self, kind: EventKind, class: MemoryClass, address: u64, size: u64) {
         let device = if class == MemoryClass::Host { NO_DEVICE } else { 0 };
         let e = Event {

@@ -1,7 +1,8 @@
 //! Programs that leak and programs that only look like it.
 
 use super::*;
-use verdict::{Confidence, Verdict, judge};
+use crate::format::entry::Retention;
+use verdict::{Confidence, Kind, SiteHolder, Verdict, judge};
 
 /// A block each, at an address of its own.
 #[derive(Default)]
@@ -12,7 +13,11 @@ struct Shape {
 }
 
 impl Shape {
-    fn run(mut step: impl FnMut(&mut Shape, u64), steps: u64) -> Verdict {
+    fn run(step: impl FnMut(&mut Shape, u64), steps: u64) -> Verdict {
+        judge(&Shape::ran(step, steps))
+    }
+
+    fn ran(mut step: impl FnMut(&mut Shape, u64), steps: u64) -> Ledger {
         let mut s = Shape::default();
         for n in 1..=steps {
             // Every program has parameters, and a batch that lives into the next step.
@@ -28,7 +33,7 @@ impl Shape {
             step(&mut s, n);
             s.p.step();
         }
-        judge(&s.p.replay())
+        s.p.replay()
     }
 
     fn block(&mut self, size: u64, stack: u32) -> u64 {
@@ -109,6 +114,58 @@ fn blocks_that_live_and_die_together_are_one_cause() {
     assert_eq!(together.bytes_per_step, 512.0 * 31.0 + 256.0);
     assert_eq!(together.sites.len(), 6);
     assert!(together.sites.windows(2).all(|w| w[0].bytes_per_step >= w[1].bytes_per_step));
+}
+
+/// As `loss = criterion(model(x), y)` does where another object that refers to itself has the loss: one block of the
+/// line is freed when the next step assigns the name anew, the other waits for the collector.
+#[test]
+fn garbage_of_a_line_whose_other_blocks_the_next_step_frees() {
+    let (mut rebound, mut cycles) = (None, Vec::new());
+    let step = |s: &mut Shape, n: u64| {
+        let new = s.block(512, 7);
+        if let Some(old) = rebound.replace(new) {
+            s.p.free(old);
+        }
+        cycles.push(s.block(2048, 7));
+        // The collector runs once.
+        if n == 120 {
+            cycles.drain(..).for_each(|a| s.p.collect(a));
+        }
+    };
+    let v = Shape::run(step, 160);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 41));
+}
+
+/// Training and, now and then, evaluation run the line; the collector has met the training's blocks only.
+#[test]
+fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {
+    let mut cycles = Vec::new();
+    let step = |s: &mut Shape, n: u64| {
+        cycles.push(s.block(2048, 7));
+        if n.is_multiple_of(20) {
+            cycles.drain(..).for_each(|a| s.p.collect(a));
+        }
+        if n % 40 == 25 {
+            (0..4).for_each(|_| s.keep(2048, 8));
+        }
+    };
+    let ledger = Shape::ran(step, 190);
+    let line = |stack| if stack == 8 { 7 } else { u64::from(stack) };
+    let held = |site| {
+        let blocks = ledger.site(site).filter(|s| [7, 8].contains(&s.stack)).map(|s| s.live_blocks);
+        let cycle = |blocks| SiteHolder {
+            holder: 1,
+            object: 1,
+            retention: Retention::Unreachable,
+            blocks,
+            bytes: blocks * 2048,
+        };
+        blocks.map(cycle).into_iter().collect()
+    };
+    let v = verdict::judge_by(&ledger, verdict::Context { location: &line, holders: &held });
+    let [f] = &v.findings[..] else { panic!("{v:#?}") };
+    assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 10 + 5 * 4));
 }
 
 #[test]

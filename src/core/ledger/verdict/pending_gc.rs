@@ -14,8 +14,6 @@ use crate::ledger::sites::{Release, Site};
 
 /// Birth steps whose blocks the collections of a site freed together, in all, at least; with those that wait.
 const MIN_COLLECTED_COHORTS: u32 = 5;
-/// The collector frees at least this share of what the site frees after its birth step.
-const COLLECTOR_SHARE: f64 = 0.5;
 /// Blocks of one line whose mean sizes differ by no more than this factor are alike.
 const SAME_BLOCKS: f64 = 1.25;
 /// Sites whose collections overlap this much hang on the same cycles.
@@ -69,19 +67,39 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
         let cycles = held.filter(|h| h.retention == Retention::Unreachable);
         cycles.map(|h| h.holder).collect::<Vec<u64>>()
     };
-    let mut causes = grouped(groups, |a, b| {
+    let is_same = |a: &[Garbage<'_, '_>], b: &[Garbage<'_, '_>]| {
         line(a) == line(b) && alike(block(a), block(b)) && holders::share(&held(a), &held(b)) != Some(false)
-    });
+    };
+    let mut causes = grouped(groups, |a, b| is_same(a, b));
+    // Of what comes so seldom that it shows nothing by itself, too: a collection or a search has met it.
+    let told: Vec<u32> = causes.iter().flatten().flatten().map(|g| g.site.number).collect();
+    for site in view.sites.iter().filter(|s| !told.contains(&s.number) && is_met(view, s)) {
+        let group = vec![Garbage { site, steps: Vec::new() }];
+        let of_one = |g: &Garbage<'_, '_>| is_same(std::slice::from_ref(g), &group);
+        let same = |cause: &&mut Vec<Vec<Garbage<'_, '_>>>| {
+            cause.first().is_some_and(|often| often.iter().any(of_one))
+        };
+        if let Some(cause) = causes.iter_mut().find(same) {
+            cause.push(group);
+        }
+    }
     let births = |group: &[Garbage<'_, '_>]| group.first().map_or(0, |g| g.site.site.births);
     causes.iter_mut().for_each(|cause| cause.sort_by_key(|group| Reverse(births(group))));
     causes.iter().filter_map(|cause| finding(view, cause.first()?, &cause[1..])).collect()
+}
+
+/// Returns whether the collector frees what a site frees late, or a search found that nothing refers to what it has.
+fn is_met(view: &View<'_>, seen: &SiteView<'_>) -> bool {
+    let held = (view.context.holders)(seen.number);
+    let unreachable = |h: &SiteHolder| h.retention == Retention::Unreachable;
+    seen.site.is_collected() || (!held.is_empty() && held.iter().all(unreachable))
 }
 
 /// Returns the steps in which the collector freed the blocks of several steps. What lives and was found to be
 /// unreachable counts with them.
 fn collections(view: &View<'_>, seen: &SiteView<'_>) -> Option<Vec<u32>> {
     let site = seen.site;
-    if (site.collected as f64) < COLLECTOR_SHARE * site.aged as f64 || site.collected == 0 {
+    if !site.is_collected() {
         return None;
     }
     let collected = site.releases().iter().filter(|r| r.collected * 2 >= r.blocks);

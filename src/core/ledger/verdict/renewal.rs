@@ -186,10 +186,9 @@ fn backs_up(site: &Site, lows: &[i64; WINDOWS], clock: &PhaseClock<'_>, window: 
     let all_the_time = site.first_release > 0
         && clock.at(site.first_release) <= steps / 2
         && steps.saturating_sub(clock.at(site.last_release)) <= window;
-    let collected = site.collected * 2 >= site.aged;
     let [first, .., last] = *lows;
     let middle = lows[WINDOWS / 2];
     let (early, late) = (middle.saturating_sub(first), last.saturating_sub(middle));
     let goes_on = late as f64 >= KEEPS_ON * early as f64 * LATER_WINDOWS;
-    all_the_time && !collected && goes_on && site.longest_life() > window
+    all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
 }

@@ -11,6 +11,7 @@ use super::phase_clock::PhaseClock;
 use super::statistics::{gaps, grouped, interval, is_regular, median, overlap};
 use super::view::{AGE_FACTOR, CERTAIN_COHORTS, MIN_AGE, MIN_COHORTS, SiteView, View};
 use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
+use crate::ledger::sites::mostly_collected;
 
 /// A site still grows if its newest survivor came within this many mean gaps, and so many steps, of the
 /// latest it could.
@@ -153,11 +154,13 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     if proof.len() < if at_intervals { MIN_REGULAR } else { MIN_COHORTS } {
         return Outcome::Nothing;
     }
-    // A bound of few entries drops few in a whole run: what has twice lived longer than all that is alive is no leak.
+    // A bound of few entries drops few in a whole run: what has twice lived longer than all that is alive is no leak. Once
+    // is enough where so few are alive that nothing is certain.
     let oldest =
         site.cohorts.iter().find(|c| c.birth > view.burn_in).map_or(0, |c| until.saturating_sub(c.birth));
-    let collected = site.site.collected * 2 >= site.site.aged.max(1);
-    if at_intervals && !collected && site.site.second_life() >= oldest {
+    let dropped =
+        if proof.len() < CERTAIN_COHORTS { site.site.longest_life() } else { site.site.second_life() };
+    if at_intervals && !site.site.is_collected() && dropped >= oldest {
         return Outcome::Nothing;
     }
     let now = own.at(steps);
@@ -287,12 +290,11 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let span = steps(first, latest);
     let frees = |s: &Survivors<'_, '_>| s.site.site.frees;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
-    let collected = group.iter().map(|s| s.site.site.collected).fold(0, u64::wrapping_add);
-    let aged = group.iter().map(|s| s.site.site.aged).fold(0, u64::wrapping_add);
+    let is_collected = mostly_collected(group.iter().map(|s| s.site.site));
     let is_owned = group.iter().any(|s| holders::is_owned(view, s.site.number));
     let kind = match () {
         // What this site frees is freed by the collector: so will this be, unless it is reachable.
-        () if aged > 0 && collected * 2 >= aged && !is_owned => Kind::PendingGc,
+        () if is_collected && !is_owned => Kind::PendingGc,
         () if group.iter().any(|s| s.is_certain) => Kind::Leak,
         () => Kind::Growing,
     };
