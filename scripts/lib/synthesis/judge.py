@@ -59,9 +59,9 @@ def figures(plan, cause, matched, report, problems):
         # Where every step adds other bytes, the middle is as right as the mean; what a program keeps in one iteration can
         # lie in two steps; and other lines may be a part of the finding, which the frame of an exception keeps now and then.
         each = sum(f["bytes_per_step"] for f in matched)
-        # The report tells the mean beside it where most steps add another figure.
-        mean = sum(f["growth_bytes_per_step"] for f in matched)
-        told = any(f["growth_step_ratio"] >= 0.995 for f in matched) and not near(mean, each, 0.2)
+        # The report tells the mean beside it where that is another figure than what most steps add that add anything.
+        mean = sum(f["growth_bytes_per_step"] / (f["growth_step_ratio"] or 1) for f in matched)
+        told = not near(mean, each, 0.2)
         there = sum(site["bytes_per_step"] for f in matched for site in f["sites"] if named(site["allocated_at"]) in cause.lines)
         whole = sum(f["bytes_per_step"] * f["cohorts"] for f in matched)
         share = 0.5 if cause.varies else 0.05

@@ -141,6 +141,24 @@ fn a_leak_in_plain_words() {
 }
 
 #[test]
+fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
+    let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    for (share, mean, words) in [
+        (1.0, 512.0, "512 B (1 block) per step, "),
+        (1.0, 2048.0, "512 B (1 block) in most steps, 2.0 KiB per step on average, "),
+        (0.25, 128.0, "512 B (1 block) in each step that adds, 128 B per step on average, "),
+        (0.25, 2048.0, "512 B (1 block) in most steps that add, 2.0 KiB per step on average, "),
+    ] {
+        let mut f = report.findings[0].clone();
+        (f.growth_step_ratio, f.growth_bytes_per_step) = (share, mean);
+        let (_, much) = wording::title(&f);
+        assert!(much.starts_with(words), "{much}");
+        let rate = wording::rate(&f).expect("a leak has a rate");
+        assert_eq!(rate.contains("in most"), words.contains("in most"), "{rate}");
+    }
+}
+
+#[test]
 fn no_leak_and_why() {
     for (steps, words) in [
         (200, "No leak in 200 steps."),

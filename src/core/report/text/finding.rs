@@ -82,6 +82,12 @@ impl Rows<'_> {
         self.text.marked((Dim, &lead), INDENT + LABEL, &[(style, &sanitize(words))]);
     }
 
+    /// Writes words that are a part of the row before, set in.
+    fn part(&mut self, label: &'static str, words: &str) {
+        let lead = format!("{}  ", self.lead(label));
+        self.text.marked((Dim, &lead), INDENT + LABEL + 2, &[(Plain, &sanitize(words))]);
+    }
+
     /// Writes a location with its source line, aligned at a column where there is room.
     fn at(&mut self, label: &'static str, at: &str, own: bool, source: Option<&str>, column: usize) {
         let style = if own { Bold } else { Plain };
@@ -185,31 +191,38 @@ fn location(frame: &Frame, cwd: &str) -> String {
     }
 }
 
-/// Writes who holds it: one row each, what several have in common named once.
+/// Writes who holds it: one row each, what several have in common named once, and so the step they were found in.
 fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
     if let Some(why) = &f.holders_unknown {
         rows.say("held by", &format!("not known: {why}"), Plain);
     }
-    let at = |h: &Holder| format!("checked at step {}", grouped(u64::from(h.step)));
     let common = common_path(&f.holders);
     let beyond = |h: &Holder| -> Option<String> {
         let rest = h.path.strip_prefix(common).filter(|_| !common.is_empty())?;
         let ends = rest.is_empty() || rest.starts_with(['.', '[', ' ']);
         ends.then(|| rest.trim_start_matches(" → ").to_owned())
     };
-    if !common.is_empty() {
+    let shown = f.holders.iter().take(most);
+    let (parts, others): (Vec<&Holder>, Vec<&Holder>) = shown.partition(|h| beyond(h).is_some());
+    let mut told = None;
+    let mut checked = |h: &Holder| match told.replace(h.step) {
+        before if before == Some(h.step) => String::new(),
+        _ => format!(", checked at step {}", grouped(u64::from(h.step))),
+    };
+    let much = |h: &Holder| match f.holders.len() {
+        1 => block_count(f, h.blocks),
+        _ => format!("{}, {}", size(h.bytes as f64), block_count(f, h.blocks)),
+    };
+    if !parts.is_empty() {
         let all = f.holders.iter().filter(|h| beyond(h).is_some()).count();
         rows.say("held by", &format!("{}, by {}:", holder(common), count(all as f64, "path")), Plain);
     }
-    for h in f.holders.iter().take(most) {
-        let who = match beyond(h) {
-            Some(rest) if rest.is_empty() => "itself".to_owned(),
-            Some(rest) => rest,
-            None => holder(&h.path),
-        };
-        let size = if f.holders.len() > 1 { format!("{}, ", size(h.bytes as f64)) } else { String::new() };
-        let much = format!("{who} ({size}{}, {})", block_count(f, h.blocks), at(h));
-        rows.say("held by", &much, Plain);
+    for h in parts {
+        let rest = beyond(h).filter(|rest| !rest.is_empty()).unwrap_or_else(|| "itself".to_owned());
+        rows.part("held by", &format!("{rest} ({}{})", much(h), checked(h)));
+    }
+    for h in others {
+        rows.say("held by", &format!("{} ({}{})", holder(&h.path), much(h), checked(h)), Plain);
     }
     if f.holders.len() > most {
         let more = count((f.holders.len() - most) as f64, "more holder");

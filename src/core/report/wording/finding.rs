@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use super::labels::is_every_step;
 use super::{count, exact, grouped, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
@@ -31,7 +32,7 @@ pub fn why(f: &Finding, sites: &[Site], cwd: &str) -> String {
         Kind::Leak | Kind::Growing if f.renewed => RENEWED.to_owned(),
         Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
         Kind::Leak | Kind::Growing => format!("{}. {}", grounds(f, these), bound(f)),
-        Kind::PendingGc => garbage(f, these),
+        Kind::PendingGc => garbage(f),
         Kind::Residue if f.confidence == Confidence::Confirmed => format!(
             "{} of what was allocated together were freed in step {}, and these were not. Nothing grows.",
             count(f.freed as f64, noun(f.layer)),
@@ -101,12 +102,12 @@ fn bound(f: &Finding) -> String {
     }
 }
 
-fn garbage(f: &Finding, these: &str) -> String {
+fn garbage(f: &Finding) -> String {
     match f.longest_life {
         0 => "reference cycles that nothing else holds keep them, and no garbage collection has freed them yet."
             .to_owned(),
         _ => format!(
-            "they are in reference cycles: only garbage collection frees what {these} allocated, up to {} later.",
+            "they are in reference cycles: only garbage collection frees them, up to {} later.",
             count(f64::from(f.longest_life), "step")
         ),
     }
@@ -179,7 +180,7 @@ fn interval(f: &Finding) -> String {
 
 /// Returns `of every step`, `of about every 10th step`, `of 80 % of the steps`.
 fn frequency(f: &Finding) -> String {
-    if f.growth_step_ratio >= 0.995 {
+    if is_every_step(f.growth_step_ratio) {
         return "of every step".to_owned();
     }
     if f.growth_step_ratio >= 0.5 {

@@ -122,25 +122,35 @@ pub fn is_named(path: &str) -> bool {
 
 /// Returns the growth per step; `None` for kinds that have no such figure.
 pub fn rate(f: &Finding) -> Option<String> {
-    let per_step = size(f.bytes_per_step);
+    let (per_step, mean) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()));
     Some(match f.kind {
-        Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
-            let mean = size(f.growth_bytes_per_step.round());
+        Kind::Leak | Kind::Growing if is_uneven(f) => {
+            format!("{per_step} in most {}, {mean} per step on average", adding_steps(f))
+        }
+        Kind::Leak | Kind::Growing if !is_every_step(f.growth_step_ratio) => {
             format!("{per_step} per step that adds, {mean} per step on average")
         }
-        Kind::Leak | Kind::Growing if is_uneven(f) => {
-            let mean = size(f.growth_bytes_per_step.round());
-            format!("{per_step} in most steps, {mean} per step on average")
-        }
-        Kind::PendingGc if f.growth_step_ratio < 0.995 => format!("{per_step} per step that adds"),
+        Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per step that adds"),
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per step"),
         _ => return None,
     })
 }
 
-/// Returns whether some steps add so much more, or less, than most that their mean is another figure.
+/// Returns whether this share of the steps is all of them, as far as a report tells.
+pub(super) fn is_every_step(share: f64) -> bool {
+    share >= 0.995
+}
+
+fn adding_steps(f: &Finding) -> &'static str {
+    if is_every_step(f.growth_step_ratio) { "steps" } else { "steps that add" }
+}
+
+/// Returns whether some steps add so much more, or less, than most that the mean over those that add is another figure.
 fn is_uneven(f: &Finding) -> bool {
-    let (usual, mean) = (f.bytes_per_step, f.growth_bytes_per_step);
+    if f.growth_step_ratio <= 0.0 {
+        return false;
+    }
+    let (usual, mean) = (f.bytes_per_step, f.growth_bytes_per_step / f.growth_step_ratio);
     mean > 0.0 && (mean - usual).abs() > UNEVEN * usual.max(mean)
 }
 
@@ -158,16 +168,15 @@ pub fn title(f: &Finding) -> (String, String) {
     // What is allocated anew each time, only larger, adds no block.
     let adds_blocks = !f.sites.is_empty() && f.blocks_per_step > 0.0;
     let each = if adds_blocks { format!("{each} ({})", blocks(f.blocks_per_step)) } else { each };
+    let mean = size(f.growth_bytes_per_step.round());
     let much = match f.kind {
-        Kind::Leak | Kind::Growing if f.growth_step_ratio < 0.995 => {
-            let mean = size(f.growth_bytes_per_step.round());
+        Kind::Leak | Kind::Growing if is_uneven(f) => {
+            format!("{each} in most {}, {mean} per step on average, {live} so far", adding_steps(f))
+        }
+        Kind::Leak | Kind::Growing if !is_every_step(f.growth_step_ratio) => {
             format!("{each} in each step that adds, {mean} per step on average, {live} so far")
         }
-        Kind::Leak | Kind::Growing if is_uneven(f) => {
-            let mean = size(f.growth_bytes_per_step.round());
-            format!("{each} in most steps, {mean} per step on average, {live} so far")
-        }
-        Kind::PendingGc if f.growth_step_ratio < 0.995 => {
+        Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
             format!("{each} in each step that adds, {live} so far")
         }
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => {
