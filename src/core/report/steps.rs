@@ -39,7 +39,7 @@ pub struct UnusedLoop {
     pub location: String,
     pub iterations: u64,
     /// Why they are no steps: `few`: there are too few of them; `builds`: they make a model; `framework`: the loop is
-    /// PyTorch's own, over layers or parameters; `idle`: others do the work.
+    /// the framework's own (PyTorch's over layers or parameters, a notebook kernel's); `idle`: others do the work.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["few", "builds", "framework", "idle"])))]
     pub reason: String,
 }

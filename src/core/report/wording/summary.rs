@@ -170,7 +170,7 @@ fn unused_loops(report: &Report) -> String {
     let reason = |l: &UnusedLoop| match l.reason.as_str() {
         "few" => format!("{} only", count(l.iterations as f64, "iteration")),
         "builds" => "makes a model".to_owned(),
-        "framework" => "PyTorch's own, over layers or parameters".to_owned(),
+        "framework" => "the framework's own".to_owned(),
         _ => "does little of the work".to_owned(),
     };
     let all = report.steps.unused_loops.iter();

@@ -35,8 +35,9 @@ const BUILDERS: [&str; 2] = ["__init__", "_apply"];
 /// The functions of the library by which a thread begins, and the file they are in.
 const BOOTSTRAP: [&str; 3] = ["_bootstrap", "_bootstrap_inner", "run"];
 const THREADS: &str = "/threading.py";
-/// Where the framework lies whose loops go over the layers of a model and the parameters of an optimizer.
-const FRAMEWORK: &str = "/torch/";
+/// Where the loops are not the program's: those of the framework go over the layers of a model and the parameters of an
+/// optimizer, those of a notebook's kernel over its messages: a cell may have any loop of its own.
+const FRAMEWORKS: [&str; 3] = ["/torch/", "/ipykernel/", "/IPython/"];
 
 #[derive(Debug)]
 pub(super) struct Code {
@@ -52,7 +53,7 @@ pub(super) struct Code {
     /// Takes whatever arguments it is given, to hand them on.
     pub wrapper: bool,
     pub library: bool,
-    /// The framework's: none of its loops is the program's.
+    /// The framework's, or the notebook's: none of its loops is the program's.
     pub framework: bool,
     /// What it allocates is a model's own.
     pub builds: bool,
@@ -73,7 +74,7 @@ impl Code {
             once: ONCE.contains(&plain),
             wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
             library: text.library,
-            framework: text.library && text.file.contains(FRAMEWORK),
+            framework: text.library && FRAMEWORKS.iter().any(|folder| text.file.contains(folder)),
             builds: text.library && BUILDERS.contains(&plain),
             opaque: extents.is_none(),
             extents: extents.unwrap_or_default(),
