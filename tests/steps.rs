@@ -83,8 +83,11 @@ macro_rules! ways {
 
 ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
-    bare_mapped epochs_mapped epochs_comprehended one_epoch fed tasks tasks_at_once threads threads_at_once pool
-    executed layers_by_hand deepening fed_training unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop streams_left streams_broken_off
+    bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
+    awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
+    streamed tasks tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
+    unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
+    streams_left streams_broken_off
 }
 
 #[test]
@@ -176,7 +179,7 @@ fn a_program_without_a_loop_has_none() {
 fn loops_of_every_cpython() {
     let mut wrong = Vec::new();
     for (version, python) in pythons() {
-        for style in ["nested", "single", "wrapped", "generator", "failing", "waiting"] {
+        for style in ["nested", "single", "wrapped", "generator", "failing", "waiting", "awaited"] {
             let ran = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
             let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
             let report = Report::of(&ran.recording());

@@ -97,6 +97,33 @@ def failing():
             step()
 
 
+def awaited():
+    """A coroutine made anew for each request, that keeps what it allocated; nothing else runs in between."""
+    import asyncio
+
+    class Kept:
+        def __init__(self):
+            self.block = allocate(1024)
+
+        def __del__(self):
+            free(self.block)
+
+    async def request(n):
+        block = Kept()
+        allocate(2048)
+        del n
+
+    async def handle(n):
+        await request(n)
+        step()
+
+    async def serve():
+        for n in range(30):
+            await handle(n)
+
+    asyncio.run(serve())
+
+
 def waiting():
     import asyncio
 

@@ -121,6 +121,170 @@ def fed():
         kept.append(net(x))
 
 
+def awaited():
+    async def request(n):
+        x = batch()
+        kept.append(net(x))
+
+    async def main():
+        for n in range(N):
+            await request(n)
+
+    asyncio.run(main())
+
+
+def awaited_through_two():
+    async def request(n):
+        x = batch()
+        await asyncio.sleep(0)
+        kept.append(net(x))
+
+    async def handle(n):
+        await request(n)
+
+    async def main():
+        for n in range(N):
+            await handle(n)
+
+    asyncio.run(main())
+
+
+def awaited_by_turns():
+    async def turn(session, n):
+        x = batch()
+        await asyncio.sleep(0)
+        kept.append(net(x))
+
+    async def main():
+        for session in range(N // 4):
+            for n in range(4):
+                await turn(session, n)
+
+    asyncio.run(main())
+
+
+def awaited_in_two():
+    async def fetch():
+        await asyncio.sleep(0)
+        return batch()
+
+    async def answer(x):
+        await asyncio.sleep(0)
+        return net(x)
+
+    async def main():
+        for _ in range(N):
+            kept.append(await answer(await fetch()))
+
+    asyncio.run(main())
+
+
+def awaited_side_by_side():
+    async def request(n):
+        x = batch()
+        await asyncio.sleep(0)
+        kept.append(net(x))
+
+    async def client(count):
+        for n in range(count):
+            await request(n)
+
+    async def main():
+        await asyncio.gather(client(N // 2), client(N // 2))
+
+    asyncio.run(main())
+
+
+def awaited_by_workers():
+    """Workers that take requests from a queue: each stands still again and again, in the middle of a request too."""
+
+    async def infer():
+        y = net(batch())
+        await asyncio.sleep(0)
+        return y
+
+    async def worker(queue):
+        while (future := await queue.get()) is not None:
+            kept.append(await infer())
+            future.set_result(None)
+
+    async def main():
+        queue = asyncio.Queue()
+        workers = [asyncio.create_task(worker(queue)) for _ in range(2)]
+        for _ in range(N):
+            future = asyncio.get_running_loop().create_future()
+            await queue.put(future)
+            await future
+        for _ in workers:
+            await queue.put(None)
+        await asyncio.gather(*workers)
+
+    asyncio.run(main())
+
+
+def awaited_by_workers_through_two():
+    """The same, where what stands still is one call further in, twice in a request."""
+
+    async def layer(x):
+        y = net(x)
+        await asyncio.sleep(0)
+        return torch.cat([y, y, y, y], 1)
+
+    async def infer():
+        x = batch()
+        for _ in range(2):
+            x = await layer(x)
+        return x
+
+    async def answer():
+        return await infer()
+
+    async def worker(queue):
+        while (future := await queue.get()) is not None:
+            kept.append(await answer())
+            future.set_result(None)
+
+    async def main():
+        queue = asyncio.Queue()
+        workers = [asyncio.create_task(worker(queue)) for _ in range(2)]
+        for _ in range(N // 2):
+            futures = [asyncio.get_running_loop().create_future() for _ in range(2)]
+            for future in futures:
+                await queue.put(future)
+            await asyncio.gather(*futures)
+        for _ in workers:
+            await queue.put(None)
+        await asyncio.gather(*workers)
+
+    asyncio.run(main())
+
+
+def awaited_and_let_go():
+    """What the steps keep goes when the coroutine returns: as many frees as the steps made blocks."""
+
+    async def main():
+        pairs = []
+        for _ in range(N):
+            x = batch()
+            pairs.append((x, net(x)))
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def streamed():
+    async def stream():
+        for _ in range(N):
+            await asyncio.sleep(0)
+            yield batch()
+
+    async def main():
+        async for x in stream():
+            kept.append(net(x))
+
+    asyncio.run(main())
+
+
 def tasks():
     async def main():
         for n in range(N):

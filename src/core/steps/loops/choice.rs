@@ -352,9 +352,11 @@ impl<'a> Chooser<'a> {
         let inner = self.coming_round(outer, users);
         let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
         let Some(main) = self.largest(direct()) else { return vec![outer] };
-        let all = self.total(outer).max(1.0);
-        let covered = inner.iter().map(|&(id, _)| self.total(id)).sum::<f64>() / all;
-        let directly = direct().map(|id| self.total(id)).sum::<f64>() / all;
+        // What lists free when their function returns is no work of the loop around.
+        let births = |id: Id| self.total(id) - self.frees[usize::from(id)] as f64;
+        let all = births(outer).max(1.0);
+        let covered = inner.iter().map(|&(id, _)| births(id)).sum::<f64>() / all;
+        let directly = direct().map(births).sum::<f64>() / all;
         // Where most of what trains lies outside of the loops inside, these are parts of a step: micro-batches, layers.
         let trains_outside = |by: &[u64]| {
             inner.iter().map(|&(id, _)| by[usize::from(id)]).sum::<u64>() * 2 < by[usize::from(outer)]

@@ -26,6 +26,8 @@ use super::{EventContext, Seen};
 const MOST_LEVELS: usize = 256;
 /// Generators that stand still.
 const MOST_WAITING: usize = 256;
+/// Coroutines without loops that were awaited.
+const MOST_AWAITED: usize = 64;
 
 /// The number of what is no loop of a code, but a call from which C calls again and again. Behind those of
 /// all loops.
@@ -68,6 +70,8 @@ enum Called {
     /// A function, by C.
     Through,
     Generator,
+    /// A coroutine, before it stood still itself.
+    Awaited,
 }
 
 #[derive(Debug)]
@@ -94,7 +98,17 @@ struct Waiting {
     offset: u32,
     insides: [Inside; DEEPEST],
     count: usize,
+    /// It awaited a coroutine there.
+    awaits: bool,
     used: u64,
+}
+
+/// Where an awaited coroutine without loops was at its last event.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    frame: usize,
+    code: u32,
+    offset: u32,
 }
 
 #[derive(Debug)]
@@ -109,6 +123,7 @@ pub(super) struct Shadow {
     levels: Vec<Level>,
     insides: Vec<Inside>,
     waiting: Vec<Waiting>,
+    awaited: Vec<Awaited>,
     clock: u64,
     /// Count of the objects that Python made, at the last event.
     objects: u32,
@@ -133,6 +148,7 @@ impl Shadow {
             levels: Vec::with_capacity(MOST_LEVELS),
             insides: Vec::with_capacity(MOST_LEVELS),
             waiting: Vec::with_capacity(MOST_WAITING),
+            awaited: Vec::with_capacity(MOST_AWAITED),
             clock: 0,
             objects: 0,
         }
@@ -178,7 +194,7 @@ impl Shadow {
             // Nothing was below: not even now and then?
             let code = view.codes.number(seen, view.around);
             let called = at.checked_sub(1).map_or(Called::Nothing, |above| self.levels[above].called);
-            let waits = view.codes.get(code).generator;
+            let waits = view.codes.get(code).generator && !self.is_awaited(view, at, code);
             return match called {
                 Called::Function if !waits && !view.blind => self.made_again(view, at, seen, 0),
                 Called::Through if !waits && !view.blind => self.made_again(view, at, seen, 1),
@@ -206,20 +222,22 @@ impl Shadow {
                     self.moved(view, at, seen.offset);
                     return at + 1;
                 }
-                // A generator goes on; anything else was called anew.
-                None if view.codes.get(code).generator => {
-                    self.moved(view, at, seen.offset);
-                    return at + 1;
-                }
+                // Another one, that got the same memory.
                 None => {
+                    let stood = view.codes.get(code).generator && !self.is_awaited(view, at, code);
                     self.pop(view, at);
+                    if stood {
+                        self.made_anew(view, at);
+                        return at;
+                    }
                     return self.made_again(view, at, seen, 0);
                 }
             }
         }
         let (entry, was) = (level.seen.entry, level.code);
         let code = view.codes.number(seen, view.around);
-        let waits = view.codes.get(was).generator || view.codes.get(code).generator;
+        let waits = (view.codes.get(was).generator || view.codes.get(code).generator)
+            && !self.is_awaited(view, at, code);
         // A generator that begins where another of its code stands still in its loop was made since, in a loop around it.
         let in_loop = self.levels[at].first < self.insides_end(at);
         let known = || self.waiting.iter().any(|w| w.frame == seen.frame && w.code == code);
@@ -231,6 +249,13 @@ impl Shadow {
             self.made_anew(view, at);
         }
         if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
+    }
+
+    /// Whether a coroutine at depth `at` is awaited by the frame around it. That awaits one after the other, so another
+    /// one there was called since, as a function is.
+    fn is_awaited(&self, view: &View<'_>, at: usize, code: u32) -> bool {
+        let by = || self.levels.get(at.wrapping_sub(1)).is_some_and(|l| view.codes.get(l.code).generator);
+        view.codes.get(code).coroutine && by()
     }
 
     fn insides_end(&self, at: usize) -> usize {
@@ -382,10 +407,13 @@ impl Shadow {
         let builds = facts.builds || self.levels.last().is_some_and(|l| l.builds);
         let (mut around, at) = (self.root, self.levels.len());
         let crosses = at > 0 && self.crosses(view, at - 1, seen.entry, code) > 0;
+        let awaited = generator && self.is_awaited(view, at, code);
+        let mut awaits = awaited && self.awaits(view, at - 1, seen, code);
+        let stands = generator && !awaited;
         if let Some(above) = self.levels.last_mut() {
             around = above.node;
             above.called = match crosses {
-                _ if generator => Called::Generator,
+                _ if stands => Called::Generator,
                 true => Called::Through,
                 false => Called::Function,
             };
@@ -403,11 +431,14 @@ impl Shadow {
         if generator {
             let known = self.waiting.iter().position(|w| w.frame == seen.frame && w.code == code);
             if let Some(waiting) = known.map(|w| self.waiting.swap_remove(w)) {
-                self.go_on(view, at, &waiting);
+                awaits = self.go_on(view, at, &waiting) && waiting.awaits;
             }
         }
         if loops {
             self.moved(view, at, seen.offset);
+        }
+        if awaits {
+            self.levels[at].called = Called::Awaited;
         }
     }
 

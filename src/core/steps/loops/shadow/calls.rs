@@ -23,6 +23,7 @@ impl Shadow {
             }
         }
     }
+
     /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
     /// the nearest loop around it ended. Returns from where on the stack is to be built anew.
     pub(super) fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
@@ -100,15 +101,16 @@ impl Shadow {
     }
 
     /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
-    /// is one that C calls once, or a wrapper hands its own arguments on to it.
+    /// is one that C calls once or that is awaited, or a wrapper hands its own arguments on to it.
     pub(super) fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
         let once = view.codes.get(code).once;
         let wrapped = self.levels.get(above).is_some_and(|l| {
             let caller = view.codes.get(l.code);
             caller.wrapper && caller.extents.spreads_at(l.seen.offset)
         });
-        usize::from(entry && !once && !wrapped)
+        usize::from(entry && !once && !wrapped && !self.is_awaited(view, above + 1, code))
     }
+
     /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
     /// that begin with it. `again`: also if the one before began in the same place.
     #[cold]

@@ -3,12 +3,18 @@
 use super::super::Seen;
 use super::super::extents::DEEPEST;
 use super::super::tree::Sign;
-use super::{BEGINS, Inside, Level, MOST_WAITING, Shadow, View, Waiting};
+use super::{Awaited, BEGINS, Called, Inside, Level, MOST_AWAITED, MOST_WAITING, Shadow, View, Waiting};
 
 impl Shadow {
     pub(super) fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
         let insides = &self.insides[level.first..];
-        if (insides.is_empty() && !level.task) || insides.len() > DEEPEST {
+        if insides.is_empty() && !level.task {
+            if view.codes.get(level.code).coroutine {
+                self.note_awaited(&level.seen, level.code);
+            }
+            return;
+        }
+        if insides.len() > DEEPEST {
             return;
         }
         let mut waiting = Waiting {
@@ -17,6 +23,7 @@ impl Shadow {
             offset: level.seen.offset,
             insides: [Inside { number: 0, open: false, node: 0 }; DEEPEST],
             count: insides.len(),
+            awaits: level.called == Called::Function && view.codes.get(level.code).coroutine,
             used: self.clock,
         };
         waiting.insides[..insides.len()].copy_from_slice(insides);
@@ -28,6 +35,46 @@ impl Shadow {
             gone.insides[..gone.count].iter().filter(|i| i.open).for_each(|i| view.tree.lose(i.node));
         }
     }
+
+    /// Keeps where a coroutine without loops is, in place of what had its memory before, or of any other.
+    fn note_awaited(&mut self, seen: &Seen, code: u32) {
+        let awaited = Awaited { frame: seen.frame, code, offset: seen.offset };
+        if let Some(known) = self.awaited.iter_mut().find(|a| a.frame == seen.frame) {
+            *known = awaited;
+        } else if self.awaited.len() < MOST_AWAITED {
+            self.awaited.push(awaited);
+        } else {
+            self.awaited[self.clock as usize % MOST_AWAITED] = awaited;
+        }
+    }
+
+    /// The frame at this depth awaits a coroutine, at the instruction where it did so when it stood still. If it is another
+    /// one, an iteration of the nearest loop around ended. Returns whether it is the same and stands where it stood.
+    pub(super) fn awaits(&mut self, view: &mut View<'_>, above: usize, seen: &Seen, code: u32) -> bool {
+        if self.levels[above].called != Called::Awaited {
+            return false;
+        }
+        let known = self.awaited.iter().find(|a| a.frame == seen.frame && a.code == code);
+        if let Some(offset) = known.map(|a| a.offset)
+            && (seen.offset > offset
+                || (seen.offset == offset && view.codes.get(code).extents.waits_at(offset)))
+        {
+            return seen.offset == offset;
+        }
+        if self.goes_on(view, seen, code) {
+            return false;
+        }
+        // Those in between were awaited, too.
+        let around = (0..=above).rev().take_while(|&at| view.codes.get(self.levels[at].code).generator);
+        let found =
+            around.map(|at| (at, self.insides_end(at))).find(|&(at, end)| self.levels[at].first < end);
+        if let Some((at, end)) = found {
+            let (by, offset) = (self.levels[at].code, self.levels[at].seen.offset);
+            self.iteration_ends(view, end - 1, by, offset, Sign::Proof, above + 2);
+        }
+        false
+    }
+
     /// Whether a coroutine that stood still goes on, and none begins in its memory.
     pub(super) fn goes_on(&self, view: &View<'_>, seen: &Seen, code: u32) -> bool {
         let extents = &view.codes.get(code).extents;
@@ -54,15 +101,15 @@ impl Shadow {
         }
     }
 
-    /// A generator that stood still runs again. Standing at the very instruction where it was, it either
-    /// never left it, or came back to it.
-    pub(super) fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) {
+    /// A generator that stood still runs again. Standing at the very instruction where it was, it either never left it, or
+    /// came back to it. Returns whether it waits there.
+    pub(super) fn go_on(&mut self, view: &mut View<'_>, at: usize, waiting: &Waiting) -> bool {
         self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
         let (first, offset) = (self.levels[at].first, self.levels[at].seen.offset);
         let extents = &view.codes.get(waiting.code).extents;
-        let back = offset < waiting.offset || (offset == waiting.offset && !extents.waits_at(offset));
-        if !back {
-            return;
+        let stands = offset == waiting.offset && extents.waits_at(offset);
+        if stands || offset > waiting.offset {
+            return stands;
         }
         match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
             Some(inside) => {
@@ -71,5 +118,6 @@ impl Shadow {
             }
             None => self.leave(view.tree, view.around, first),
         }
+        false
     }
 }
