@@ -87,7 +87,8 @@ ways! {
     awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
-    streams_left streams_broken_off
+    streams_left streams_broken_off kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
+    kept_by_turns kept_by_c kept_in_epochs kept_in_steps_of_one
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn a_program_without_a_loop_has_none() {
 fn loops_of_every_cpython() {
     let mut wrong = Vec::new();
     for (version, python) in pythons() {
-        for style in ["nested", "single", "wrapped", "generator", "failing", "waiting", "awaited"] {
+        for style in ["nested", "single", "wrapped", "generator", "failing", "alone", "waiting", "awaited"] {
             let ran = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
             let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
             let report = Report::of(&ran.recording());

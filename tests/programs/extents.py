@@ -23,8 +23,18 @@ STOPS = {
 }  # fmt: skip
 
 
+def stored(instruction):
+    """The numbers of the local variables that an instruction gives a value to."""
+    name, argument = instruction.opname.replace("INSTRUMENTED_", ""), instruction.arg
+    if name == "STORE_FAST_STORE_FAST":
+        return [argument >> 4, argument & 15]
+    if name == "STORE_FAST_LOAD_FAST":
+        return [argument >> 4]
+    return [argument] if name == "STORE_FAST" else []
+
+
 def loops(code):
-    """(header, begins with FOR_ITER, offsets in it) of every natural loop."""
+    """(header, begins with FOR_ITER, the variable of its items, offsets in it) of every natural loop."""
     listed = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
     at = {i.offset: n for n, i in enumerate(listed)}
     before = [set() for _ in listed]
@@ -53,7 +63,13 @@ def loops(code):
         if 0 in body and header != 0:
             body = set(range(header, max(sources) + 1))
         offsets = sorted(listed[n].offset for n in body)
-        found.append((listed[header].offset, listed[header].opname == "FOR_ITER", offsets))
+        is_for, variable = listed[header].opname == "FOR_ITER", -1
+        if is_for:
+            first = listed[header + 1 : header + 3]
+            given = stored(first[0]) or (stored(first[1]) if first[0].opname == "UNPACK_SEQUENCE" else [])
+            if given and [v for n in body for v in stored(listed[n])].count(given[0]) == 1:
+                variable = given[0]
+        found.append((listed[header].offset, is_for, variable, offsets))
     return sorted(found)
 
 
@@ -70,7 +86,7 @@ def show(code):
         return
     memory = getattr(code, "_co_code_adaptive", code.co_code)
     table = getattr(code, "co_exceptiontable", b"")
-    listed = ";".join("%d,%d,%s" % (h, f, ",".join(map(str, offsets))) for h, f, offsets in found)
+    listed = ";".join("%d,%d,%d,%s" % (h, f, v, ",".join(map(str, offsets))) for h, f, v, offsets in found)
     print(code.co_name, memory.hex(), table.hex() or "-", listed or "-")
 
 

@@ -97,6 +97,19 @@ def failing():
             step()
 
 
+def alone():
+    """Nothing of the outer loop is seen but a call, in which a loop goes over the same items again."""
+    layers = [object() for _ in range(4)]
+
+    def forward(n):
+        for i, layer in enumerate(layers):
+            allocate(1024)
+
+    for n in range(30):
+        forward(n)
+        step()
+
+
 def awaited():
     """A coroutine made anew for each request, that keeps what it allocated; nothing else runs in between."""
     import asyncio
@@ -111,7 +124,6 @@ def awaited():
     async def request(n):
         block = Kept()
         allocate(2048)
-        del n
 
     async def handle(n):
         await request(n)

@@ -121,6 +121,85 @@ def fed():
         kept.append(net(x))
 
 
+def kept_alone():
+    """Nothing but one call makes events, through a loop over layers; the same data each time."""
+    x = batch()
+    for _ in range(N):
+        kept.append(net(x))
+
+
+def kept_through_own_layers():
+    x = torch.randn(4, 64, device="cuda")
+    layers = [torch.randn(64, 64, device="cuda") for _ in range(3)]
+
+    def forward(x):
+        for layer in layers:
+            x = torch.relu(x @ layer)
+        return x
+
+    for _ in range(N):
+        kept.append(forward(x))
+
+
+def kept_unrolled():
+    x, cell = torch.randn(4, 64, device="cuda"), torch.nn.Linear(64, 64, device="cuda")
+
+    def forward(x):
+        for _ in range(5):
+            x = cell(x)
+        return x
+
+    n = 0
+    while n < N:
+        kept.append(forward(x))
+        n += 1
+
+
+def kept_through_one_layer():
+    x, one = torch.randn(4, 64, device="cuda"), torch.nn.Sequential(torch.nn.Linear(64, 64, device="cuda"))
+    for _ in range(N):
+        kept.append(one(x))
+
+
+def kept_by_turns():
+    """One branch in every other iteration: each stands later in the code than the other once."""
+    x = batch()
+    for n in range(N):
+        if n % 2:
+            kept.append(net(x))
+        else:
+            kept.append(torch.relu(x))
+
+
+def kept_by_c():
+    """Another function of C calls in each iteration."""
+    import contextvars
+    import functools
+
+    step = functools.partial(lambda x: kept.append(net(x)))
+    x = batch()
+    for _ in range(N // 2):
+        contextvars.copy_context().run(step, x)
+    for _ in range(N // 2):
+        step(x)
+
+
+def kept_in_epochs():
+    x = batch()
+    for _ in range(N // 6):
+        for _ in range(6):
+            kept.append(net(x))
+
+
+def kept_in_steps_of_one():
+    """The variable of the outer loop is given another value in the inner one: that is no iteration."""
+    x = batch()
+    for x in [x] * N:
+        for _ in range(3):
+            x = x + x.mean()
+        kept.append(x)
+
+
 def awaited():
     async def request(n):
         x = batch()
@@ -156,8 +235,8 @@ def awaited_by_turns():
         kept.append(net(x))
 
     async def main():
-        for session in range(N // 4):
-            for n in range(4):
+        for session in range(N // 8):
+            for n in range(8):
                 await turn(session, n)
 
     asyncio.run(main())

@@ -384,6 +384,9 @@ impl EventContext for Here {
     fn read(&mut self, seen: &Seen) -> CodeText {
         self.0.as_ref().map_or_else(CodeText::default, |reader| reader.text(seen))
     }
+    fn variable(&mut self, seen: &Seen, variable: u16) -> u64 {
+        self.0.as_ref().map_or(0, |reader| reader.variable(seen, variable))
+    }
 }
 
 /// Has the loop chosen now, from what was seen so far, since it cannot wait any longer. Returns the

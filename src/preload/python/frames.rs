@@ -5,6 +5,7 @@ use std::ptr;
 
 use crate::python::codes::{self, Numbered};
 use crate::python::interpreter::{self, Cpython};
+use crate::python::layout::{MARKS, NUMBER};
 use crate::python::memory::read;
 use crate::python::offsets::VAR_SIZE;
 use crate::python::walk::{self, Found, Walk};
@@ -92,6 +93,18 @@ impl Reader {
             Numbered::Id(id) => id,
             _ => 0,
         }
+    }
+
+    /// Returns the address of the object that a local variable of a frame names; 0 where there is none, or the layout of
+    /// frames is not known.
+    #[inline]
+    pub fn variable(&self, seen: &Seen, variable: u16) -> u64 {
+        let Some(objects) = self.cpython.layout.objects else { return 0 };
+        let slot = objects.frame_variables + size_of::<u64>() * usize::from(variable);
+        // SAFETY: a frame of the calling thread, in a read section, which has a slot for each variable of its code; the
+        // number is from an instruction of that code.
+        let slot: u64 = unsafe { read(ptr::with_exposed_provenance(seen.frame), slot) };
+        if slot & MARKS == NUMBER { slot } else { slot & !MARKS }
     }
 
     /// Returns what a frame's code object says of itself. Only of one that has an id.

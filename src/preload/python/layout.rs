@@ -102,6 +102,10 @@ impl Links {
 /// The first value of `owner` that marks a shim.
 pub const SHIM_OWNER: u8 = 3;
 
+/// From 3.14 on the low bits of a variable say whether it owns what it refers to, or that it is a number.
+pub const MARKS: u64 = 7;
+pub const NUMBER: u64 = 3;
+
 /// Byte offsets that a search through objects needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectLayout {

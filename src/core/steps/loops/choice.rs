@@ -14,6 +14,7 @@
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
 //! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
 
+use super::shadow::CALL;
 use super::tree::{Id, STEPS_BETWEEN, Tree};
 
 /// Least share of all events that the user's loops must see.
@@ -244,6 +245,14 @@ impl<'a> Chooser<'a> {
         self.tree.get(id).map_or(0.0, |n| n.iterations() as f64)
     }
 
+    /// By how much what a loop did is more than what was seen: that C calls again and again shows at the second call, each
+    /// time.
+    fn unseen_first(&self, id: Id) -> f64 {
+        let calls = self.tree.get(id).filter(|n| n.is_call && n.number == CALL);
+        let (all, first) = calls.map_or((1.0, 0.0), |n| (n.iterations() as f64, f64::from(n.instances)));
+        if first < all { all / (all - first) } else { 1.0 }
+    }
+
     fn per_iteration(&self, id: Id) -> f64 {
         self.total(id) / self.iterations(id).max(1.0)
     }
@@ -353,7 +362,7 @@ impl<'a> Chooser<'a> {
         let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
         let Some(main) = self.largest(direct()) else { return vec![outer] };
         // What lists free when their function returns is no work of the loop around.
-        let births = |id: Id| self.total(id) - self.frees[usize::from(id)] as f64;
+        let births = |id: Id| (self.total(id) - self.frees[usize::from(id)] as f64) * self.unseen_first(id);
         let all = births(outer).max(1.0);
         let covered = inner.iter().map(|&(id, _)| births(id)).sum::<f64>() / all;
         let directly = direct().map(births).sum::<f64>() / all;

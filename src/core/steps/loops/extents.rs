@@ -5,7 +5,7 @@
 //! not enough: from 3.11 on handlers stand at the end of the code, so that an `except: continue` reaches
 //! across everything in between.
 
-use super::opcodes::{Flow, Meanings};
+use super::opcodes::{Flow, Meanings, Stores};
 
 /// Longer code is left alone; the longest in the standard library has a tenth of that.
 const MOST_UNITS: usize = 1 << 15;
@@ -28,6 +28,8 @@ pub struct Loop {
     /// generator.
     pub(super) body: u32,
     pub comprehension: bool,
+    /// The local variable that each item is given to, and nothing else in the loop.
+    pub variable: Option<u16>,
     /// The loop around it.
     parent: u8,
     size: usize,
@@ -160,6 +162,7 @@ impl Extents {
                 last: offset(last),
                 is_for: code.list[header].flow == Flow::For,
                 comprehension: generated || code.is_comprehension(header, &body),
+                variable: code.variable(header, &body),
                 parent: NONE,
                 size: body.len(),
             };
@@ -191,6 +194,21 @@ struct Instruction {
     offset: u32,
     flow: Flow,
     argument: u32,
+    stores: Stores,
+}
+
+impl Instruction {
+    /// The local variables that it gives a value to.
+    fn stored(&self) -> impl Iterator<Item = u32> {
+        let (upper, lower) = (self.argument >> 4, self.argument & 15);
+        let variables = match self.stores {
+            Stores::Nothing => [None, None],
+            Stores::One => [Some(self.argument), None],
+            Stores::Upper => [Some(upper), None],
+            Stores::Both => [Some(upper), Some(lower)],
+        };
+        variables.into_iter().flatten()
+    }
 }
 
 struct Code {
@@ -228,7 +246,8 @@ impl Code {
             if let Some((target, back)) = target {
                 targets.push((code.list.len(), target, back));
             }
-            code.list.push(Instruction { offset: 2 * at as u32, flow, argument });
+            let stores = meanings.stores(opcode);
+            code.list.push(Instruction { offset: 2 * at as u32, flow, argument, stores });
             at = next;
         }
         let mut number = 0;
@@ -303,6 +322,19 @@ impl Code {
                     && (!plain || a.argument == b.argument)
             })
         })
+    }
+
+    /// The variable that the items of a `for` loop are given to, or the first that a part of them is given to, if nothing
+    /// else in the loop gives it a value.
+    fn variable(&self, header: usize, body: &[usize]) -> Option<u16> {
+        if self.list[header].flow != Flow::For {
+            return None;
+        }
+        // An item that has parts is taken apart first.
+        let after = self.list.get(header + 1..)?.iter().take(2);
+        let variable = after.flat_map(Instruction::stored).next()?;
+        let stored = body.iter().flat_map(|&at| self.list[at].stored()).filter(|&v| v == variable).count();
+        u16::try_from(variable).ok().filter(|_| stored == 1)
     }
 
     /// A comprehension that 3.12 and later put into its function: the append that leaves a list below the

@@ -96,6 +96,9 @@ pub trait EventContext {
     fn id(&mut self, seen: &Seen) -> u32;
     /// Reads a frame's code object.
     fn read(&mut self, seen: &Seen) -> CodeText;
+    /// Returns what tells the object that a local variable of a frame names from others that are alive; 0 where that
+    /// is not known.
+    fn variable(&mut self, seen: &Seen, variable: u16) -> u64;
 }
 
 /// The threads that are distinguished at a time.

@@ -6,6 +6,7 @@
 //! and from 3.12 on instrumented. Every such form has its own number here and flows as the one it stands for.
 
 use Flow::*;
+use Stores::*;
 
 /// How control goes on after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +37,23 @@ pub(super) enum Flow {
     Spread,
 }
 
+/// What an instruction puts into a local variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stores {
+    Nothing,
+    /// `STORE_FAST`, and what 3.11 and 3.12 join with what follows it.
+    One,
+    /// `STORE_FAST_LOAD_FAST`: the variable is the upper half of the argument.
+    Upper,
+    /// `STORE_FAST_STORE_FAST`: the upper half, then the lower.
+    Both,
+}
+
 /// The opcodes of one version.
 #[derive(Debug)]
 pub(super) struct Opcodes {
     flow: &'static [(Flow, &'static [u8])],
+    stores: &'static [(Stores, &'static [u8])],
     /// How many inline cache entries follow: (entries, opcodes from, to).
     caches: &'static [(u8, &'static [(u8, u8)])],
     /// Numbers that are no opcode, or hide another one (an instrumented line, an executor).
@@ -48,7 +62,7 @@ pub(super) struct Opcodes {
 
 /// What the numbers mean, as one table.
 #[derive(Debug)]
-pub(super) struct Meanings([Option<(Flow, u8)>; 256]);
+pub(super) struct Meanings([Option<(Flow, u8)>; 256], &'static Opcodes);
 
 impl Meanings {
     /// Of a release of CPython 3.`minor`; `None` for one whose opcodes are not known here.
@@ -80,12 +94,19 @@ impl Meanings {
         for &(from, to) in opcodes.unknown {
             table[usize::from(from)..=usize::from(to)].fill(None);
         }
-        Some(Meanings(table))
+        Some(Meanings(table, opcodes))
     }
 
     /// How an opcode flows, and its inline cache entries.
     pub fn get(&self, opcode: u8) -> Option<(Flow, u8)> {
         self.0[usize::from(opcode)]
+    }
+
+    pub fn stores(&self, opcode: u8) -> Stores {
+        let all = self.1.stores.iter();
+        all.copied()
+            .find(|(_, numbers)| numbers.contains(&opcode))
+            .map_or(Stores::Nothing, |(stores, _)| stores)
     }
 }
 
@@ -102,6 +123,7 @@ const V3_8: Opcodes = Opcodes {
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
     ],
+    stores: &[(One, &[125])],
     caches: &[],
     unknown: &[
         (0, 0),
@@ -137,6 +159,7 @@ const V3_9: Opcodes = Opcodes {
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
     ],
+    stores: &[(One, &[125])],
     caches: &[],
     unknown: &[
         (0, 0),
@@ -174,6 +197,7 @@ const V3_10: Opcodes = Opcodes {
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
     ],
+    stores: &[(One, &[125])],
     caches: &[],
     unknown: &[
         (0, 0),
@@ -213,6 +237,7 @@ const V3_11: Opcodes = Opcodes {
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
     ],
+    stores: &[(One, &[125, 161, 167])],
     caches: &[
         (
             1,
@@ -257,6 +282,7 @@ const V3_12: Opcodes = Opcodes {
         (Append, &[145, 146, 147]),
         (Spread, &[142, 244]),
     ],
+    stores: &[(One, &[125, 154, 158])],
     caches: &[
         (
             1,
@@ -300,6 +326,7 @@ const V3_13: Opcodes = Opcodes {
         (Append, &[80, 95, 105]),
         (Spread, &[54, 246]),
     ],
+    stores: &[(One, &[110]), (Upper, &[111]), (Both, &[112])],
     caches: &[
         (
             1,
@@ -346,6 +373,7 @@ const V3_14: Opcodes = Opcodes {
         (Append, &[78, 98, 107]),
         (Spread, &[4, 252]),
     ],
+    stores: &[(One, &[112]), (Upper, &[113]), (Both, &[114])],
     caches: &[
         (
             1,
@@ -391,6 +419,7 @@ const V3_15: Opcodes = Opcodes {
         (Append, &[77, 97, 106]),
         (Spread, &[4, 151, 152, 251]),
     ],
+    stores: &[(One, &[111]), (Upper, &[112]), (Both, &[113])],
     caches: &[
         (
             1,

@@ -12,15 +12,18 @@
 //!
 //! The walk out to that loop is a proof where the frames in between were entered from Python; where C lies in
 //! between it is only a sign, since C may call back many times by itself (`map`, the autograd engine).
-//! Generators come and go without being called anew, so they are kept when they stand still.
+//! Generators come and go without being called anew, so they are kept when they stand still. Where none of that is to be seen,
+//! the variables of the loops are looked at ([`items`]).
 
 mod calls;
+mod items;
 mod waiting;
 
 use super::code::{Code, Codes};
 use super::extents::DEEPEST;
 use super::tree::{Id, NONE, Sign, Tree};
 use super::{EventContext, Seen};
+use items::{Items, MayHave};
 
 /// Frames compared, from the outermost in.
 const MOST_LEVELS: usize = 256;
@@ -31,7 +34,7 @@ const MOST_AWAITED: usize = 64;
 
 /// The number of what is no loop of a code, but a call from which C calls again and again. Behind those of
 /// all loops.
-const CALL: u8 = 254;
+pub(super) const CALL: u8 = 254;
 /// The number of what is no loop either, but a function that threads or tasks begin with, each time anew.
 const BEGINS: u8 = 253;
 
@@ -54,13 +57,14 @@ pub struct What {
 }
 
 /// A loop that a frame is in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Inside {
     number: u8,
     /// An iteration is under way; not while the first or next item is being fetched, nor of what threads or
     /// tasks begin with, which have the iterations in common.
     open: bool,
     node: Id,
+    items: Items,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +176,10 @@ impl Shadow {
         } else if self.levels.len() > at {
             self.pop(view, at);
         } else if objects != what.objects && !what.freed && frames.len() == all.len() {
-            self.again(view);
+            let kept = self.again(view).unwrap_or(frames.len());
+            for seen in &frames[kept..] {
+                self.push(view, seen);
+            }
         }
         let builds = self.levels.last().is_some_and(|l| l.builds);
         if let Some(node) = view.tree.get_mut(self.node()) {
@@ -206,19 +213,26 @@ impl Shadow {
             let code = level.code;
             level.seen.entry = seen.entry;
             self.pop(view, at + 1);
+            self.levels[at].seen.offset = seen.offset;
+            let own = self.levels[at].first;
+            let extents = &view.codes.get(code).extents;
+            let held = self.insides[own..].iter().rposition(|i| extents.holds(i.number, seen.offset));
+            let held = held.map(|i| own + i);
             if seen.offset > before {
+                if let Some(inside) = held {
+                    self.ends_by_variable(view, (own, inside), MayHave::GoneOn, at + 1);
+                }
                 self.moved(view, at, seen.offset);
                 return at + 1;
             }
-            let extents = &view.codes.get(code).extents;
-            let held = self.insides[self.levels[at].first..]
-                .iter()
-                .rposition(|i| extents.holds(i.number, seen.offset))
-                .map(|i| self.levels[at].first + i);
             match held {
                 Some(inside) => {
                     self.leave(view.tree, view.around, inside + 1);
-                    self.iteration_ends(view, inside, code, seen.offset, Sign::Proof, at + 1);
+                    match self.ends_by_variable(view, (0, inside), MayHave::Ended, at + 1) {
+                        Some(kept) if kept <= at => return kept,
+                        Some(_) => {}
+                        None => self.iteration_ends(view, inside, code, seen.offset, Sign::Proof, at + 1),
+                    }
                     self.moved(view, at, seen.offset);
                     return at + 1;
                 }
@@ -300,13 +314,18 @@ impl Shadow {
         if own.last().map(|i| i.number) != facts.extents.innermost(offset) {
             return self.moved_out_or_in(view, at, offset);
         }
+        let mut opened = false;
         for i in own.iter_mut().filter(|i| !i.open && !is_fetching(facts, i.number, offset)) {
-            i.open = true;
+            (i.open, opened) = (true, true);
+            i.items.begin();
             view.tree.open(i.node);
         }
         let node = own.last().map(|i| i.node);
         let around = || at.checked_sub(1).map_or(self.root, |above| self.levels[above].node);
         self.levels[at].node = node.unwrap_or_else(around);
+        if opened {
+            self.note_items(view, at);
+        }
     }
 
     /// … and that is in other loops of its code.
@@ -326,6 +345,7 @@ impl Shadow {
         for i in &mut self.insides[first..] {
             if !i.open && !is_fetching(facts, i.number, offset) {
                 i.open = true;
+                i.items.begin();
                 view.tree.open(i.node);
             }
         }
@@ -339,9 +359,10 @@ impl Shadow {
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
-            self.insides.push(Inside { number, open, node });
+            self.insides.push(Inside { number, open, node, items: Items::default() });
         }
         self.levels[at].node = node;
+        self.note_items(view, at);
     }
 
     /// Whether library code runs between the frame at this depth and the nearest loop around it.

@@ -44,10 +44,11 @@ fn bytes(hex: &str) -> Vec<u8> {
     if hex == "-" { Vec::new() } else { (0..hex.len()).step_by(2).map(digits).collect() }
 }
 
-/// A loop as the script tells it: header, begins with `FOR_ITER`, offsets in it.
-fn told(text: &str) -> (u32, bool, Vec<u32>) {
-    let mut numbers = text.split(',').map(|n| n.parse().unwrap());
-    (numbers.next().unwrap(), numbers.next() == Some(1), numbers.collect())
+/// A loop as the script tells it: header, begins with `FOR_ITER`, the variable of its items, offsets in it.
+fn told(text: &str) -> (u32, bool, Option<u16>, Vec<u32>) {
+    let mut numbers = text.split(',').map(|n| n.parse::<i64>().unwrap());
+    let (header, is_for) = (numbers.next().unwrap() as u32, numbers.next() == Some(1));
+    (header, is_for, numbers.next().and_then(|v| v.try_into().ok()), numbers.map(|n| n as u32).collect())
 }
 
 #[test]
@@ -76,20 +77,20 @@ fn loops_are_those_of_dis() {
             let extents = Extents::read(minor, &memory, &bytes(exceptions), name, false)
                 .unwrap_or_else(|| panic!("3.{minor}: {name} is not understood"));
             let mut truth: Vec<_> = listed.split(';').filter(|l| *l != "-").map(told).collect();
-            let mut found: Vec<_> = extents.all().iter().map(|l| (l.header, l.is_for)).collect();
+            let mut found: Vec<_> = extents.all().iter().map(|l| (l.header, l.is_for, l.variable)).collect();
             found.sort_unstable();
             truth.sort_unstable();
-            let headers: Vec<_> = truth.iter().map(|t| (t.0, t.1)).collect();
+            let headers: Vec<_> = truth.iter().map(|t| (t.0, t.1, t.2)).collect();
             assert_eq!(found, headers, "3.{minor}: {name}");
             // The innermost loop at each instruction is the smallest that has it.
             for offset in (0..memory.len() as u32).step_by(2) {
-                let smallest = truth.iter().filter(|t| t.2.binary_search(&offset).is_ok());
-                let Some(smallest) = smallest.min_by_key(|t| t.2.len()) else { continue };
+                let smallest = truth.iter().filter(|t| t.3.binary_search(&offset).is_ok());
+                let Some(smallest) = smallest.min_by_key(|t| t.3.len()) else { continue };
                 let chain = extents.around(offset);
                 let innermost = chain.get().last().map(|&number| extents.all()[usize::from(number)].header);
                 // Two may be of one size: handlers that lead back into either.
-                let size = truth.iter().find(|t| Some(t.0) == innermost).map(|t| t.2.len());
-                assert_eq!(size, Some(smallest.2.len()), "3.{minor}: {name} at {offset}");
+                let size = truth.iter().find(|t| Some(t.0) == innermost).map(|t| t.3.len());
+                assert_eq!(size, Some(smallest.3.len()), "3.{minor}: {name} at {offset}");
             }
             codes += 1;
             loops += truth.len();
@@ -136,6 +137,9 @@ impl EventContext for Program {
         let looping = [68, 0, 93, 8, 9, 0, 9, 0, 9, 0, 113, 2, 9, 0, 83, 0];
         let bytes = if seen.code == 1 { looping.to_vec() } else { [9, 0].repeat(40) };
         CodeText { minor: 8, bytes, ..CodeText::default() }
+    }
+    fn variable(&mut self, _seen: &Seen, _variable: u16) -> u64 {
+        0
     }
 }
 

@@ -15,7 +15,7 @@ const MOST_PHASE_ENDS: usize = 1 << 14;
 pub const STEPS_BETWEEN: u32 = 4;
 
 /// Proofs that are so few beside generators made anew do not show all iterations.
-const FEW_PROOFS: u32 = 2;
+pub(super) const FEW_PROOFS: u32 = 2;
 const MANY_ANEW: u32 = 8;
 
 /// The number of a node; [`NONE`] is none.
@@ -41,6 +41,10 @@ pub(super) enum Sign {
     Again = 5,
     /// A generator that stands still in a loop of its own gave way to one that was made since.
     Anew = 6,
+    /// The variable of the loop names another item.
+    Variable = 7,
+    /// A loop inside, and nothing else, began again with its first item.
+    Within = 8,
 }
 
 impl Sign {
@@ -93,7 +97,7 @@ pub(super) struct Node {
     /// There were such.
     pub trains: bool,
     /// Ends of iterations, by sign.
-    pub ends: [u32; 7],
+    pub ends: [u32; 9],
     /// Depth of the deepest frame that showed an end, from 1; and of the highest one that proved one.
     pub depth: u16,
     pub highest: u16,
@@ -105,7 +109,7 @@ pub(super) struct Node {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The signs that count, as bits; none for a loop that is neither of the level nor around it.
-    pub signs: u8,
+    pub signs: u16,
     /// Loops from the outermost in, from 1.
     pub level: u8,
     /// Of the level: they end steps.
@@ -157,7 +161,7 @@ impl Node {
             backwards: 0,
             steps: 0,
             trains: false,
-            ends: [0; 7],
+            ends: [0; 9],
             depth: 0,
             highest: u16::MAX,
             mark: Mark::default(),
@@ -166,7 +170,16 @@ impl Node {
 
     /// The best sign there is of an iteration's end, other than that the loop was left.
     fn sign(&self) -> Option<Sign> {
-        let signs = [Sign::Proof, Sign::Anew, Sign::Through1, Sign::Through2, Sign::Through3, Sign::Again];
+        let signs = [
+            Sign::Proof,
+            Sign::Variable,
+            Sign::Anew,
+            Sign::Through1,
+            Sign::Through2,
+            Sign::Through3,
+            Sign::Within,
+            Sign::Again,
+        ];
         signs.into_iter().find(|&s| self.ends[s as usize] > 0)
     }
 
@@ -190,16 +203,23 @@ impl Node {
     }
 
     /// The signs to end a step by, as bits.
-    pub fn mask(&self) -> u8 {
+    pub fn mask(&self) -> u16 {
         let best = self.sign().unwrap_or(Sign::Proof);
-        let proofs = self.ends[best as usize];
-        let again = self.ends[Sign::Again as usize] > proofs;
+        let count = |sign: Sign| self.ends[sign as usize];
+        let proofs = count(best);
         // The first iteration does more than the others, and may prove to be one.
-        let anew = proofs <= FEW_PROOFS && self.ends[Sign::Anew as usize] >= MANY_ANEW * proofs;
-        1 << Sign::Left as u8
-            | 1 << best as u8
-            | u8::from(again) << Sign::Again as u8
-            | u8::from(anew) << Sign::Anew as u8
+        let beside = |sign: Sign| count(sign) > proofs;
+        let anew = proofs <= FEW_PROOFS && count(Sign::Anew) >= MANY_ANEW * proofs;
+        let bit = |sign: Sign, counts: bool| u16::from(counts) << sign as u8;
+        // An iteration shows by one of these: what the loop's own code does, or its variable.
+        let own = matches!(best, Sign::Proof | Sign::Variable);
+        bit(Sign::Left, true)
+            | bit(best, true)
+            | bit(Sign::Proof, own)
+            | bit(Sign::Variable, own)
+            | bit(Sign::Within, !own || beside(Sign::Within))
+            | bit(Sign::Again, beside(Sign::Again))
+            | bit(Sign::Anew, anew)
     }
 }
 

@@ -8,16 +8,12 @@ use std::ptr;
 
 use crate::python::heap::Heap;
 use crate::python::heap::objects::Kind;
-use crate::python::layout::Names;
+use crate::python::layout::{MARKS, NUMBER, Names};
 use crate::python::memory::word;
 use crate::python::offsets::{MODULE_DICT, OB_TYPE, VAR_SIZE};
 use crate::python::packages;
 use crate::python::thread_frames;
 use leaktrace_core::holders::{GcRoot, Node, Root};
-
-/// From 3.14 on the low bits of a variable say whether it owns what it refers to, or that it is a number.
-pub const MARKS: u64 = 7;
-pub const NUMBER: u64 = 3;
 
 /// The functions of an uncaught exception that are looked at.
 const MAX_FRAMES: usize = 200;

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::coverage_gaps;
 use crate::python::api::ObjectApi;
-use crate::python::heap::roots::{MARKS, NUMBER};
 use crate::python::interpreter::{Cpython, Interpreter};
-use crate::python::layout::{Names, ObjectLayout};
+use crate::python::layout::{MARKS, NUMBER, Names, ObjectLayout};
 use crate::python::memory::{Unmapped, checked_word};
 use crate::python::offsets::*;
 use crate::python::thread_frames;

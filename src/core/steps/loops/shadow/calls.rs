@@ -2,18 +2,23 @@
 
 use super::super::Seen;
 use super::super::tree::Sign;
+use super::items::MayHave;
 use super::{BEGINS, CALL, Inside, Shadow, View, call_at};
 use crate::steps::loops::tree::Id;
 
 impl Shadow {
     /// Every frame stands where it stood, but Python went on in between: an iteration of the nearest loop
-    /// ended in which nothing else is seen.
+    /// ended in which nothing else is seen. Returns from where on the stack is to be built anew, if at all.
     #[inline(never)]
-    pub(super) fn again(&mut self, view: &mut View<'_>) {
+    pub(super) fn again(&mut self, view: &mut View<'_>) -> Option<usize> {
         let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
         if let Some(at) = found {
             let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
             let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
+            let kept = self.ends_by_variable(view, (0, inside), MayHave::Recurred, depth);
+            if kept.is_some() {
+                return kept;
+            }
             self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
         } else {
             // Whatever it is, C calls it.
@@ -22,6 +27,7 @@ impl Shadow {
                 self.called_again(view, at - 1, Sign::Again, at + 1);
             }
         }
+        None
     }
 
     /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
@@ -53,6 +59,12 @@ impl Shadow {
                 return above + 1;
             }
             found = None;
+        }
+        if let Some((_, inside)) = found {
+            let may_have = if by_c.is_some() { MayHave::Recurred } else { MayHave::Ended };
+            if let Some(kept) = self.ends_by_variable(view, (0, inside), may_have, at + 1) {
+                return kept;
+            }
         }
         // Where every call looks like one through C, the first of them is believed.
         let crossings = crossings - usize::from(view.blind && crossings > 0 && found.is_some());
@@ -93,7 +105,7 @@ impl Shadow {
                 return;
             }
             view.tree.entered(node, true);
-            self.insides.push(Inside { number: CALL, open: true, node });
+            self.insides.push(Inside { number: CALL, open: true, node, ..Inside::default() });
             self.levels[above].node = node;
         }
         let inside = self.insides.len() - 1;
@@ -142,7 +154,7 @@ impl Shadow {
         } else {
             view.tree.entered(node, true);
         }
-        self.insides.push(Inside { number: BEGINS, open: false, node });
+        self.insides.push(Inside { number: BEGINS, node, ..Inside::default() });
         self.levels[at].node = node;
     }
 

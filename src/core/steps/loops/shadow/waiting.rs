@@ -21,7 +21,7 @@ impl Shadow {
             frame: level.seen.frame,
             code: level.code,
             offset: level.seen.offset,
-            insides: [Inside { number: 0, open: false, node: 0 }; DEEPEST],
+            insides: [Inside::default(); DEEPEST],
             count: insides.len(),
             awaits: level.called == Called::Function && view.codes.get(level.code).coroutine,
             used: self.clock,

@@ -1,0 +1,138 @@
+//! Iterations that only the variables of loops show: nothing of the loop itself is seen but a call that makes every
+//! event, and that stands at one instruction.
+
+use super::super::tree::{FEW_PROOFS, Sign};
+use super::{BEGINS, Shadow, View};
+
+/// Other items that a loop of the program went over before it begins again with its first one: two that are made anew may
+/// take turns in the same memory.
+const OTHERS: u8 = 2;
+
+/// The items of a loop, as far as its variable was looked at; 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Items {
+    first: u64,
+    last: u64,
+    /// Other ones since the first.
+    others: u8,
+}
+
+/// What the frames show of a loop's iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MayHave {
+    /// It ended, or that of a loop around it did.
+    Ended,
+    /// It ended, or C called again by itself, or another thread made what was made.
+    Recurred,
+    /// It went on, or another one came as far.
+    GoneOn,
+}
+
+/// What a look at a loop's variable shows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    /// It names another item than at the last look.
+    changed: bool,
+    /// It names the first item, and how many others it named in between.
+    first_after: Option<u8>,
+}
+
+impl Items {
+    /// An iteration begins of which it is known, and with it another item.
+    pub fn begin(&mut self) {
+        self.last = 0;
+    }
+
+    fn look(&mut self, now: u64) -> Look {
+        if now == 0 {
+            return Look::default();
+        }
+        let changed = self.last != 0 && now != self.last;
+        self.last = now;
+        if self.first == 0 || now == self.first {
+            let others = std::mem::take(&mut self.others);
+            let known = std::mem::replace(&mut self.first, now) != 0;
+            return Look { changed, first_after: known.then_some(others) };
+        }
+        self.others = self.others.saturating_add(u8::from(changed));
+        Look { changed, first_after: None }
+    }
+}
+
+impl Shadow {
+    /// Looks at the variables of the loops from number `from` to `inside`, whose iteration may have ended. Ends one of the
+    /// outermost whose variable names another item by now; or, if `inside` began again with its first item, of the loop
+    /// around it. Returns from where on the stack is to be built anew; `None` where nothing of that is so. `depth`: of the
+    /// frame at which it shows, from 1.
+    #[inline(never)]
+    pub(super) fn ends_by_variable(
+        &mut self,
+        view: &mut View<'_>,
+        (from, inside): (usize, usize),
+        may_have: MayHave,
+        depth: usize,
+    ) -> Option<usize> {
+        // A generator that goes on is not called anew by the loop around it.
+        let owner = self.levels.iter().rposition(|l| l.first <= inside)?;
+        let generator = self.levels[..=owner].iter().rfind(|l| view.codes.get(l.code).generator);
+        let from = from.max(generator.map_or(0, |l| l.first));
+        let look = self.look(view, inside);
+        let (mut seen, mut ended) = ((inside, look), None);
+        if look.changed && may_have != MayHave::Ended {
+            ended = Some((inside, Sign::Variable));
+        }
+        for around in (from..inside).rev() {
+            let look = self.look(view, around);
+            if look.changed {
+                (seen, ended) = ((around, look), Some((around, Sign::Variable)));
+            }
+        }
+        let (inside, look) = seen;
+        if (look.changed || may_have != MayHave::GoneOn)
+            && inside > from
+            && self.begins_again(view, inside, look)
+        {
+            let sure = look.changed || may_have == MayHave::Ended;
+            ended = Some((inside - 1, if sure { Sign::Within } else { Sign::Again }));
+        }
+        let (inside, sign) = ended?;
+        let owner = self.levels.iter().rposition(|l| l.first <= inside)?;
+        self.pop(view, owner + 1);
+        self.leave(view.tree, view.around, inside + 1);
+        let (code, offset) = (self.levels[owner].code, self.levels[owner].seen.offset);
+        self.iteration_ends(view, inside, code, offset, sign, depth);
+        self.moved_out_or_in(view, owner, offset);
+        Some(owner + 1)
+    }
+
+    /// Takes in what the variables of a frame's loops name whose iterations have just begun.
+    pub(super) fn note_items(&mut self, view: &mut View<'_>, at: usize) {
+        for inside in self.levels[at].first..self.insides.len() {
+            if self.insides[inside].items.last == 0 {
+                self.look(view, inside);
+            }
+        }
+    }
+
+    fn look(&mut self, view: &mut View<'_>, inside: usize) -> Look {
+        let Some(i) = self.insides.get_mut(inside).filter(|i| i.open) else { return Look::default() };
+        let Some(level) = self.levels.iter().rfind(|l| l.first <= inside) else { return Look::default() };
+        let of = view.codes.get(level.code).extents.all().get(usize::from(i.number));
+        let Some(variable) = of.and_then(|l| l.variable) else { return Look::default() };
+        i.items.look(view.around.variable(&level.seen, variable))
+    }
+
+    /// Whether a loop was entered anew, by a look when it came round, and nothing else shows the iterations of the loop
+    /// around it. The framework's go over layers, each of which is another one.
+    fn begins_again(&self, view: &View<'_>, inside: usize, look: Look) -> bool {
+        let Some(others) = look.first_after else { return false };
+        let node = |inside: usize| view.tree.get(self.insides[inside].node);
+        let framework = node(inside).is_some_and(|n| n.framework);
+        let shows_nothing = |around: usize| {
+            let i = &self.insides[around];
+            let proofs = node(around).map_or(0, |n| n.ends[Sign::Proof as usize]);
+            i.number < BEGINS && i.items.last == 0 && proofs <= FEW_PROOFS
+        };
+        (framework || others >= OTHERS) && shows_nothing(inside - 1)
+    }
+}
