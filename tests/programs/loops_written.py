@@ -377,6 +377,22 @@ def tasks():
     asyncio.run(main())
 
 
+def tasks_let_go():
+    """What the tasks made goes when their function returns."""
+    made = []
+
+    async def request(n):
+        x = batch()
+        await asyncio.sleep(0)
+        made.append(net(x))
+
+    async def main():
+        for n in range(N):
+            await asyncio.create_task(request(n))
+
+    asyncio.run(main())
+
+
 def tasks_at_once():
     async def request(n):
         x = batch()

@@ -175,8 +175,8 @@ impl Shadow {
             }
         } else if self.levels.len() > at {
             self.pop(view, at);
-        } else if objects != what.objects && !what.freed && frames.len() == all.len() {
-            let kept = self.again(view).unwrap_or(frames.len());
+        } else if !what.freed && frames.len() == all.len() {
+            let kept = self.again(view, objects != what.objects).unwrap_or(frames.len());
             for seen in &frames[kept..] {
                 self.push(view, seen);
             }
@@ -385,9 +385,10 @@ impl Shadow {
     fn leave_some(&mut self, tree: &mut Tree, around: &mut dyn EventContext, from: usize) {
         let depth = self.levels.len();
         while self.insides.len() > from {
-            if let Some(i) = self.insides.pop()
-                && i.open
-            {
+            let Some(i) = self.insides.pop() else { return };
+            // Those that threads and tasks begin with have one under way in common.
+            let begun = || i.number == BEGINS && tree.get(i.node).is_some_and(|n| n.open > 0);
+            if i.open || begun() {
                 tree.lose(i.node);
                 tree.close(i.node, Sign::Left, depth, around);
             }
@@ -467,9 +468,6 @@ impl Shadow {
     pub fn finish(&mut self, view: &mut View<'_>) {
         for waiting in std::mem::take(&mut self.waiting) {
             self.insides.extend_from_slice(&waiting.insides[..waiting.count]);
-        }
-        for i in self.insides.iter_mut().filter(|i| i.number == BEGINS) {
-            i.open = view.tree.get(i.node).is_some_and(|n| n.open > 0);
         }
         self.leave(view.tree, view.around, 0);
         self.levels.clear();

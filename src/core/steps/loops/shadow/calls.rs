@@ -7,20 +7,22 @@ use super::{BEGINS, CALL, Inside, Shadow, View, call_at};
 use crate::steps::loops::tree::Id;
 
 impl Shadow {
-    /// Every frame stands where it stood, but Python went on in between: an iteration of the nearest loop
-    /// ended in which nothing else is seen. Returns from where on the stack is to be built anew, if at all.
+    /// Every frame stands where it stood. Where Python `went_on` in between, an iteration of the nearest loop ended in which
+    /// nothing else is seen; else one may have ended by what the variables say. Returns from where on the stack is to be
+    /// built anew, if at all.
     #[inline(never)]
-    pub(super) fn again(&mut self, view: &mut View<'_>) -> Option<usize> {
+    pub(super) fn again(&mut self, view: &mut View<'_>, went_on: bool) -> Option<usize> {
         let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
         if let Some(at) = found {
             let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
             let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
-            let kept = self.ends_by_variable(view, (0, inside), MayHave::Recurred, depth);
-            if kept.is_some() {
+            let may_have = if went_on { MayHave::Recurred } else { MayHave::GoneOn };
+            let kept = self.ends_by_variable(view, (0, inside), may_have, depth);
+            if kept.is_some() || !went_on {
                 return kept;
             }
             self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
-        } else {
+        } else if went_on {
             // Whatever it is, C calls it.
             let from_c = |at: &usize| self.levels[*at].seen.entry || view.blind;
             if let Some(at) = (1..self.levels.len()).rev().find(from_c) {
