@@ -82,8 +82,9 @@ enum Called {
 struct Level {
     seen: Seen,
     code: u32,
-    /// Where its loops begin in the list.
+    /// Where its loops begin in the list, and those of the innermost generator that it is or runs in.
     first: usize,
+    since_generator: usize,
     /// The innermost loop at or around it.
     node: Id,
     /// What ran below it since it stands at this instruction.
@@ -441,10 +442,16 @@ impl Shadow {
             };
         }
         let first = self.insides.len();
+        let since_generator = match self.levels.last() {
+            _ if generator => first,
+            Some(above) => above.since_generator,
+            None => 0,
+        };
         self.levels.push(Level {
             seen: *seen,
             code,
             first,
+            since_generator,
             node: around,
             called: Called::Nothing,
             builds,

@@ -72,17 +72,20 @@ impl Shadow {
         may_have: MayHave,
         depth: usize,
     ) -> Option<usize> {
+        let mut owner = self.levels.iter().rposition(|l| l.first <= inside)?;
         // A generator that goes on is not called anew by the loop around it.
-        let owner = self.levels.iter().rposition(|l| l.first <= inside)?;
-        let generator = self.levels[..=owner].iter().rfind(|l| view.codes.get(l.code).generator);
-        let from = from.max(generator.map_or(0, |l| l.first));
-        let look = self.look(view, inside);
+        let from = from.max(self.levels[owner].since_generator);
+        let look = self.look(view, owner, inside);
         let (mut seen, mut ended) = ((inside, look), None);
         if look.changed && may_have != MayHave::Ended {
             ended = Some((inside, Sign::Variable));
         }
+        let innermost = owner;
         for around in (from..inside).rev() {
-            let look = self.look(view, around);
+            while self.levels[owner].first > around {
+                owner -= 1;
+            }
+            let look = self.look(view, owner, around);
             if look.changed {
                 (seen, ended) = ((around, look), Some((around, Sign::Variable)));
             }
@@ -96,7 +99,7 @@ impl Shadow {
             ended = Some((inside - 1, if sure { Sign::Within } else { Sign::Again }));
         }
         let (inside, sign) = ended?;
-        let owner = self.levels.iter().rposition(|l| l.first <= inside)?;
+        let owner = self.levels[..=innermost].iter().rposition(|l| l.first <= inside)?;
         self.pop(view, owner + 1);
         self.leave(view.tree, view.around, inside + 1);
         let (code, offset) = (self.levels[owner].code, self.levels[owner].seen.offset);
@@ -109,14 +112,15 @@ impl Shadow {
     pub(super) fn note_items(&mut self, view: &mut View<'_>, at: usize) {
         for inside in self.levels[at].first..self.insides.len() {
             if self.insides[inside].items.last == 0 {
-                self.look(view, inside);
+                self.look(view, at, inside);
             }
         }
     }
 
-    fn look(&mut self, view: &mut View<'_>, inside: usize) -> Look {
+    #[inline]
+    fn look(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> Look {
+        let level = &self.levels[at];
         let Some(i) = self.insides.get_mut(inside).filter(|i| i.open) else { return Look::default() };
-        let Some(level) = self.levels.iter().rfind(|l| l.first <= inside) else { return Look::default() };
         let of = view.codes.get(level.code).extents.all().get(usize::from(i.number));
         let Some(variable) = of.and_then(|l| l.variable) else { return Look::default() };
         i.items.look(view.around.variable(&level.seen, variable))
