@@ -99,7 +99,7 @@ impl Reader {
     /// frames is not known.
     #[inline]
     pub fn variable(&self, seen: &Seen, variable: u16) -> u64 {
-        let Some(objects) = self.cpython.layout.objects else { return 0 };
+        let Some(objects) = &self.cpython.layout.objects else { return 0 };
         let slot = objects.frame_variables + size_of::<u64>() * usize::from(variable);
         // SAFETY: a frame of the calling thread, in a read section, which has a slot for each variable of its code; the
         // number is from an instruction of that code.

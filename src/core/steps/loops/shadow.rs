@@ -221,7 +221,7 @@ impl Shadow {
             let held = held.map(|i| own + i);
             if seen.offset > before {
                 if let Some(inside) = held {
-                    self.ends_by_variable(view, (own, inside), MayHave::GoneOn, at + 1);
+                    self.goes_on_in(view, at, inside);
                 }
                 self.moved(view, at, seen.offset);
                 return at + 1;
@@ -360,7 +360,7 @@ impl Shadow {
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
-            self.insides.push(Inside { number, open, node, items: Items::default() });
+            self.insides.push(Inside { number, open, node, items: Items::of(l.variable) });
         }
         self.levels[at].node = node;
         self.note_items(view, at);

@@ -117,12 +117,14 @@ impl Shadow {
     /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
     /// is one that C calls once or that is awaited, or a wrapper hands its own arguments on to it.
     pub(super) fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
-        let once = view.codes.get(code).once;
+        if !entry || view.codes.get(code).once {
+            return 0;
+        }
         let wrapped = self.levels.get(above).is_some_and(|l| {
             let caller = view.codes.get(l.code);
             caller.wrapper && caller.extents.spreads_at(l.seen.offset)
         });
-        usize::from(entry && !once && !wrapped && !self.is_awaited(view, above + 1, code))
+        usize::from(!wrapped && !self.is_awaited(view, above + 1, code))
     }
 
     /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all

@@ -1,8 +1,9 @@
 //! Iterations that only the variables of loops show: nothing of the loop itself is seen but a call that makes every
 //! event, and that stands at one instruction.
 
+use super::super::Seen;
 use super::super::tree::{FEW_PROOFS, Sign};
-use super::{BEGINS, Shadow, View};
+use super::{BEGINS, Inside, Shadow, View};
 
 /// Other items that a loop of the program went over before it begins again with its first one: two that are made anew may
 /// take turns in the same memory.
@@ -11,6 +12,7 @@ const OTHERS: u8 = 2;
 /// The items of a loop, as far as its variable was looked at; 0 is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Items {
+    variable: Option<u16>,
     first: u64,
     last: u64,
     /// Other ones since the first.
@@ -38,6 +40,10 @@ struct Look {
 }
 
 impl Items {
+    pub fn of(variable: Option<u16>) -> Items {
+        Items { variable, ..Items::default() }
+    }
+
     /// An iteration begins of which it is known, and with it another item.
     pub fn begin(&mut self) {
         self.last = 0;
@@ -119,11 +125,26 @@ impl Shadow {
 
     #[inline]
     fn look(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> Look {
-        let level = &self.levels[at];
-        let Some(i) = self.insides.get_mut(inside).filter(|i| i.open) else { return Look::default() };
-        let of = view.codes.get(level.code).extents.all().get(usize::from(i.number));
-        let Some(variable) = of.and_then(|l| l.variable) else { return Look::default() };
-        i.items.look(view.around.variable(&level.seen, variable))
+        match (self.insides.get_mut(inside), self.levels.get(at)) {
+            (Some(Inside { open: true, items, .. }), Some(level)) => match items.variable {
+                Some(variable) => items.look(view.around.variable(&level.seen, variable)),
+                None => Look::default(),
+            },
+            _ => Look::default(),
+        }
+    }
+
+    /// The frame at depth `at` went on to a later instruction of its loops up to `inside`. Ends iterations as above.
+    #[inline]
+    pub(super) fn goes_on_in(&mut self, view: &mut View<'_>, at: usize, inside: usize) {
+        let first = self.levels[at].first;
+        let changed = |i: &Inside, seen: &Seen, view: &mut View<'_>| {
+            let now = i.items.variable.map_or(0, |variable| view.around.variable(seen, variable));
+            i.open && now != 0 && i.items.last != 0 && now != i.items.last
+        };
+        if (first..=inside).any(|i| changed(&self.insides[i], &self.levels[at].seen, view)) {
+            self.ends_by_variable(view, (first, inside), MayHave::GoneOn, at + 1);
+        }
     }
 
     /// Whether a loop was entered anew, by a look when it came round, and nothing else shows the iterations of the loop
