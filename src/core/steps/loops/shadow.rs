@@ -12,8 +12,8 @@
 //!
 //! The walk out to that loop is a proof where the frames in between were entered from Python; where C lies in
 //! between it is only a sign, since C may call back many times by itself (`map`, the autograd engine).
-//! Generators come and go without being called anew, so they are kept when they stand still. Where none of that is to be seen,
-//! the variables of the loops are looked at ([`items`]).
+//! Generators come and go without being called anew, so they are kept when they stand still. Where none of that
+//! is to be seen, the variables of the loops are looked at ([`items`]).
 
 mod calls;
 mod items;

@@ -66,10 +66,10 @@ impl Items {
 }
 
 impl Shadow {
-    /// Looks at the variables of the loops from number `from` to `inside`, whose iteration may have ended. Ends one of the
-    /// outermost whose variable names another item by now; or, if `inside` began again with its first item, of the loop
-    /// around it. Returns from where on the stack is to be built anew; `None` where nothing of that is so. `depth`: of the
-    /// frame at which it shows, from 1.
+    /// Looks at the variables of the loops from number `from` to `inside`. Ends an iteration of the outermost one
+    /// whose variable names another item by now; or, if `inside` began again with its first item, of the loop around
+    /// it. Returns from where on the stack is to be built anew; `None` where nothing of that is so. `may_have` is what
+    /// the frames show of `inside`, `depth` that of the frame at which it shows, from 1.
     #[inline(never)]
     pub(super) fn ends_by_variable(
         &mut self,
