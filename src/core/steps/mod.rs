@@ -68,6 +68,13 @@ pub struct Boundary {
     pub level: u8,
 }
 
+impl Boundary {
+    /// Returns the end of an iteration of a loop at this depth.
+    pub fn of_loop(level: u8, ends_step: bool) -> Boundary {
+        Boundary { source: StepSource::Loop, supersedes: false, ends_step, level }
+    }
+}
+
 /// Backward passes without any optimizer step after which a program is taken to have no optimizer. More than
 /// usual gradient accumulation before the first optimizer step.
 const WITHOUT_OPTIMIZER: u32 = 64;
@@ -228,7 +235,12 @@ impl Steps {
             return None;
         }
         self.looped = true;
-        Some(Boundary { source: StepSource::Loop, supersedes: false, ends_step, level })
+        Some(Boundary::of_loop(level, ends_step))
+    }
+
+    /// Returns whether the program's loop ends steps.
+    pub fn is_looped(&self) -> bool {
+        self.looped && self.wants_loop()
     }
 
     /// Takes in that a range of the name that was asked for ended.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::analysis::report_files::ReportFiles;
-use crate::analysis::{holders, loop_steps, step_boundaries};
+use crate::analysis::{holders, loop_steps, step_boundaries, step_schedule};
 use crate::lock::{Mutex, Rank};
 use crate::python;
 use crate::settings;
@@ -31,10 +31,6 @@ use leaktrace_core::symbols::Names;
 
 /// The events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
 const CHECKPOINT_EVERY: u64 = (8 << 20) / RECORD as u64;
-
-/// The events that are drained together, however many steps they are: each time the ledger pushes the
-/// program's own data out of the processor's caches.
-const BATCH: u64 = 8192;
 
 /// The events not covered by a checkpoint at which a thread that fills a segment drains them, and at which it
 /// waits until they are drained.
@@ -64,8 +60,6 @@ pub struct Analyzer {
     pub backfilled: VecDeque<BackfilledBoundary>,
     /// The events whose backward passes turned out to end steps.
     pub backward_steps: Range<u64>,
-    /// The steps that ended since events were drained.
-    pub pending_steps: u32,
     /// The size of the last checkpoint in records.
     pub checkpoint: u64,
     pub out_of_memory_dumps: u32,
@@ -117,7 +111,6 @@ impl Analyzer {
     fn drain_into_ledger(&mut self) -> bool {
         // No boundary can be put before an event that was drained.
         self.choose_loop(false);
-        self.pending_steps = 0;
         self.apply_all(|_, _| {})
     }
 
@@ -139,6 +132,7 @@ impl Analyzer {
             first(ledger, event);
             ledger.apply(event);
         });
+        step_schedule::drained(ledger.next_seq(), ledger.step_count());
         true
     }
 
@@ -178,11 +172,6 @@ impl Analyzer {
         if !ended {
             self.backfilled.extend(loop_steps::finish(self.ledger.next_seq()));
         }
-    }
-
-    /// Returns whether so few events wait that they can be drained together with later ones.
-    pub fn backlog_is_small(&self) -> bool {
-        recording::sequence() - self.ledger.next_seq() < BATCH
     }
 
     fn write_checkpoint(&mut self) {

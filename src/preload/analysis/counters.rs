@@ -1,14 +1,14 @@
 //! What the caching allocator says of itself with every block: kept per device, and sampled at step boundaries.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::event::{Event, EventKind};
 
-/// Whether a caching allocator has reported blocks.
+/// The devices whose caching allocator has reported blocks, a bit each.
 #[unsafe(link_section = ".data.leaktrace")]
-static HAS_BLOCKS: AtomicBool = AtomicBool::new(false);
+static REPORTED: AtomicU64 = AtomicU64::new(0);
 
 /// The totals that the caching allocator of a device last reported.
 struct Totals {
@@ -27,8 +27,8 @@ static TOTALS: [Totals; 64] =
 #[inline]
 pub fn allocator_reports(device: u8, allocated: u64, reserved: u64) {
     let Some(totals) = TOTALS.get(device as usize) else { return };
-    if !HAS_BLOCKS.load(Relaxed) {
-        HAS_BLOCKS.store(true, Relaxed);
+    if REPORTED.load(Relaxed) >> device & 1 == 0 {
+        REPORTED.fetch_or(1 << device, Relaxed);
     }
     totals.seq.store(0, Relaxed);
     totals.allocated.store(allocated, Release);
@@ -38,12 +38,19 @@ pub fn allocator_reports(device: u8, allocated: u64, reserved: u64) {
 
 /// Returns whether a caching allocator has reported blocks.
 pub fn has_blocks() -> bool {
-    HAS_BLOCKS.load(Relaxed)
+    REPORTED.load(Relaxed) != 0
+}
+
+/// Returns the devices that a mask has a bit of.
+pub fn devices(mask: u64) -> impl Iterator<Item = u8> {
+    let less = |mask: &u64| Some(mask & mask.wrapping_sub(1)).filter(|&rest| rest != 0);
+    std::iter::successors(Some(mask).filter(|&mask| mask != 0), less).map(|mask| mask.trailing_zeros() as u8)
 }
 
 /// Records the totals of every device at this moment.
 pub fn sample() {
-    for (device, totals) in (0u8..).zip(&TOTALS) {
+    for device in devices(REPORTED.load(Acquire)) {
+        let totals = &TOTALS[usize::from(device)];
         let seq = totals.seq.load(Acquire);
         let (allocated, reserved) = (totals.allocated.load(Acquire), totals.reserved.load(Acquire));
         // Unchanged, so the three belong together.

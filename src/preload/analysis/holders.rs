@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::analysis::answers::{Recorded, Share, is_owned};
+use crate::analysis::step_schedule;
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
-use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, MIN_STEPS, judge};
+use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, judge};
 use leaktrace_core::ledger::{Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
@@ -31,6 +32,8 @@ const NEW_SEARCHES: u32 = 3;
 const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
 /// The part of the run that looks for new findings may take, and how long they may take at first.
 const LOOK_SHARE: u32 = 200;
+/// Where they have taken that, the part of the steps so far, 1 in so many, that pass before it is asked again.
+const POSTPONED: u32 = 64;
 const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
 /// The memory that a search may need (a million objects and the edges between them).
 const MEMORY: usize = 96 << 20;
@@ -42,8 +45,7 @@ pub struct Searches {
     spent: Duration,
     longest: Duration,
     recorded: HashMap<Site, Recorded>,
-    /// The step from which on new findings are looked for again, and the time that such looks took.
-    next_look: u32,
+    /// The time that looks for new findings took.
     looking: Duration,
     /// The number of the level of loops whose steps these are.
     level: u32,
@@ -114,7 +116,8 @@ impl Searches {
     pub fn set_level(&mut self, level: u32) {
         if level != self.level {
             self.recorded.clear();
-            (self.level, self.next_look) = (level, 0);
+            self.level = level;
+            step_schedule::look_from(0);
         }
     }
 
@@ -187,7 +190,7 @@ impl Searches {
         }
         if looks {
             self.looking += began.elapsed();
-            self.next_look = step.saturating_add((step / 4).max(2));
+            step_schedule::look_from(step.saturating_add((step / 4).max(2)));
         }
         if due { question } else { Question::default() }
     }
@@ -196,7 +199,12 @@ impl Searches {
     /// the run, so that all of them together cost no more than a few verdicts.
     pub fn is_look_due(&self, step: u32) -> bool {
         let allowed = || LOOK_ALLOWANCE + Duration::from_nanos(state::elapsed()) / LOOK_SHARE;
-        step >= self.next_look.max(MIN_STEPS) && self.looking <= allowed()
+        let is_due = step_schedule::is_look_due(step);
+        if is_due && self.looking > allowed() {
+            step_schedule::look_from(step.saturating_add(step / POSTPONED + 1));
+            return false;
+        }
+        is_due
     }
 
     /// Records an answer.

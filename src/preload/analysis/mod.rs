@@ -14,3 +14,4 @@ pub mod loop_steps;
 pub mod public_api;
 mod report_files;
 pub mod step_boundaries;
+mod step_schedule;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED, as_typed};
 use crate::analysis::holders::{self, Occasion};
-use crate::analysis::{annotations, counters, loop_steps};
+use crate::analysis::{annotations, counters, loop_steps, step_schedule};
 use crate::coverage_gaps;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::settings;
@@ -27,11 +27,10 @@ use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report;
 use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 
-/// The steps between reports, unless set otherwise.
-const DUMP_EVERY: u32 = 100;
-
 /// The stream of steps of this process.
 pub static STEPS: Mutex<Steps> = Mutex::new(Rank::Steps, Steps::new(StepSetting::Auto));
+/// Whether loops end steps: then nobody has to be asked.
+static LOOPS_END_STEPS: AtomicBool = AtomicBool::new(false);
 /// Whether the end of the process was dealt with.
 static EXITED: AtomicBool = AtomicBool::new(false);
 /// Whether memory ran out, and who holds it is still to be searched for: the first few times only.
@@ -70,16 +69,23 @@ pub fn arm(setting: StepSetting, services: &'static Services) {
     set_steps(steps);
 }
 
-fn set_steps(steps: Steps) {
-    if let Some(mut slot) = STEPS.lock() {
-        *slot = steps;
-    }
+fn set_steps(new: Steps) {
+    with_steps(|steps| *steps = new);
+}
+
+/// Asks or tells the stream of steps. `None`: this is a signal handler, and must not wait for it.
+fn with_steps<R>(call: impl FnOnce(&mut Steps) -> R) -> Option<R> {
+    let mut steps = STEPS.lock()?;
+    let result = call(&mut steps);
+    LOOPS_END_STEPS.store(steps.is_looped(), Release);
+    Some(result)
 }
 
 /// Begins the ledger of a recording that was opened.
 pub fn begin() {
     EXITED.store(false, Release);
     COVERED.store(1, Release);
+    step_schedule::begin();
     if let Some(mut slot) = ANALYZER.lock() {
         *slot = Some(Box::default());
     }
@@ -96,9 +102,7 @@ pub fn optimizer(id: Option<usize>) {
 
 /// Takes in that there is an optimizer no more that stepped before.
 pub fn optimizer_gone(id: usize) {
-    if let Some(mut steps) = STEPS.lock() {
-        steps.optimizer_gone(id);
-    }
+    with_steps(|steps| steps.optimizer_gone(id));
 }
 
 /// Takes in that a backward pass begins.
@@ -108,7 +112,7 @@ pub fn backward() {
             loop_steps::backward();
             // Now or never: from here on backward passes end the steps of a program without an optimizer, if
             // its loop does not.
-            let falls_back = || STEPS.lock().is_some_and(|steps| steps.falls_back_at_next_backward());
+            let falls_back = || with_steps(|steps| steps.falls_back_at_next_backward()) == Some(true);
             if falls_back() {
                 loop_is_ready();
             }
@@ -147,7 +151,11 @@ pub fn cell(label: Option<&str>) {
 /// Takes in that an iteration of the program's loop ended, or (`ends_step` is false) of one around it. From a
 /// hook.
 pub fn looped(level: u8, ends_step: bool) {
-    emit(|steps| steps.looped(level, ends_step), None);
+    if LOOPS_END_STEPS.load(Acquire) {
+        append(Boundary::of_loop(level, ends_step), None);
+    } else {
+        emit(|steps| steps.looped(level, ends_step), None);
+    }
 }
 
 /// Has the program's loop chosen, since it shows by now which one it is.
@@ -165,7 +173,7 @@ fn end_loop(analyzer: &mut Analyzer) {
             format!("CPython bytecode of {unreadable} functions is not known: loops in them end no step");
         recording::append_entry(&TableEntry::Note { text: &text });
     }
-    if STEPS.lock().is_some_and(|steps| steps.has_backward_passes_only()) {
+    if with_steps(|steps| steps.has_backward_passes_only()) == Some(true) {
         analyzer.end_steps_at_backward_passes();
     }
     if loop_steps::is_searching() {
@@ -179,14 +187,12 @@ fn end_loop(analyzer: &mut Analyzer) {
 
 /// Returns whether the program's loop may end steps.
 pub fn wants_loop() -> bool {
-    STEPS.lock().is_some_and(|steps| steps.wants_loop())
+    with_steps(|steps| steps.wants_loop()) == Some(true)
 }
 
 /// Notes that the program's loop ends steps from now on.
 pub fn loop_was_chosen() {
-    if let Some(mut steps) = STEPS.lock() {
-        steps.looped(0, true);
-    }
+    with_steps(|steps| steps.looped(0, true));
 }
 
 /// Returns whether steps end by the clock.
@@ -205,31 +211,32 @@ pub fn tick() {
 
 /// Asks the stream of steps what follows from an observation, and appends the boundary if there is one.
 fn emit(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
-    let (boundary, wants_loop) = {
-        let Some(mut steps) = STEPS.lock() else { return };
-        (ask(&mut steps), steps.wants_loop())
-    };
+    let Some((boundary, wants_loop)) = with_steps(|steps| (ask(steps), steps.wants_loop())) else { return };
     if !wants_loop && loop_steps::is_enabled() {
         loop_steps::stop();
     }
-    if let Some(boundary) = boundary
-        && state::is_recording()
-    {
+    if let Some(boundary) = boundary {
+        append(boundary, label);
+    }
+}
+
+fn append(boundary: Boundary, label: Option<&str>) {
+    if state::is_recording() {
         shield(|| {
             if boundary.ends_step {
                 end_step(boundary, label)
             } else {
-                thread_state::append(&event(boundary));
+                thread_state::append(&event(boundary, state::elapsed()));
             }
         });
     }
 }
 
-fn event(boundary: Boundary) -> Event {
+fn event(boundary: Boundary, now: u64) -> Event {
     let kind = if boundary.ends_step { EventKind::StepEnd } else { EventKind::AltBoundary };
     let none = Event::new(kind);
     Event {
-        address: state::elapsed(),
+        address: now,
         class: boundary.source as u8,
         context: u8::from(boundary.supersedes),
         device: if boundary.source == StepSource::Loop { boundary.level } else { none.device },
@@ -238,26 +245,37 @@ fn event(boundary: Boundary) -> Event {
 }
 
 fn end_step(boundary: Boundary, label: Option<&str>) {
-    let _undisturbed = Undisturbed::begin();
-    coverage_gaps::report_noted();
-    if let Some(text) = label.filter(|l| !l.is_empty()) {
-        annotations::mark(text);
+    // A loop may come round every microsecond: where nothing is due, no lock is taken and no system call made.
+    let now = state::elapsed();
+    let label = label.filter(|l| !l.is_empty());
+    if label.is_some() || step_schedule::is_sample_due(now) {
+        let _undisturbed = Undisturbed::begin();
+        coverage_gaps::report_noted();
+        label.into_iter().for_each(annotations::mark);
+        sample_counters();
     }
-    sample_counters();
-    thread_state::append(&event(boundary));
+    thread_state::append(&event(boundary, now));
+    let step = step_schedule::step_ended(boundary.supersedes);
+    if !step_schedule::backlog_is_small()
+        || step_schedule::is_report_due(step)
+        || step_schedule::is_look_due(step)
+    {
+        act_at(boundary);
+    }
+}
+
+/// Drains the events up to the end of a step, writes a report if one is due, and has holders searched for.
+fn act_at(boundary: Boundary) {
+    let _undisturbed = Undisturbed::begin();
     let Some(mut guard) = ANALYZER.lock() else { return };
     let Some(analyzer) = guard.as_mut() else { return };
-    let every = settings::get().dump_every;
-    let due = |step: u32| step == 10 || step == 30 || step.is_multiple_of(every.unwrap_or(DUMP_EVERY));
-    let looks = |analyzer: &Analyzer, step| settings::get().holders && analyzer.searches.is_look_due(step);
-    analyzer.pending_steps = analyzer.pending_steps.saturating_add(u32::from(!boundary.supersedes));
-    let step = analyzer.ledger.step_count().saturating_add(analyzer.pending_steps);
-    if (analyzer.backlog_is_small() && !due(step) && !looks(analyzer, step)) || !analyzer.drain() {
+    if !analyzer.drain() {
         return;
     }
     let step = analyzer.ledger.step_count();
-    let dumps = due(step) && !(every.is_none() && analyzer.dumps_too_much());
-    if boundary.supersedes || !(dumps || looks(analyzer, step)) {
+    let is_asked_for = settings::get().dump_every.is_some();
+    let dumps = step_schedule::is_report_due(step) && (is_asked_for || !analyzer.dumps_too_much());
+    if boundary.supersedes || !(dumps || analyzer.searches.is_look_due(step)) {
         return;
     }
     let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
@@ -289,7 +307,7 @@ pub fn loop_was_drafted(steps: u32) {
         analyzer.searches.set_level(loop_steps::level());
         analyzer.searches.is_look_due(steps)
     };
-    if settings::get().holders && ANALYZER.lock().is_some_and(|mut a| a.as_deref_mut().is_some_and(is_due)) {
+    if ANALYZER.lock().is_some_and(|mut a| a.as_deref_mut().is_some_and(is_due)) {
         with_services(|services| (services.ask_for_search)());
     }
 }

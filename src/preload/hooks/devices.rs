@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind};
 
+use crate::analysis::counters;
 use crate::hooks::{driver_queries, events};
 use crate::thread_state;
 use crate::writer::recording;
@@ -41,19 +42,18 @@ pub fn describe_seen() {
 }
 
 /// Appends the totals of the pools and of the driver for each device. Unattributed memory is computed from
-/// them, so it is as fine as they are: one sample a step.
+/// them, so it is as fine as they are.
 pub fn sample() {
     if !driver_queries::may_ask() {
         return;
     }
-    for device in (0u8..64).filter(|&device| events::has_pools(device)) {
+    for device in counters::devices(events::devices_with_pools()) {
         if let Some((reserved, used)) = events::reentrant(|| driver_queries::pool_totals(device)) {
             let totals = Event { address: used, size: reserved, device, ..Event::new(EventKind::PoolTotals) };
             thread_state::append(&totals);
         }
     }
-    let seen = SEEN.load(Acquire);
-    for device in (0u8..64).filter(|device| seen >> device & 1 == 1) {
+    for device in counters::devices(SEEN.load(Acquire)) {
         if let Some((free, total)) = events::reentrant(|| driver_queries::memory_info(device)) {
             let info = Event { address: free, size: total, device, ..Event::new(EventKind::MemInfo) };
             thread_state::append(&info);

@@ -80,7 +80,7 @@ pub fn note_pool(device: u8) {
     }
 }
 
-/// True if a device gave memory out of a pool or a graph.
-pub fn has_pools(device: u8) -> bool {
-    WITH_POOLS.load(Relaxed) >> device & 1 == 1
+/// Returns those devices.
+pub fn devices_with_pools() -> u64 {
+    WITH_POOLS.load(Relaxed)
 }
