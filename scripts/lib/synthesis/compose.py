@@ -47,6 +47,8 @@ def batch(plan):
     """Returns the lines that make `x`."""
     if "loader" in plan.features():
         return 'x = batch.to("cuda")'
+    if "same data" in plan.features():
+        return "x = {o}data"
     size = "n" if plan.name("lengths") == "yes" else "{B}"
     move = '.pin_memory().to("cuda", non_blocking=True)' if plan.name("pinned") == "yes" else '.to("cuda")'
     lengths = "n = {o}lengths.choice((8, 16, 24, 32))" if plan.name("lengths") == "yes" else ""

@@ -192,6 +192,9 @@ STEP = (
     Choice("inference", gives=("out", "bare"), weight=1.5, body="with torch.no_grad():\n    out = {o}model(x)",
            value="out.mean().item()"),
     Choice("inference with graph", gives=("out", "loss", "bare"), body="out = {o}model(x)\nloss = {LOSS}", value="loss.item()"),
+    Choice("one call", gives=("out", "bare"), body="out = {o}model(x)", value="out.mean().item()"),
+    Choice("one call by C", gives=("out", "bare"), weight=0.5, imports=("functools",),
+           setup="{o}forward = functools.partial({o}model)", body="out = {o}forward(x)", value="out.mean().item()"),
     Choice("adam", gives=("out", "loss", "grad", "optimizer"), weight=1.5, without=("concurrent",),
            setup="{o}optimizer = torch.optim.AdamW({o}model.parameters(), lr=1e-3)", body=TRAIN, value="loss.item()"),
     Choice(
@@ -384,6 +387,7 @@ RELEASE = (
 # ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NOISE = {
+    "same data": Choice("yes", gives=("fixed", "same data"), without=("loader",), setup='{o}data = torch.randn({B}, 64).to("cuda")'),
     "lengths": Choice("yes", without=("fixed",), imports=("random",), setup="{o}lengths = random.Random(1)"),
     "warm-up": Choice("yes", setup='with torch.no_grad():\n    {o}model(torch.randn(8, 64).to("cuda"))', without=("hooked",)),
     "evaluation": Choice("yes", without=("hooked", "bare", "concurrent"),
@@ -394,7 +398,7 @@ NOISE = {
     "checkpoint": Choice("yes", needs=("optimizer",), imports=("copy",), setup="{o}best = {}",
                          last='if i % 30 == 29:\n    {o}best["model"] = copy.deepcopy({o}model.state_dict())'),
     "workspace": Choice("yes", setup='{o}workspace = torch.empty(4096, 64, device="cuda")', last="{o}workspace.zero_()"),
-    "pinned": Choice("yes", without=("loader",)),
+    "pinned": Choice("yes", without=("loader", "same data")),
     "final evaluation": Choice("yes", without=("hooked", "cells", "workers", "nothing"),
                                body="with torch.no_grad():\n    for _ in range(40):\n"
                                '        score = {o}model(torch.randn(32, 64).to("cuda")).mean().item()'),
