@@ -32,8 +32,6 @@ const NEW_SEARCHES: u32 = 3;
 const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
 /// The part of the run that looks for new findings may take, and how long they may take at first.
 const LOOK_SHARE: u32 = 200;
-/// Where they have taken that, the part of the steps so far, 1 in so many, that pass before it is asked again.
-const POSTPONED: u32 = 64;
 const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
 /// The memory that a search may need (a million objects and the edges between them).
 const MEMORY: usize = 96 << 20;
@@ -201,7 +199,7 @@ impl Searches {
         let allowed = || LOOK_ALLOWANCE + Duration::from_nanos(state::elapsed()) / LOOK_SHARE;
         let is_due = step_schedule::is_look_due(step);
         if is_due && self.looking > allowed() {
-            step_schedule::look_from(step.saturating_add(step / POSTPONED + 1));
+            step_schedule::postpone_look(step);
             return false;
         }
         is_due

@@ -248,12 +248,13 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     // A loop may come round every microsecond: where nothing is due, no lock is taken and no system call made.
     let now = state::elapsed();
     let label = label.filter(|l| !l.is_empty());
-    if label.is_some() || step_schedule::is_sample_due(now) {
-        let _undisturbed = Undisturbed::begin();
+    let _undisturbed = (label.is_some() || step_schedule::is_sample_due(now)).then(|| {
+        let undisturbed = Undisturbed::begin();
         coverage_gaps::report_noted();
         label.into_iter().for_each(annotations::mark);
         sample_counters();
-    }
+        undisturbed
+    });
     thread_state::append(&event(boundary, now));
     let step = step_schedule::step_ended(boundary.supersedes);
     if !step_schedule::backlog_is_small()
@@ -267,15 +268,24 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
 /// Drains the events up to the end of a step, writes a report if one is due, and has holders searched for.
 fn act_at(boundary: Boundary) {
     let _undisturbed = Undisturbed::begin();
+    // Asked again: a handler may have forked, and this be the child.
+    if !state::is_recording() {
+        return;
+    }
     let Some(mut guard) = ANALYZER.lock() else { return };
     let Some(analyzer) = guard.as_mut() else { return };
-    if !analyzer.drain() {
+    if !analyzer.drain() || boundary.supersedes {
         return;
     }
     let step = analyzer.ledger.step_count();
     let is_asked_for = settings::get().dump_every.is_some();
     let dumps = step_schedule::is_report_due(step) && (is_asked_for || !analyzer.dumps_too_much());
-    if boundary.supersedes || !(dumps || analyzer.searches.is_look_due(step)) {
+    let looks = analyzer.searches.is_look_due(step);
+    if looks {
+        // Where nobody comes to look, since the main thread waits for something, not every step asks for it.
+        step_schedule::postpone_look(step);
+    }
+    if !(dumps || looks) {
         return;
     }
     let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {

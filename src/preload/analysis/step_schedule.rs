@@ -12,6 +12,8 @@ const DUMP_EVERY: u32 = 100;
 /// The events that are drained together, however many steps they are: each time the ledger pushes the
 /// program's own data out of the processor's caches.
 const BATCH: u64 = 8192;
+/// The part of the steps so far, 1 in so many, for which a look is postponed.
+const POSTPONED: u32 = 64;
 /// The steps at whose end counters are always sampled …
 const ALL_SAMPLED: u32 = 512;
 /// … and the nanoseconds between two samples later: asking the driver takes longer than the shortest steps do.
@@ -64,6 +66,11 @@ pub fn is_look_due(step: u32) -> bool {
 /// Has new findings looked for again from this step on.
 pub fn look_from(step: u32) {
     NEXT_LOOK.store(step, Release);
+}
+
+/// Has nobody look for new findings for some more steps.
+pub fn postpone_look(step: u32) {
+    look_from(step.saturating_add(step / POSTPONED + 1));
 }
 
 /// Returns whether counters are to be sampled at the end of a step at this moment, in nanoseconds since the recording began.
