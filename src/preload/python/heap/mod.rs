@@ -55,8 +55,9 @@ pub struct Limit {
     until: Instant,
 }
 
-/// How many times its processor time a search may take by the clock.
-const PATIENCE: u32 = 4;
+/// How many times its processor time a search may take by the clock: with as many busy threads to each processor,
+/// everything takes so much longer.
+const PATIENCE: u32 = 20;
 
 impl Limit {
     pub fn new(budget: Duration) -> Limit {
