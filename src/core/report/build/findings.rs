@@ -57,7 +57,7 @@ impl Builder<'_> {
             peak_reduction_bytes: f.peak_reduction_bytes,
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
-            steps_to_oom: device.filter(|_| fills(f)).and_then(|d| until_full(d, f)),
+            steps_to_oom: device.filter(|_| fills(f) && !self.has_run_out()).and_then(|d| until_full(d, f)),
             explanation: wording::explanation(f, &sites, &program.base),
             why: wording::why(f, &sites, &program.base),
             sites,
@@ -65,6 +65,13 @@ impl Builder<'_> {
             holders_unknown,
             retained_over_steps: Vec::new(),
         }
+    }
+}
+
+impl Builder<'_> {
+    /// Returns whether memory ran out in the last step: that it will is nothing to be foretold.
+    fn has_run_out(&self) -> bool {
+        self.ledger.out_of_memory().last().is_some_and(|failure| failure.step >= self.ledger.step_count())
     }
 }
 
