@@ -89,6 +89,7 @@ ways! {
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
     streams_left streams_broken_off kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
     kept_by_turns kept_by_c kept_in_epochs kept_in_steps_of_one
+    kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time
 }
 
 #[test]
@@ -180,7 +181,21 @@ fn a_program_without_a_loop_has_none() {
 fn loops_of_every_cpython() {
     let mut wrong = Vec::new();
     for (version, python) in pythons() {
-        for style in ["nested", "single", "wrapped", "generator", "failing", "alone", "waiting", "awaited"] {
+        for style in [
+            "nested",
+            "single",
+            "wrapped",
+            "generator",
+            "failing",
+            "alone",
+            "in_a_module",
+            "waiting",
+            "awaited",
+        ] {
+            // What lies on the stack of a frame of 3.15 is not read.
+            if style == "in_a_module" && version == "3.15" {
+                continue;
+            }
             let ran = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
             let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
             let report = Report::of(&ran.recording());

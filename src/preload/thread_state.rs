@@ -10,6 +10,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+use once_cell::race::OnceBox;
+
 use crate::coverage_gaps;
 use crate::lock::{Mutex, Rank};
 use crate::unwind::LastWalk;
@@ -292,8 +294,18 @@ pub fn after_fork_child() {
     all.retain(|&pages| pages == own);
 }
 
+/// Calls back when a thread ends that took stacks, with its address.
+static ENDS: OnceBox<fn(usize)> = OnceBox::new();
+
+/// Has this called then. Once.
+pub fn set_end_callback(callback: fn(usize)) {
+    // The first one stays.
+    let _ = ENDS.set(Box::new(callback));
+}
+
 unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
     let thread = current();
+    ENDS.get().into_iter().for_each(|ended| ended(thread.address()));
     let pages = thread.pages.replace(UNMAPPED);
     if pages.addr() > UNMAPPED.addr() {
         MAPPED.lock().into_iter().for_each(|mut all| all.retain(|&other| other != pages.addr()));

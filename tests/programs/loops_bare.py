@@ -110,6 +110,25 @@ def alone():
         step()
 
 
+def keep(n):
+    allocate(1024)
+    allocate(2048)
+
+
+def in_a_module():
+    """Two calls by turns, of which the second stands later in the code; its variables are in no frame."""
+    text = """
+for epoch in range(2):
+    for n in items:
+        if n % 2:
+            work(n)
+        else:
+            work(n)
+        step()
+"""
+    exec(text, {"items": list(range(20)), "work": keep, "step": step})
+
+
 def awaited():
     """A coroutine made anew for each request, that keeps what it allocated; nothing else runs in between."""
     import asyncio

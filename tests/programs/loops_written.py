@@ -200,6 +200,60 @@ def kept_in_steps_of_one():
         kept.append(x)
 
 
+def kept_by_threads():
+    """A thread for each, which makes one call and leaves nothing behind but what is kept now and then."""
+    x = batch()
+
+    def handle(n):
+        out = net(x)
+        if n % 3 == 0:
+            kept.append(out)
+
+    for n in range(N):
+        thread = threading.Thread(target=handle, args=(n,))
+        thread.start()
+        thread.join()
+
+
+def kept_by_threads_each_time():
+    x = batch()
+
+    def handle():
+        kept.append(net(x))
+
+    for n in range(N):
+        thread = threading.Thread(target=handle)
+        thread.start()
+        thread.join()
+
+
+def in_a_module(text):
+    """Runs a program that has no local variables."""
+    exec(compile(text, "<program>", "exec"), {**globals(), "x": batch()})
+
+
+def kept_by_turns_of_a_module():
+    in_a_module("""
+for n in range(N):
+    if n % 2:
+        kept.append(net(x))
+    else:
+        kept.append(torch.relu(x))
+""")
+
+
+def kept_in_epochs_of_a_module():
+    in_a_module("""
+with torch.no_grad():
+    for epoch in range(N // 6):
+        for n, item in enumerate([x] * 6):
+            if n % 3 == 1:
+                kept.append(torch.relu(x))
+            else:
+                kept.append(net(x))
+""")
+
+
 def awaited():
     async def request(n):
         x = batch()

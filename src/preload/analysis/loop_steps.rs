@@ -387,6 +387,9 @@ impl EventContext for Here {
     fn variable(&mut self, seen: &Seen, variable: u16) -> u64 {
         self.0.as_ref().map_or(0, |reader| reader.variable(seen, variable))
     }
+    fn iterator(&mut self, seen: &Seen, depth: u16) -> u64 {
+        self.0.as_ref().map_or(0, |reader| reader.iterator(seen, depth))
+    }
 }
 
 /// Has the loop chosen now, from what was seen so far, since it cannot wait any longer. Returns the
@@ -489,6 +492,16 @@ pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
         loop_entries::add(&ends);
     }
     ends
+}
+
+/// Takes in that the thread at this address has ended.
+pub fn thread_ended(address: usize) {
+    if is_enabled()
+        && let Some(mut detector) = detector()
+        && let Some(loops) = detector.as_deref_mut()
+    {
+        loops.thread_ended(address);
+    }
 }
 
 /// Forgets the loop of the parent, in a forked child: its steps are its own.

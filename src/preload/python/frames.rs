@@ -7,11 +7,20 @@ use crate::python::codes::{self, Numbered};
 use crate::python::interpreter::{self, Cpython};
 use crate::python::layout::{MARKS, NUMBER};
 use crate::python::memory::read;
-use crate::python::offsets::VAR_SIZE;
+use crate::python::offsets::{OB_TYPE, TYPE_ITERNEXT, VAR_SIZE};
 use crate::python::walk::{self, Found, Walk};
 use crate::python::{current, gc, packages, strings};
 use crate::thread_state::{self, ThreadState};
 use leaktrace_core::steps::loops::{CodeText, Seen};
+
+/// The objects on a frame's stack that are looked at.
+const MOST_SLOTS: usize = 32;
+/// From CPython 3.15 on a list may lie there in place of an iterator, and its index beside it.
+const VIRTUAL_ITERATORS: u32 = 15;
+/// The bytes of an object before what is its own.
+const OBJECT_HEAD: usize = 16;
+/// Tells an index from no index.
+const COUNTED: u64 = 1 << 63;
 
 /// Longer code is not read.
 const LONGEST_CODE: usize = 1 << 17;
@@ -105,6 +114,36 @@ impl Reader {
         // number is from an instruction of that code.
         let slot: u64 = unsafe { read(ptr::with_exposed_provenance(seen.frame), slot) };
         if slot & MARKS == NUMBER { slot } else { slot & !MARKS }
+    }
+
+    /// Returns how far the iterator has come that a `for` loop goes over, with `depth` of them around it, in a frame
+    /// without variables; 0 where it does not count, or the layout of frames is not known.
+    pub fn iterator(&self, seen: &Seen, mut depth: u16) -> u64 {
+        let known = self.cpython.minor < VIRTUAL_ITERATORS;
+        let Some(objects) = self.cpython.layout.objects.as_ref().filter(|_| known) else { return 0 };
+        for slot in 0..MOST_SLOTS {
+            let slot = objects.frame_variables + size_of::<u64>() * slot;
+            // SAFETY: a frame of the calling thread, in a read section. Its loops' iterators lie on its stack, which begins
+            // where variables would be, in the order of the loops. What lies among them was put there and is alive, and no
+            // slot behind the one that is looked for is read.
+            unsafe {
+                let object: u64 = read(ptr::with_exposed_provenance(seen.frame), slot);
+                if object & MARKS == NUMBER || object & !MARKS == 0 {
+                    return 0;
+                }
+                let object: *const u8 = ptr::with_exposed_provenance((object & !MARKS) as usize);
+                let object_type: usize = read(object, OB_TYPE);
+                if read::<usize>(ptr::with_exposed_provenance(object_type), TYPE_ITERNEXT) == 0 {
+                    continue;
+                }
+                if depth == 0 {
+                    let counts = self.cpython.counting_types.contains(&object_type);
+                    return if counts { read::<u64>(object, OBJECT_HEAD) | COUNTED } else { 0 };
+                }
+            }
+            depth -= 1;
+        }
+        0
     }
 
     /// Returns what a frame's code object says of itself. Only of one that has an id.

@@ -76,9 +76,15 @@ pub struct Cpython {
     pub code_type: usize,
     pub str_type: usize,
     pub bytes_type: usize,
+    /// The types of iterators that begin with a number which changes with each item; 0: not exported.
+    pub counting_types: [usize; COUNTING.len()],
     pub minor: u32,
     scope: Handle,
 }
+
+/// Iterators that begin with the index of the next item (of a range also with the item itself).
+const COUNTING: [&CStr; 5] =
+    [c"PyRangeIter_Type", c"PyListIter_Type", c"PyTupleIter_Type", c"PyEnum_Type", c"PyReversed_Type"];
 
 /// Null: no interpreter, or none any more.
 static INTERPRETER: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
@@ -203,6 +209,7 @@ fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
         code_type: code_type.addr(),
         str_type: str_type.addr(),
         bytes_type: bytes_type.addr(),
+        counting_types: COUNTING.map(|name| symbol(name).map_or(0, |found| found.addr())),
         minor,
         scope,
     })

@@ -18,6 +18,7 @@ pub const TYPE_BASICSIZE: usize = 32;
 pub const TYPE_ITEMSIZE: usize = 40;
 pub const TYPE_DEALLOC: usize = 48;
 pub const TYPE_FLAGS: usize = 168;
+pub const TYPE_ITERNEXT: usize = 224;
 pub const TYPE_TRAVERSE: usize = 184;
 pub const TYPE_MEMBERS: usize = 240;
 pub const TYPE_BASE: usize = 256;

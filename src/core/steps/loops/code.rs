@@ -23,6 +23,8 @@ pub struct CodeText {
     pub library: bool,
 }
 
+/// A function, whose variables are slots; a module's and a class's are in dictionaries.
+const OPTIMIZED: u32 = 0x01;
 const VARIABLE_ARGUMENTS: u32 = 0x04 | 0x08;
 const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
 /// A generator that is iterated over, and not a coroutine.
@@ -43,6 +45,8 @@ const FRAMEWORKS: [&str; 3] = ["/torch/", "/ipykernel/", "/IPython/"];
 pub(super) struct Code {
     pub id: u32,
     pub extents: Extents,
+    /// A module, or a class: it has no variables that can be looked at, but iterators.
+    pub module: bool,
     pub generator: bool,
     /// It yields what a loop elsewhere goes over.
     pub iterated: bool,
@@ -67,6 +71,7 @@ impl Code {
         let plain = text.name.rsplit('.').next().unwrap_or("");
         Code {
             id: text.id,
+            module: text.flags & OPTIMIZED == 0,
             generator: text.flags & GENERATOR != 0,
             iterated: text.flags & ITERATED != 0,
             coroutine: text.flags & COROUTINE != 0,

@@ -30,6 +30,8 @@ pub struct Loop {
     pub comprehension: bool,
     /// The local variable that each item is given to, and nothing else in the loop.
     pub variable: Option<u16>,
+    /// The `for` loops around it.
+    pub depth: u16,
     /// The loop around it.
     parent: u8,
     size: usize,
@@ -163,6 +165,7 @@ impl Extents {
                 is_for: code.list[header].flow == Flow::For,
                 comprehension: generated || code.is_comprehension(header, &body),
                 variable: code.variable(header, &body),
+                depth: 0,
                 parent: NONE,
                 size: body.len(),
             };
@@ -180,6 +183,7 @@ impl Extents {
         self.innermost = vec![NONE; units];
         for (number, (mut l, body)) in (0u8..).zip(found) {
             l.parent = self.innermost[l.header as usize / 2];
+            l.depth = self.loops.get(usize::from(l.parent)).map_or(0, |p| p.depth + u16::from(p.is_for));
             for at in body {
                 let from = code.list[at].offset as usize / 2;
                 let to = code.list.get(at + 1).map_or(units, |next| next.offset as usize / 2);

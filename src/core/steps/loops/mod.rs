@@ -99,6 +99,9 @@ pub trait EventContext {
     /// Returns what tells the object that a local variable of a frame names from others that are alive; 0 where that
     /// is not known.
     fn variable(&mut self, seen: &Seen, variable: u16) -> u64;
+    /// Returns how far the iterator has come that a `for` loop of a frame without variables of its own goes over, with
+    /// so many `for` loops around it; 0 where that is not known. Never the same for two items in a row.
+    fn iterator(&mut self, seen: &Seen, depth: u16) -> u64;
 }
 
 /// The threads that are distinguished at a time.
@@ -229,15 +232,15 @@ impl Loops {
         around: &mut dyn EventContext,
     ) -> Progress {
         self.codes.at(epoch);
-        if self.shadows[slot].root == tree::NONE {
-            self.give_root(slot, frames, around);
+        self.tree.ended.clear();
+        if self.shadows[slot].root == tree::NONE || self.shadows[slot].is_over {
+            self.begin_thread(slot, frames, around);
         }
         if self.is_foreign(slot) {
-            return Progress::Nothing;
+            return if self.tree.ended.is_empty() { Progress::Nothing } else { Progress::Ended };
         }
         self.events += 1;
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
-        tree.ended.clear();
         shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, what);
         if !self.tree.ended.is_empty() {
             return Progress::Ended;

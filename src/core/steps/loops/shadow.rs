@@ -119,6 +119,8 @@ struct Awaited {
 #[derive(Debug)]
 pub(super) struct Shadow {
     pub thread: usize,
+    /// It has ended, and another one has begun at its address.
+    pub is_over: bool,
     /// [`NONE`] before its first event: threads that begin alike have it in common.
     pub root: Id,
     /// When it was used last.
@@ -147,6 +149,7 @@ impl Shadow {
     pub fn new(thread: usize) -> Shadow {
         Shadow {
             thread,
+            is_over: false,
             root: NONE,
             used: 0,
             frames: Vec::new(),
@@ -360,7 +363,7 @@ impl Shadow {
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
-            self.insides.push(Inside { number, open, node, items: Items::of(l.variable) });
+            self.insides.push(Inside { number, open, node, items: Items::of(l, facts.module) });
         }
         self.levels[at].node = node;
         self.note_items(view, at);
@@ -469,6 +472,15 @@ impl Shadow {
         if awaits {
             self.levels[at].called = Called::Awaited;
         }
+    }
+
+    /// Another thread begins in the place of one that has ended. What threads begin with ends where another one begins, so
+    /// that is still under way.
+    pub fn begins_anew(&mut self, view: &mut View<'_>) {
+        self.insides.retain(|i| i.number != BEGINS);
+        self.finish(view);
+        self.awaited.clear();
+        (self.root, self.is_over) = (NONE, false);
     }
 
     /// Nothing more comes from this thread: what is under way is over.

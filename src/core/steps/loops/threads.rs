@@ -3,6 +3,9 @@
 use super::shadow::{Shadow, View};
 use super::{ANY_THREAD, EventContext, Loops, MOST_THREADS, Seen, tree};
 
+/// In a thread's address, which is aligned: it has ended.
+const ENDED: usize = 1;
+
 impl Loops {
     /// Returns the thread whose loop was chosen; [`ANY_THREAD`] if threads have it in common.
     pub fn thread(&self) -> Option<usize> {
@@ -29,8 +32,13 @@ impl Loops {
 
     #[inline(never)]
     pub(super) fn find_slot(&mut self, thread: usize, around: &mut dyn EventContext) -> usize {
-        self.latest = match self.shadows.iter().position(|s| s.thread == thread) {
-            Some(at) => at,
+        self.latest = match self.shadows.iter().position(|s| s.thread & !ENDED == thread) {
+            Some(at) => {
+                let shadow = &mut self.shadows[at];
+                shadow.is_over |= shadow.thread != thread;
+                shadow.thread = thread;
+                at
+            }
             None if self.shadows.len() < MOST_THREADS => {
                 self.shadows.push(Shadow::new(thread));
                 self.shadows.len() - 1
@@ -50,10 +58,22 @@ impl Loops {
         self.latest
     }
 
-    /// Gives a thread its root: that of those that begin with the same code.
+    /// Takes in that a thread has ended: the next one at its address is another.
+    #[cold]
+    pub fn thread_ended(&mut self, thread: usize) {
+        let mut shadows = self.shadows.iter_mut();
+        shadows.find(|s| s.thread == thread).into_iter().for_each(|s| s.thread |= ENDED);
+    }
+
+    /// Ends what the thread before at this address had under way, and gives this one its root: that of those that begin
+    /// with the same code.
     #[cold]
     #[inline(never)]
-    pub(super) fn give_root(&mut self, slot: usize, frames: &[Seen], around: &mut dyn EventContext) {
+    pub(super) fn begin_thread(&mut self, slot: usize, frames: &[Seen], around: &mut dyn EventContext) {
+        let Loops { tree, shadows, codes, blind, .. } = self;
+        if shadows[slot].is_over {
+            shadows[slot].begins_anew(&mut View { tree, codes, around, blind: *blind });
+        }
         let Some(outermost) = frames.first() else { return };
         let code = self.codes.number(outermost, around);
         let known = self.roots.iter().find(|(of, _)| *of == code).map(|&(_, root)| root);

@@ -1,18 +1,27 @@
 //! Iterations that only the variables of loops show: nothing of the loop itself is seen but a call that makes every
 //! event, and that stands at one instruction.
 
-use super::super::Seen;
+use super::super::extents::Loop;
 use super::super::tree::{FEW_PROOFS, Sign};
+use super::super::{EventContext, Seen};
 use super::{BEGINS, Inside, Shadow, View};
 
 /// Other items that a loop of the program went over before it begins again with its first one: two that are made anew may
 /// take turns in the same memory.
 const OTHERS: u8 = 2;
 
-/// The items of a loop, as far as its variable was looked at; 0 is none.
+/// Where a frame shows which item a loop of it is at.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Variable(u16),
+    /// The iterator of the loop, with so many loops around it.
+    Iterator(u16),
+}
+
+/// The items of a loop, as far as they were looked at; 0 is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Items {
-    variable: Option<u16>,
+    place: Option<Place>,
     first: u64,
     last: u64,
     /// Other ones since the first.
@@ -40,8 +49,24 @@ struct Look {
 }
 
 impl Items {
-    pub fn of(variable: Option<u16>) -> Items {
-        Items { variable, ..Items::default() }
+    /// Those of a loop. `module`: its frame has no variables that can be looked at.
+    pub fn of(of: &Loop, module: bool) -> Items {
+        let place = match of.variable {
+            Some(variable) => Some(Place::Variable(variable)),
+            None if of.is_for && module => Some(Place::Iterator(of.depth)),
+            None => None,
+        };
+        Items { place, ..Items::default() }
+    }
+
+    /// Returns what tells the item that a frame is at from others.
+    #[inline]
+    fn now(&self, around: &mut dyn EventContext, seen: &Seen) -> u64 {
+        match self.place {
+            Some(Place::Variable(variable)) => around.variable(seen, variable),
+            Some(Place::Iterator(depth)) => around.iterator(seen, depth),
+            None => 0,
+        }
     }
 
     /// An iteration begins of which it is known, and with it another item.
@@ -126,10 +151,10 @@ impl Shadow {
     #[inline]
     fn look(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> Look {
         match (self.insides.get_mut(inside), self.levels.get(at)) {
-            (Some(Inside { open: true, items, .. }), Some(level)) => match items.variable {
-                Some(variable) => items.look(view.around.variable(&level.seen, variable)),
-                None => Look::default(),
-            },
+            (Some(Inside { open: true, items, .. }), Some(level)) => {
+                let now = items.now(view.around, &level.seen);
+                items.look(now)
+            }
             _ => Look::default(),
         }
     }
@@ -139,7 +164,7 @@ impl Shadow {
     pub(super) fn goes_on_in(&mut self, view: &mut View<'_>, at: usize, inside: usize) {
         let first = self.levels[at].first;
         let changed = |i: &Inside, seen: &Seen, view: &mut View<'_>| {
-            let now = i.items.variable.map_or(0, |variable| view.around.variable(seen, variable));
+            let now = i.items.now(view.around, seen);
             i.open && now != 0 && i.items.last != 0 && now != i.items.last
         };
         if (first..=inside).any(|i| changed(&self.insides[i], &self.levels[at].seen, view)) {
