@@ -150,6 +150,14 @@ fn phases_between_optimizer_steps_have_steps_of_their_own() {
 }
 
 #[test]
+fn a_phase_of_a_thread_that_ended_is_seen() {
+    let run = torch("loops_found.py").arg("phase_of_a_thread").env("LEAKTRACE_QUIET", "1");
+    let report = Report::of(&run.traced().run().success().recording());
+    let steps = &report.0["steps"];
+    assert_eq!((report.steps(), &steps["phase_steps"]), (32, &12.into()), "{:#}", steps["loop_locations"]);
+}
+
+#[test]
 fn what_is_worked_out_for_every_parameter_is_no_phase() {
     let run = torch("loops_found.py").arg("logging").env("LEAKTRACE_QUIET", "1");
     let report = Report::of(&run.traced().run().success().recording());

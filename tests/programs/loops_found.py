@@ -334,6 +334,28 @@ def phases():
             look(11)
 
 
+def phase_of_a_thread():
+    """An evaluation at the end of a training, in a thread that has ended by the time the program does."""
+
+    def train():
+        net = network()
+        optimizer = torch.optim.AdamW(net.parameters())
+        for _ in range(20):
+            net(batch()).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            step()
+        with torch.no_grad():
+            for _ in range(12):
+                y = net(batch())
+                y = y.softmax(-1)
+                step()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+
+
 def logging():
     """Every ten steps something is worked out for each parameter, which is no step."""
     net = network(8)

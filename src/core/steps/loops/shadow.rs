@@ -119,7 +119,7 @@ struct Awaited {
 #[derive(Debug)]
 pub(super) struct Shadow {
     pub thread: usize,
-    /// It has ended, and another one has begun at its address.
+    /// It has ended: an event at its address is another thread's.
     pub is_over: bool,
     /// [`NONE`] before its first event: threads that begin alike have it in common.
     pub root: Id,

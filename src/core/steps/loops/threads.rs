@@ -3,9 +3,6 @@
 use super::shadow::{Shadow, View};
 use super::{ANY_THREAD, EventContext, Loops, MOST_THREADS, Seen, tree};
 
-/// In a thread's address, which is aligned: it has ended.
-const ENDED: usize = 1;
-
 impl Loops {
     /// Returns the thread whose loop was chosen; [`ANY_THREAD`] if threads have it in common.
     pub fn thread(&self) -> Option<usize> {
@@ -32,13 +29,8 @@ impl Loops {
 
     #[inline(never)]
     pub(super) fn find_slot(&mut self, thread: usize, around: &mut dyn EventContext) -> usize {
-        self.latest = match self.shadows.iter().position(|s| s.thread & !ENDED == thread) {
-            Some(at) => {
-                let shadow = &mut self.shadows[at];
-                shadow.is_over |= shadow.thread != thread;
-                shadow.thread = thread;
-                at
-            }
+        self.latest = match self.shadows.iter().position(|s| s.thread == thread) {
+            Some(at) => at,
             None if self.shadows.len() < MOST_THREADS => {
                 self.shadows.push(Shadow::new(thread));
                 self.shadows.len() - 1
@@ -61,8 +53,8 @@ impl Loops {
     /// Takes in that a thread has ended: the next one at its address is another.
     #[cold]
     pub fn thread_ended(&mut self, thread: usize) {
-        let mut shadows = self.shadows.iter_mut();
-        shadows.find(|s| s.thread == thread).into_iter().for_each(|s| s.thread |= ENDED);
+        let shadow = self.shadows.iter_mut().find(|s| s.thread == thread);
+        shadow.into_iter().for_each(|s| s.is_over = true);
     }
 
     /// Ends what the thread before at this address had under way, and gives this one its root: that of those that begin
