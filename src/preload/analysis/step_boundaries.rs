@@ -432,7 +432,7 @@ fn with_analyzer(call: impl FnOnce(&mut Analyzer)) {
 
 /// Writes what is alive at this moment, since memory ran out on a device. Under the allocator's lock.
 pub fn out_of_memory() {
-    // They are known already, and asked of nobody: the report has what to compare with.
+    // The totals as last reported, which the report compares with: nobody is asked.
     counters::sample();
     let Some(mut guard) = ANALYZER.lock() else { return };
     let Some(analyzer) = guard.as_mut() else { return };

@@ -66,9 +66,7 @@ impl Builder<'_> {
             retained_over_steps: Vec::new(),
         }
     }
-}
 
-impl Builder<'_> {
     /// Returns whether memory ran out in the last step: that it will is nothing to be foretold.
     fn has_run_out(&self) -> bool {
         self.ledger.out_of_memory().last().is_some_and(|failure| failure.step >= self.ledger.step_count())
