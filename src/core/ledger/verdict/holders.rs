@@ -58,7 +58,15 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         let most = |of: &dyn Fn(&Retention) -> bool| {
             largest > 0.0 && sum(&|h| of(&h.retention)) >= DECISIVE_SHARE * largest
         };
-        if most(&|h| *h == Retention::Unbounded) {
+        let blocks = |holder: u64| {
+            held.iter().filter(|h| h.holder == holder).fold(0u64, |sum, h| sum.saturating_add(h.blocks))
+        };
+        // A variable has the newest result, of each thread or task that runs: where others have several, one block shows
+        // nothing that grows.
+        let several = held.iter().any(|h| blocks(h.holder) > 1);
+        let grows =
+            |h: &SiteHolder| h.retention == Retention::Unbounded && !(several && blocks(h.holder) == 1);
+        if largest > 0.0 && sum(&grows) >= DECISIVE_SHARE * largest {
             // What the curve of a short or irregular run leaves open, the container decides: it has no bound, and has
             // kept what was put into it.
             let every_step = f.growth_step_ratio >= STEADY_SHARE && f.cohorts as usize >= CERTAIN_COHORTS;
@@ -74,9 +82,6 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             f.kind = Kind::PendingGc;
             return true;
         }
-        let blocks = |holder: u64| {
-            held.iter().filter(|h| h.holder == holder).fold(0u64, |sum, h| sum.saturating_add(h.blocks))
-        };
         // A holder that is full while its site grows all the same is not what bounds it; one that has all there is, is.
         // Its newest entry may have been found in the local variable that has it too. Nor does one bound more than it
         // has room for.
