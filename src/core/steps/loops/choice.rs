@@ -9,7 +9,8 @@
 //!    its rounds micro-batches, or layers. Loops beside it that do comparable work (an evaluation) are phases of the same level.
 //! 3. Those that come round at least twice, do a noticeable amount of work each time compared with the main
 //!    one (the printing of a table is no step), and give something back. What gives nothing back comes in where
-//!    nothing else does, or after it: before, it prepares something. Where models are made is no step.
+//!    nothing else does, or after it: before, it prepares something, as does what comes round a few times only. Where
+//!    models are made is no step.
 //!
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
 //! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
@@ -59,6 +60,8 @@ const MICRO: f64 = 0.5;
 
 /// Rounds that are too few for steps.
 const FEW: u64 = 4;
+/// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
+const FAR_OFTENER: f64 = 10.0;
 
 struct Chooser<'a> {
     tree: &'a Tree,
@@ -297,6 +300,13 @@ impl<'a> Chooser<'a> {
         self.per_iteration(id) >= LEAST_EVENTS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
     }
 
+    /// Whether a loop comes round a few times only whenever it is entered, and seldom beside the main one.
+    fn is_short(&self, id: Id, main: Id) -> bool {
+        let entered = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
+        let rounds = self.iterations(id);
+        rounds < FEW as f64 * entered && rounds * FAR_OFTENER <= self.iterations(main)
+    }
+
     /// Those of the loops that do the work. `unbuilt`: loops that make models are none.
     fn working(&self, loops: &[Id], unbuilt: bool) -> Vec<Id> {
         let comes_round = |id: &Id| self.iterations(*id) >= 2.0 && !(unbuilt && self.builds(*id));
@@ -305,8 +315,8 @@ impl<'a> Chooser<'a> {
         let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };
         let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
         let main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
-        let belongs =
-            |id: &Id| *id == main || ((self.gives_back(*id) || *id > main) && self.works_like(*id, main));
+        let prepares = |id: &Id| *id < main && (!self.gives_back(*id) || self.is_short(*id, main));
+        let belongs = |id: &Id| *id == main || (!prepares(id) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()
     }
 
