@@ -16,6 +16,7 @@
 //! * [`mod@entry_points`]: the one table of the functions that are hooked, and of those that have no hook,
 //!   with the reason.
 //! * [`mod@format`]: what a recording consists of, drawn bit by bit, and its reader.
+//! * [`frameworks`]: the one table of the frameworks whose blocks are seen: their files, the words of their advice.
 //! * [`ledger`]: the pure replay, and under `ledger::verdict` the rules, one per file, that say what is a
 //!   leak.
 //! * [`steps`]: step sources merged to one stream of boundaries, and the search for the loop whose iterations
@@ -51,6 +52,7 @@
 pub mod cpython;
 pub mod entry_points;
 pub mod format;
+pub mod frameworks;
 pub mod holders;
 pub mod int_map;
 pub mod ledger;

@@ -1,9 +1,10 @@
 //! Whose code a frame is: the user's, the standard library's, a package's, a framework's.
 
 use super::{FrameKind, NamedFrame, frame_filter};
+use crate::frameworks;
 
 /// How the names of object files begin that never are the user's.
-const RUNTIME: [&str; 19] = [
+const RUNTIME: [&str; 24] = [
     "libleaktrace",
     "libcu",
     "libnv",
@@ -11,6 +12,11 @@ const RUNTIME: [&str; 19] = [
     "libc10",
     "libtorch",
     "libshm.",
+    "libjax",
+    "xla_",
+    "pjrt_",
+    "_jax.",
+    "_xla.",
     "_C.",
     "libpython",
     "python3",
@@ -75,7 +81,7 @@ impl Ownership {
         folder.split('/').any(is_one)
     }
 
-    /// Returns the innermost frame in the user's own code; else the innermost Python frame outside torch; else the
+    /// Returns the innermost frame in the user's own code; else the innermost Python frame outside frameworks; else the
     /// innermost Python frame; of a native stack the innermost frame outside the runtime's libraries, else PyTorch's
     /// operator, else the innermost frame that asked the driver, its runtime or the caching allocator, else the innermost.
     pub fn allocated_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
@@ -93,7 +99,7 @@ impl Ownership {
         own()
             .find(|f| !is_generated(&f.file) || texts.contains(&letters(&f.file)))
             .or_else(|| own().next())
-            .or_else(|| python().find(|f| !f.file.contains("/torch/") && !is_internal(&f.file)))
+            .or_else(|| python().find(|f| !frameworks::is_own_file(&f.file) && !is_internal(&f.file)))
             .or_else(|| python().find(|f| !is_internal(&f.file)))
             .or_else(|| frames.iter().find(|f| f.kind == FrameKind::Native && !is_runtime(f)))
             // All of it is the runtime's: at least the one that made the request.
@@ -108,13 +114,13 @@ impl Ownership {
         frame_filter::requester(&frames[behind..])
     }
 
-    /// Returns the innermost frame of a package other than torch that the user's own code called; `None` where the line
+    /// Returns the innermost frame of a package other than a framework that the user's own code called; `None` where the line
     /// that allocates is not the user's.
     pub fn library_at<'f>(&self, frames: &'f [NamedFrame]) -> Option<&'f NamedFrame> {
         let at = self.allocated_at(frames).filter(|f| self.is_own(f))?;
         let called = frames.iter().take_while(|f| !std::ptr::eq(*f, at));
         let mut packaged = called.filter(|f| f.kind == FrameKind::Python && self.is_packaged(&f.file));
-        packaged.find(|f| !f.file.contains("/torch/"))
+        packaged.find(|f| !frameworks::is_own_file(&f.file))
     }
 
     /// Returns whether a frame is Python's and neither in a package, nor in the standard library, nor in the

@@ -1,6 +1,7 @@
 //! The fix of a finding: one sentence for somebody who is at that line. Knows a finding, no format.
 
 use super::{common_path, holder, is_named};
+use crate::frameworks::{self, Framework};
 use crate::ledger::verdict::Kind;
 use crate::report::Finding;
 
@@ -11,6 +12,7 @@ pub fn advice(f: &Finding) -> Option<String> {
         "" => first,
         common => Some(common),
     };
+    let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
         Kind::Leak | Kind::Growing if f.layer != "block" => {
@@ -25,7 +27,7 @@ pub fn advice(f: &Finding) -> Option<String> {
                     holder(name)
                 )
             }
-            Some((path, name)) => of_holder(path, &holder(name)),
+            Some((path, name)) => of_holder(path, &holder(name), of),
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
         },
@@ -36,27 +38,28 @@ pub fn advice(f: &Finding) -> Option<String> {
         }
         Kind::Residue => {
             let from = named.map_or_else(String::new, |path| format!(" ({})", holder(path)));
-            format!(
-                "drop the last reference{from} before cached memory is released with `torch.cuda.empty_cache()`"
-            )
+            let release = of
+                .releases_cache
+                .map_or_else(String::new, |call| format!(" before cached memory is released with {call}"));
+            format!("drop the last reference{from}{release}")
         }
-        Kind::Fragmentation => "allocate what stays before what comes and goes, or run with \
-                                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-            .into(),
+        Kind::Fragmentation => {
+            let setting = of.grows_segments.map_or_else(String::new, |set| format!(", or run with {set}"));
+            format!("allocate what stays before what comes and goes{setting}")
+        }
         Kind::CarryOver => {
-            "`del` it, or let the function that holds it return, before the next step begins".into()
+            let given = of.gives_on.map_or_else(String::new, |how| format!("give its memory on ({how}), "));
+            format!("{given}`del` it, or let the function that holds it return, before the next step begins")
         }
         _ => return None,
     })
 }
 
 /// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.
-fn of_holder(path: &str, name: &str) -> String {
+fn of_holder(path: &str, name: &str, of: &Framework) -> String {
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
     if has(&["_metrics", "_results", "logged"]) {
-        format!(
-            "log a number (`.item()`, `.detach()`), not a tensor with its graph: {name} keeps what is logged"
-        )
+        format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
     } else if has(&["__traceback__", "tb_frame", "exception", "Traceback"]) {
         format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
     } else if has(&["_hooks"]) {
@@ -68,6 +71,6 @@ fn of_holder(path: &str, name: &str) -> String {
             "keep `.detach()` or `.item()` in {name}: a tensor with its graph keeps all that the graph saved"
         )
     } else {
-        format!("keep `.item()` or `.detach().cpu()` in {name}, or remove entries that nobody needs any more")
+        format!("keep {} in {name}, or remove entries that nobody needs any more", of.copy)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::extents::Extents;
 use super::{EventContext, Seen};
+use crate::frameworks;
 
 /// A code object as it is read.
 #[derive(Clone, Debug, Default)]
@@ -37,9 +38,10 @@ const BUILDERS: [&str; 2] = ["__init__", "_apply"];
 /// The functions of the library by which a thread begins, and the file they are in.
 const BOOTSTRAP: [&str; 3] = ["_bootstrap", "_bootstrap_inner", "run"];
 const THREADS: &str = "/threading.py";
-/// Where the loops are not the program's: those of the framework go over the layers of a model and the parameters of an
-/// optimizer, those of a notebook's kernel over its messages: a cell may have any loop of its own.
-const FRAMEWORKS: [&str; 3] = ["/torch/", "/ipykernel/", "/IPython/"];
+/// Where the loops are not the program's, beside those of frameworks, which go over the layers of a model, the parameters of
+/// an optimizer, the operations of a graph: those of a notebook's kernel over its messages. A cell may have any loop of its
+/// own.
+const NOTEBOOKS: [&str; 2] = ["/ipykernel/", "/IPython/"];
 
 #[derive(Debug)]
 pub(super) struct Code {
@@ -79,7 +81,9 @@ impl Code {
             once: ONCE.contains(&plain),
             wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
             library: text.library,
-            framework: text.library && FRAMEWORKS.iter().any(|folder| text.file.contains(folder)),
+            framework: text.library
+                && (frameworks::is_own_file(&text.file)
+                    || NOTEBOOKS.iter().any(|folder| text.file.contains(folder))),
             builds: text.library && BUILDERS.contains(&plain),
             opaque: extents.is_none(),
             extents: extents.unwrap_or_default(),

@@ -1,0 +1,107 @@
+//! What is known of each framework whose blocks are seen: which files are its own, and the words by which its users
+//! are told what to do. One row each; how its blocks are seen stands in the preload's `frameworks`.
+
+/// A framework, or a part of one that gives out memory.
+#[derive(Debug)]
+pub struct Framework {
+    pub name: &'static str,
+    /// The number, beyond those of [`mod@crate::entry_points`], that its blocks bear as their entry point, and its name in
+    /// reports. PyTorch's blocks bear none.
+    pub allocator: Option<(u16, &'static str)>,
+    /// Its Python packages.
+    packages: &'static [&'static str],
+    /// Whether its own innermost frames are left out of stacks: it comes to the same allocation by several ways (the
+    /// first call of a compiled function, and the later ones), which are one line of the program.
+    folds: bool,
+    /// What to keep instead of what was computed: a number.
+    pub number: &'static str,
+    /// The same, where it is more than a number.
+    pub copy: &'static str,
+    /// What gives the memory of an argument on to a result, if anything does.
+    pub gives_on: Option<&'static str>,
+    /// What gives cached memory back to the driver, if anything does.
+    pub releases_cache: Option<&'static str>,
+    /// What lets the allocator grow a segment in place, if anything does.
+    pub grows_segments: Option<&'static str>,
+}
+
+pub const PYTORCH: Framework = Framework {
+    name: "PyTorch",
+    allocator: None,
+    packages: &["torch"],
+    folds: false,
+    number: "`.item()`, `.detach()`",
+    copy: "`.item()` or `.detach().cpu()`",
+    gives_on: None,
+    releases_cache: Some("`torch.cuda.empty_cache()`"),
+    grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+};
+
+/// XLA's plugins, by whichever framework they are used: JAX, as good as always.
+pub const JAX: Framework = Framework {
+    name: "JAX",
+    allocator: Some((1000, "PJRT")),
+    packages: &["jax", "jaxlib"],
+    folds: true,
+    number: "`float(x)`",
+    copy: "`float(x)` or `np.asarray(x)`",
+    gives_on: Some("`donate_argnums`"),
+    releases_cache: None,
+    grows_segments: None,
+};
+
+pub const ALL: [&Framework; 2] = [&PYTORCH, &JAX];
+
+/// Returns the framework that gave a block, by the name of the entry point that the block bears.
+pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
+    let bears = |f: &&&Framework| f.allocator.is_some_and(|(_, name)| Some(name) == entry_point);
+    ALL.iter().find(bears).copied().unwrap_or(&PYTORCH)
+}
+
+/// Returns whether a file that belongs to some package is a framework's own.
+pub fn is_own_file(file: &str) -> bool {
+    ALL.iter().any(|f| f.has_file(file))
+}
+
+/// Returns whether the innermost frames of the code in a file, which belongs to some package, are left out of stacks.
+pub fn is_folded(file: &str) -> bool {
+    ALL.iter().any(|f| f.folds && f.has_file(file))
+}
+
+impl Framework {
+    fn has_file(&self, file: &str) -> bool {
+        let is_in = |path: &str| {
+            let mut folders = path.split('/').rev().skip(1);
+            folders.any(|folder| self.packages.contains(&folder))
+        };
+        // A user's own folder above that of the packages may have any name.
+        let inside = |marker| file.rsplit_once(marker).and_then(|(_, inside)| inside.split_once('/'));
+        match PACKAGE_FOLDERS.iter().find_map(inside) {
+            Some((package, _)) => self.packages.contains(&package),
+            None => is_in(file),
+        }
+    }
+}
+
+/// Where packages are installed, mostly.
+const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_framework_has_the_files_of_its_packages() {
+        let own =
+            ["/v/site-packages/torch/nn/x.py", "/jax/lib/site-packages/jax/_src/x.py", "/h/deps/torch/x.py"];
+        assert!(own.into_iter().all(is_own_file));
+        let others = [
+            "/jax/site-packages/numpy/x.py",
+            "/v/site-packages/kit/torch/x.py",
+            "/h/jax.py",
+            "/h/torchery/x.py",
+        ];
+        assert!(!others.into_iter().any(is_own_file));
+        assert!(is_folded("/v/dist-packages/jaxlib/x.py") && !is_folded("/v/site-packages/torch/x.py"));
+    }
+}
