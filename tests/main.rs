@@ -26,6 +26,7 @@ mod html;
 mod inert;
 mod interposers;
 mod interpreters;
+mod jax;
 mod leaving;
 mod memory;
 mod notebook;

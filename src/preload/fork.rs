@@ -12,6 +12,7 @@ use std::mem::forget;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
+use crate::frameworks::pjrt;
 use crate::hooks::devices;
 use crate::interpose::got_patch;
 use crate::lifecycle;
@@ -35,6 +36,7 @@ fn locks() -> impl Iterator<Item = &'static RawLock> {
             step_boundaries::STEPS.raw(),
             annotations::LABELS.raw(),
             loop_steps::DETECTOR.raw(),
+            pjrt::BUFFERS.raw(),
             state::PATH.raw(),
         ])
         .chain(stack_interner::BY_HASH.iter().map(Mutex::raw))
@@ -106,6 +108,7 @@ pub fn forget_parent() {
         step_boundaries::after_fork_child();
         python::after_fork_child();
         devices::forget();
+        pjrt::after_fork_child();
     }
 }
 

@@ -18,8 +18,8 @@
 //!   symbols, the rules of scope.
 //! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,
 //!   record one event.
-//! * `frameworks`: the symbols by which PyTorch reports blocks, optimizer steps, backward passes and
-//!   failures.
+//! * `frameworks`: where a framework's blocks, steps and failures are seen: the symbols by which PyTorch reports
+//!   them, the table of functions that XLA's plugins give (JAX).
 //! * `stacks`: the call stack as one number. `python` reads Python frames raw on their own thread, `unwind`
 //!   native frames from the unwind tables, checked word by word against the thread's previous stack; what a
 //!   backward node allocates is tied to the forward line by the sequence number that the operation took.
@@ -79,6 +79,11 @@
 //!
 //! **A CPython version** needs its offsets in `python`, its opcodes in `leaktrace_core::steps::loops`, and an
 //! interpreter that `tests/common/programs.rs` finds.
+//!
+//! **A framework** is a row of `leaktrace_core::frameworks` (whose files, which words), a module of `frameworks` that
+//! calls `hooks::record::block_alloc` and `block_free` for its blocks and `out_of_memory` where one was refused, and a
+//! module of `python::heap` for how its objects reach memory. Blocks that are known by handles tell by a `Segment` event
+//! which driver memory is their pool. Steps, verdicts and reports need nothing. Its test programs go where JAX's are.
 //!
 //! **A PyTorch version**: `scripts/python-env VERSION` makes `target/pyenv-VERSION`; add it to `TORCHES` in
 //! `scripts/dev/matrix` and run `scripts/dev/matrix torch-VERSION`. `frameworks` and `python` rely on PyTorch

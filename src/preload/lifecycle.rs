@@ -25,6 +25,7 @@ use crate::thread_state;
 use crate::writer::recording;
 use crate::writer::signals::{self, Undisturbed, in_signal_handler, with_signals_blocked};
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::frameworks;
 
 /// What analysis has the driver and Python do.
 static SERVICES: Services = Services {
@@ -286,6 +287,9 @@ fn write_metadata(began: Duration) {
     }
     for (id, entry) in (1u16..).zip(entry_points::ENTRY_POINTS) {
         recording::append_entry(&TableEntry::Symbol { id, name: entry.name });
+    }
+    for (id, name) in frameworks::ALL.iter().filter_map(|framework| framework.allocator) {
+        recording::append_entry(&TableEntry::Symbol { id, name });
     }
 }
 

@@ -37,6 +37,7 @@ pub enum Rank {
     Steps,
     Labels,
     LoopDetector,
+    Buffers,
     RecordingPath,
     StackShards,
     Codes,

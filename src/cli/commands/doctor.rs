@@ -24,7 +24,7 @@ const SYMBOLS: [(&str, &str, &str); 2] = [
     ("libc10.so", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "blocks"),
     ("libtorch_cpu.so", "_ZN5torch8autograd6Engine7executeE", "backward passes"),
 ];
-/// A script that prints facts about the interpreter and about PyTorch, which it does not import.
+/// A script that prints facts about the interpreter, and about PyTorch and JAX, which it does not import.
 const PROBE: &str = "\
 import sys, sysconfig, importlib.util as u, os
 print('version', sys.version.split()[0])
@@ -48,6 +48,11 @@ if spec and spec.origin:
             print('torch_cuda', next(l for l in f if l.startswith('cuda')).split(\"'\")[1])
     except Exception:
         pass
+try:
+    from importlib.metadata import version
+    print('jax_version', version('jax'))
+except Exception:
+    pass
 try:
     import ctypes
     driver = ctypes.c_int()
@@ -292,7 +297,14 @@ fn python(binary: &Path, library: &Path, checks: &mut Vec<(&'static str, Check)>
         "python",
         layout(&value("implementation"), &value("version"), value("debug") == "1", value("threaded") == "1"),
     ));
-    checks.push(("pytorch", pytorch(&value("torch"), &value("torch_version"))));
+    let (torch, jax) = (value("torch"), value("jax_version"));
+    if jax.is_empty() || !torch.is_empty() {
+        checks.push(("pytorch", pytorch(&torch, &value("torch_version"))));
+    }
+    if !jax.is_empty() {
+        let seen = "its arrays are seen on every device that a plugin of XLA's brings, as for GPUs";
+        checks.push(("jax", Check::Good(format!("JAX {jax}: {seen}"))));
+    }
     checks.extend(versions(&value("driver"), &value("torch_cuda")).map(|check| ("versions", check)));
 }
 
@@ -336,7 +348,7 @@ fn layout(implementation: &str, version: &str, debug: bool, threaded: bool) -> C
 fn pytorch(folder: &str, version: &str) -> Check {
     if folder.is_empty() {
         return Check::Warning(
-            "PyTorch is not installed for this interpreter".into(),
+            "neither PyTorch nor JAX is installed for this interpreter".into(),
             "only memory allocated from the driver is seen, and steps from loops, LEAKTRACE_STEP or leaktrace_step".into(),
         );
     }

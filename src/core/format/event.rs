@@ -108,6 +108,9 @@ codes! {
         /// A boundary of another step source, or of a loop at another depth, that ended no step. Fields as
         /// for `StepEnd`.
         AltBoundary = 26,
+        /// A framework gave out memory at `address`: what that lies in is a segment. Of blocks whose own `address` is
+        /// a handle.
+        Segment = 27,
     }
 }
 

@@ -142,6 +142,7 @@ impl Ledger {
             EventKind::GraphLaunch => self.graphs.launch(&mut self.driver, books, e),
             EventKind::GraphEnd => self.graphs.end(e),
             EventKind::Annotation => self.annotate(e),
+            EventKind::Segment => self.driver.block_reported(books, e.address),
         }
     }
 

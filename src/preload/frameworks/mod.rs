@@ -2,4 +2,5 @@
 //!
 //! It knows the symbols of the frameworks. What a step is, and what becomes of a block, is not decided here.
 
+pub mod pjrt;
 pub mod torch;

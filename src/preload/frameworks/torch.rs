@@ -157,7 +157,7 @@ fn record_block_slow(device: u8, block: u64, size: i64, allocated: u64, reserved
             if !state::is_recording() && !lifecycle::start() {
                 return;
             }
-            record::block_alloc(device, block, size as u64);
+            record::block_alloc(0, device, block, size as u64);
             watch_steps();
             python::poke();
         } else {

@@ -25,6 +25,16 @@ pub fn seen(device: u8) {
     describe_seen();
 }
 
+/// A device appears that the driver was not asked about: describes it by what its framework says, name and bytes.
+pub fn seen_by_framework(device: u8, ask: impl FnOnce() -> Option<(String, u64)>) {
+    if device < 64
+        && DESCRIBED.fetch_or(1 << device, AcqRel) >> device & 1 == 0
+        && let Some((name, total_bytes)) = ask()
+    {
+        recording::append_entry(&TableEntry::Device { index: device, name: &name, total_bytes });
+    }
+}
+
 /// Describes the devices that appeared while a stream was being captured, when the driver must not be asked.
 pub fn describe_seen() {
     while driver_queries::may_ask() {

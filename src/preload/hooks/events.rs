@@ -2,7 +2,7 @@
 //!
 //! It knows no driver and no analysis: what else has to be done when events come is called back.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use leaktrace_core::format::event::Event;
 use once_cell::race::OnceBox;
@@ -64,8 +64,18 @@ pub fn append_pair(first: &Event, second: &Event) {
     }
 }
 
+/// How often the driver gave device memory.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+
+/// Returns how often the driver has given device memory: a framework's pool may have grown since it was less.
+#[inline]
+pub fn times_given() -> u32 {
+    GIVEN.load(Relaxed)
+}
+
 /// Calls back after an allocation.
 pub fn allocated() {
+    GIVEN.fetch_add(1, Relaxed);
     if let Some(callbacks) = CALLBACKS.get() {
         (callbacks.allocated)();
     }

@@ -315,13 +315,21 @@ fn entry_point(id: usize) -> u16 {
     }
 }
 
-/// Records a block of the caching allocator. Called with its lock held: nothing here may wait for anything.
+/// Records a block of a framework's allocator, by the number that its blocks bear as their entry point. Called with
+/// the allocator's lock held: nothing here may wait for anything.
 #[inline]
-pub fn block_alloc(device: u8, address: u64, size: u64) {
+pub fn block_alloc(entry_point: u16, device: u8, address: u64, size: u64) {
     if state::ensure_recording() {
         step_boundaries::tick();
         let stack = loop_steps::block_stack();
-        append_inline(&Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) });
+        append_inline(&Event {
+            address,
+            size,
+            device,
+            stack,
+            entry_point,
+            ..Event::new(EventKind::BlockAlloc)
+        });
     }
 }
 

@@ -10,10 +10,12 @@ use crate::lock::{Mutex, Rank};
 use crate::numbering::{Numbering, Refused};
 use crate::python::memory::read;
 use crate::python::offsets::TYPE_DEALLOC;
+use crate::python::packages;
 use crate::python::strings;
 use crate::python::walk::Found;
 use crate::thread_state;
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::frameworks;
 use leaktrace_core::int_map::{IntMap, int_map};
 
 /// Larger line tables are left out: every line is then that of the `def`.
@@ -21,7 +23,7 @@ const LONGEST_LINES: usize = 200_000;
 
 pub struct Codes {
     /// The living ones, by their addresses.
-    ids: IntMap<u64, u32>,
+    ids: IntMap<u64, Id>,
     /// All, by what they say: the same source compiled again is the same code.
     contents: Numbering,
 }
@@ -29,9 +31,16 @@ pub struct Codes {
 pub static CODES: Mutex<Codes> =
     Mutex::new(Rank::Codes, Codes { ids: int_map(), contents: Numbering::new() });
 
+/// A code object's number, and whether it is a framework's whose innermost frames are left out of stacks.
+#[derive(Clone, Copy)]
+pub struct Id {
+    pub number: u32,
+    pub folds: bool,
+}
+
 /// What became of a frame's code.
 pub enum Numbered {
-    Id(u32),
+    Id(Id),
     /// It is no code object.
     None,
     Refused(Refused),
@@ -62,9 +71,11 @@ pub fn id(found: &Found) -> Numbered {
     let bytes = file.len() + name.len() + lines.len();
     let entry =
         |id| TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
+    let folds = frameworks::is_folded(&file) && !packages::ownership().is_own_file(&file);
     let Some(mut codes) = CODES.lock() else { return Numbered::Refused(Refused::NotWritten) };
     match codes.contents.id(key, bytes, entry) {
-        Ok(id) => {
+        Ok(number) => {
+            let id = Id { number, folds };
             mark(address);
             codes.ids.insert(address, id);
             Numbered::Id(id)

@@ -99,7 +99,7 @@ impl Reader {
         let found =
             Found { code: self.code(seen), offset: seen.offset, entry: seen.entry, cpython: self.cpython };
         match codes::id(&found) {
-            Numbered::Id(id) => id,
+            Numbered::Id(id) => id.number,
             _ => 0,
         }
     }

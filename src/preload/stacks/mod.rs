@@ -307,14 +307,15 @@ pub fn takes_suspicions() -> bool {
     native_samples::are_taken()
 }
 
-/// Turns the frames into ids of codes and modules, and those into the id of the stack. Recursion is folded, unless
-/// native frames have to be matched with Python's.
+/// Turns the frames into ids of codes and modules, and those into the id of the stack. Recursion is folded, and a
+/// framework's own frames at the inner end are left out, unless native frames have to be matched with Python's.
 fn encode(key: &Key, native: &[u64]) -> u32 {
     let depth = stack_interner::depth();
     let mut frames: Vec<Frame> = Vec::with_capacity(64);
     if let Some(top) = key.python {
         subinterpreters::check();
         let (mut refused, mut is_cut) = (None, false);
+        let mut frameworks_own = Vec::new();
         let walked = walk::walk(top, |found| {
             is_cut = frames.len() >= depth;
             if is_cut {
@@ -322,14 +323,22 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
             }
             match codes::id(&found) {
                 Numbered::Id(code) => {
-                    let frame = Frame::Python { code, offset: found.offset, entry: found.entry };
-                    if native.is_empty() { recursion::push(&mut frames, frame) } else { frames.push(frame) }
+                    let frame = Frame::Python { code: code.number, offset: found.offset, entry: found.entry };
+                    match native.is_empty() {
+                        true if code.folds && frames.is_empty() => frameworks_own.push(frame),
+                        true => recursion::push(&mut frames, frame),
+                        false => frames.push(frame),
+                    }
                 }
                 Numbered::None => {}
                 Numbered::Refused(why) => refused = Some(why),
             }
             refused.is_none()
         });
+        if frames.is_empty() {
+            frameworks_own.truncate(depth);
+            frames = frameworks_own;
+        }
         match (refused, walked) {
             (Some(Refused::NoRoom), _) => return stack_interner::overflow_stack(),
             (Some(Refused::NotWritten), _) => return 0,

@@ -106,6 +106,9 @@ impl Legal {
         let address = self.one_of(&places).expect("some") + 512 * self.r.below(8);
         if self.oracle.named(Of::Block, address).is_none() {
             let size = 512 * (1 + self.r.below(4));
+            if self.r.below(8) == 0 {
+                self.say(EventKind::Segment, Event { address, ..Event::new(EventKind::Segment) });
+            }
             let e = self.event(address, size);
             self.say(EventKind::BlockAlloc, Event { entry_point: 0, context: 0, ..e });
         }

@@ -144,6 +144,7 @@ impl Oracle {
             EventKind::GraphLaunch => self.launch(e),
             EventKind::GraphEnd => self.nodes.retain(|n| n.exec != e.address),
             EventKind::AllocatorTotals | EventKind::PoolTotals | EventKind::MemInfo => {}
+            EventKind::Segment => self.reported(e.address),
             EventKind::OutOfMemory
             | EventKind::Annotation
             | EventKind::AltBoundary

@@ -123,7 +123,8 @@ pub fn summary(report: &Report, path: &str) -> String {
     }
     for d in report.devices.iter().take(2) {
         say(&format!(
-            "GPU {}: live {}, peak {}, reserved {}",
+            "{} {}: live {}, peak {}, reserved {}",
+            wording::device_word(&d.name),
             d.index,
             size(d.live_bytes as f64),
             size(d.peak_bytes as f64),

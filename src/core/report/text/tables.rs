@@ -219,7 +219,11 @@ pub fn devices(text: &mut Text, report: &Report, all: bool) {
             [sanitize(&d.name), total].into_iter().filter(|part| !part.is_empty()).collect();
         let name = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
         let figures = figures(d, all && report.program.end == End::Clean && report.step.is_none());
-        text.wrap("", 2, &[(Bold, &format!("GPU {}{name}:", d.index)), (Plain, &figures)]);
+        text.wrap(
+            "",
+            2,
+            &[(Bold, &format!("{} {}{name}:", wording::device_word(&d.name), d.index)), (Plain, &figures)],
+        );
     }
     if report.host_bytes > 0 {
         text.line(&[(Bold, "Pinned host memory: "), (Plain, &size(report.host_bytes as f64))]);

@@ -237,6 +237,15 @@ pub fn site_amount(site: &Site) -> String {
     size(if site.bytes_per_step > 0.0 { site.bytes_per_step } else { site.live_bytes as f64 })
 }
 
+/// Returns what a device is called: XLA's plugins have others than GPUs.
+pub fn device_word(name: &str) -> &'static str {
+    match name {
+        "cpu" => "CPU",
+        name if name.starts_with("TPU") => "TPU",
+        _ => "GPU",
+    }
+}
+
 /// Returns by how much the memory reserved from the driver grew with the finding; `None` where it does not grow.
 pub fn reserved_growth(f: &Finding) -> Option<String> {
     let grows = matches!(f.kind, Kind::Leak | Kind::Growing);

@@ -1,5 +1,6 @@
 //! A stack as people read it: Python, the C++ operator, the allocator, in one column.
 
+use crate::frameworks;
 use crate::report::{Frame, Site};
 use crate::symbols::{self, FrameKind};
 
@@ -17,12 +18,13 @@ pub fn filtered(frames: Vec<Frame>) -> Vec<Frame> {
 }
 
 /// Returns the innermost frame that the user's line called through: the node whose backward pass allocated, else the
-/// Python function of a package.
+/// Python function of a package, but for frameworks whose ways to an allocation are many.
 pub fn through(frames: &[Frame]) -> Option<String> {
     let own = frames.iter().position(|f| f.own)?;
     let below = &frames[..own];
     let node = below.iter().find(|f| f.frame.kind == FrameKind::Autograd);
-    let called = node.or_else(|| below.iter().find(|f| f.is_python()))?;
+    let called =
+        node.or_else(|| below.iter().find(|f| f.is_python() && !frameworks::is_folded(&f.frame.file)))?;
     Some(called.frame.function.clone()).filter(|name| !name.is_empty())
 }
 

@@ -277,7 +277,7 @@ pub fn coverage(c: &Coverage) -> String {
     let mut text = match c.ledger_matches_allocator {
         Some(true) => "live bytes equal PyTorch's own counters",
         Some(false) => "live bytes differ from PyTorch's own counters",
-        None => "no counters of a caching allocator to compare with",
+        None => "no counters of an allocator to compare with",
     }
     .to_owned();
     for (n, what) in [

@@ -262,7 +262,7 @@ impl Cpp {
 
 /// Returns the mangled name of the type that a table of virtual functions belongs to: the word before it
 /// leads to the type's description, whose second word is the name (Itanium C++ ABI).
-fn type_name(table: u64) -> Option<String> {
+pub fn type_name(table: u64) -> Option<String> {
     let description = *memory::copy(&[(table - 8, 1)]).get(0).first()?;
     if !is_plausible(description) {
         return None;

@@ -5,6 +5,7 @@
 //! Python's objects cannot change or go away while the GIL is held, so they are read directly. C++ objects
 //! can (see `cpp`).
 
+mod arrays;
 mod bounds;
 mod contexts;
 mod cpp;
@@ -17,6 +18,7 @@ mod verify;
 use std::time::{Duration, Instant};
 
 use crate::python::api::{Functions, ObjectApi};
+use crate::python::heap::arrays::Arrays;
 use crate::python::heap::cpp::{Cpp, MemoryClass};
 use crate::python::heap::objects::{Kind, TypeTable};
 use crate::python::interpreter::{self, Cpython, Interpreter};
@@ -35,6 +37,7 @@ pub struct Heap<'a> {
     layout: ObjectLayout,
     types: TypeTable,
     cpp: Cpp,
+    arrays: Arrays,
     blocks: &'a Nodes,
     /// The lowest and the highest of `blocks`.
     range: (u64, u64),
@@ -108,6 +111,7 @@ impl<'a> Heap<'a> {
             layout,
             types: TypeTable::new(api.types),
             cpp: Cpp::default(),
+            arrays: Arrays::default(),
             blocks,
             range,
             namespaces: Nodes::default(),
@@ -166,6 +170,7 @@ impl<'a> Heap<'a> {
                     );
                 }
             }
+            Kind::Array => work.arrays.push((holder, objects::words(node, 2, info.words))),
             Kind::Context => work.bodies.push((holder, node, objects::words(node, 2, info.words))),
             _ => {}
         }
@@ -178,6 +183,7 @@ impl<'a> Heap<'a> {
         let tensors = work.candidates.iter().zip(classes).filter(|(_, class)| *class == MemoryClass::Tensor);
         work.tensors.extend(tensors.map(|(item, _)| *item));
         self.cpp.tensors(&work.tensors, graphs, self.blocks, found);
+        self.arrays.find(&work.arrays, self.blocks, found);
         if !graphs {
             return;
         }
@@ -220,6 +226,7 @@ struct Work {
     nodes: Vec<cpp::Item>,
     graph: Vec<cpp::Item>,
     bodies: Vec<(u32, Node, Vec<u64>)>,
+    arrays: Vec<(u32, Vec<u64>)>,
 }
 
 impl HeapGraph for Heap<'_> {

@@ -33,6 +33,8 @@ pub enum Kind {
     Tensor,
     /// The context of an autograd function written in Python.
     Context,
+    /// An instance of JAX's array class.
+    Array,
     Other,
 }
 
@@ -231,6 +233,8 @@ impl TypeTable {
             Kind::Tensor
         } else if named("_FunctionBase") {
             Kind::Context
+        } else if named("ArrayImpl") {
+            Kind::Array
         } else {
             Kind::Other
         };

@@ -1,0 +1,333 @@
+//! XLA's plugins, by which JAX reaches a device: `GetPjrtApi` gives a table of C functions, and a copy of it is handed
+//! out in which those that make or end buffers, or run out of memory, lead through here. Any other entry, and any
+//! argument and error, is as the plugin has it.
+//!
+//! A buffer is known by its handle, not by its address: that would have to be waited for. What it has (bytes, device,
+//! kind of memory) is asked of the plugin when it is made, and once for each output of an executable.
+//!
+//! Buffers in memory that is not the default one of their device are the host's, and no blocks.
+
+mod buffers;
+mod table;
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+use crate::analysis::step_boundaries;
+use crate::hooks::{events, record};
+use crate::lifecycle;
+use crate::python;
+use crate::shield::shield;
+use crate::state;
+use buffers::Block;
+pub use buffers::{BUFFERS, after_fork_child};
+use table::{Arguments, Entry, Slot, Table, slot};
+
+use leaktrace_core::format::event::{Event, EventKind};
+use leaktrace_core::frameworks::JAX;
+
+/// The symbol that a plugin gives its table by.
+pub const SYMBOL: &CStr = c"GetPjrtApi";
+
+/// The number that blocks of a plugin bear as their entry point.
+const ALLOCATOR: u16 = match JAX.allocator {
+    Some((number, _)) => number,
+    None => 0,
+};
+
+/// Plugins that can be told apart in one process. An argument does not say whose it is, so that each has functions of
+/// its own.
+const PLUGINS: usize = 8;
+
+type GetApi = unsafe extern "C-unwind" fn() -> *const u64;
+
+/// A plugin: its own function, its own table, and the copy that is handed out.
+struct Plugin {
+    get: AtomicPtr<c_void>,
+    own: AtomicPtr<u64>,
+    copy: AtomicPtr<u64>,
+}
+
+static KNOWN: [Plugin; PLUGINS] = [const {
+    Plugin {
+        get: AtomicPtr::new(std::ptr::null_mut()),
+        own: AtomicPtr::new(std::ptr::null_mut()),
+        copy: AtomicPtr::new(std::ptr::null_mut()),
+    }
+}; PLUGINS];
+
+/// Returns what a look-up of [`SYMBOL`] that found `real` is to give: our function in front of it.
+pub fn in_front_of(real: *mut c_void) -> *const c_void {
+    const GET: [GetApi; PLUGINS] =
+        [get::<0>, get::<1>, get::<2>, get::<3>, get::<4>, get::<5>, get::<6>, get::<7>];
+    lifecycle::arm();
+    if real.is_null() || state::get() == state::State::Off {
+        return real;
+    }
+    let free = std::ptr::null_mut();
+    let is_its = |plugin: &Plugin| match plugin.get.compare_exchange(free, real, AcqRel, Acquire) {
+        Ok(_) => true,
+        Err(taken) => taken == real,
+    };
+    match KNOWN.iter().position(is_its) {
+        Some(at) => GET[at] as *const c_void,
+        None => {
+            crate::coverage_gaps::report("buffers of XLA plugins beyond the eighth");
+            real
+        }
+    }
+}
+
+/// `const PJRT_Api *GetPjrtApi()`
+unsafe extern "C-unwind" fn get<const N: usize>() -> *const u64 {
+    let plugin = &KNOWN[N];
+    // SAFETY: the plugin's own function of that name and signature.
+    let own = unsafe { std::mem::transmute::<*mut c_void, GetApi>(plugin.get.load(Acquire))() };
+    if own.is_null() {
+        return own;
+    }
+    let known = plugin.copy.load(Acquire);
+    if !known.is_null() && plugin.own.load(Acquire).cast_const() == own {
+        return known;
+    }
+    // SAFETY: a plugin's table, which lives as long as the plugin.
+    let Some(copy) = (unsafe { Table::copy(own, &wrappers::<N>()) }) else {
+        crate::coverage_gaps::report("buffers of an XLA plugin with an interface that is not known");
+        return own;
+    };
+    // Never freed: somebody may be calling through it, and there is one for each plugin that was loaded.
+    plugin.own.store(own.cast_mut(), Release);
+    plugin.copy.store(copy, Release);
+    copy
+}
+
+/// The entries that lead through here.
+fn wrappers<const N: usize>() -> [(Slot, Entry); 15] {
+    [
+        (slot::BUFFER_FROM_HOST, made::<N, { slot::BUFFER_FROM_HOST.0 }, 14>),
+        (slot::COPY_TO_DEVICE, made::<N, { slot::COPY_TO_DEVICE.0 }, 4>),
+        (slot::COPY_TO_MEMORY, made::<N, { slot::COPY_TO_MEMORY.0 }, 4>),
+        (slot::RETRIEVE_BUFFER, made::<N, { slot::RETRIEVE_BUFFER.0 }, 4>),
+        (slot::UNINITIALIZED_BUFFER, made::<N, { slot::UNINITIALIZED_BUFFER.0 }, 9>),
+        (slot::EXECUTE, execute::<N>),
+        (slot::BUFFER_DELETE, end::<N, { slot::BUFFER_DELETE.0 }>),
+        (slot::BUFFER_DESTROY, end::<N, { slot::BUFFER_DESTROY.0 }>),
+        (slot::DONATE, moved::<N, { slot::DONATE.0 }, 5>),
+        (slot::BITCAST, moved::<N, { slot::BITCAST.0 }, 7>),
+        (slot::EXECUTABLE_UNLOADED, unloaded::<N>),
+        // They may run out of memory, too.
+        (slot::COMPILE, pass::<N, { slot::COMPILE.0 }>),
+        (slot::LOAD, pass::<N, { slot::LOAD.0 }>),
+        (slot::DESERIALIZE, pass::<N, { slot::DESERIALIZE.0 }>),
+        (slot::BUFFERS_FOR_TRANSFER, pass::<N, { slot::BUFFERS_FOR_TRANSFER.0 }>),
+    ]
+}
+
+/// The plugin's own table.
+fn own<const N: usize>() -> Table {
+    // SAFETY: stored by `get` before anybody was given a function of ours.
+    unsafe { Table::at(KNOWN[N].own.load(Acquire)) }
+}
+
+/// Whether what happens is recorded. It may be the first event of all.
+fn is_recorded() -> bool {
+    state::is_recording() || lifecycle::start()
+}
+
+/// Calls the plugin's entry with the caller's arguments, and notes memory that ran out in it.
+#[inline(always)]
+unsafe fn call(table: Table, slot: usize, arguments: Arguments) -> *mut c_void {
+    // SAFETY: the caller's own arguments, for the entry that it called.
+    let error = unsafe { table.call(Slot(slot), arguments) };
+    if !error.is_null() {
+        shield(|| failed(table, error));
+    }
+    error
+}
+
+/// An entry that makes nothing and ends nothing.
+unsafe extern "C-unwind" fn pass<const N: usize, const SLOT: usize>(arguments: Arguments) -> *mut c_void {
+    // SAFETY: as the caller has it.
+    unsafe { call(own::<N>(), SLOT, arguments) }
+}
+
+/// An entry that gives a buffer, in the word `AT` of its arguments.
+unsafe extern "C-unwind" fn made<const N: usize, const SLOT: usize, const AT: usize>(
+    arguments: Arguments,
+) -> *mut c_void {
+    let table = own::<N>();
+    // SAFETY: as the caller has it; after a success its arguments have the buffer.
+    unsafe {
+        let error = call(table, SLOT, arguments);
+        if error.is_null() {
+            let buffer = *arguments.add(AT);
+            shield(|| {
+                if buffer != 0
+                    && is_recorded()
+                    && let Some(block) = buffers::ask(table, buffer)
+                {
+                    born(table, buffer, block);
+                }
+            });
+        }
+        error
+    }
+}
+
+/// An entry that ends its buffer's memory: before it, since the handle may be another's at once.
+unsafe extern "C-unwind" fn end<const N: usize, const SLOT: usize>(arguments: Arguments) -> *mut c_void {
+    // SAFETY: as the caller has it: the buffer is the third word.
+    unsafe {
+        let buffer = *arguments.add(2);
+        shield(|| {
+            ended(buffer);
+        });
+        own::<N>().call(Slot(SLOT), arguments)
+    }
+}
+
+/// An entry that gives a buffer's memory to another one, which it gives in the word `AT` of its arguments.
+unsafe extern "C-unwind" fn moved<const N: usize, const SLOT: usize, const AT: usize>(
+    arguments: Arguments,
+) -> *mut c_void {
+    // SAFETY: as the caller has it: the buffer is the third word, and after a success there is the other.
+    unsafe {
+        let before = *arguments.add(2);
+        let table = own::<N>();
+        let error = call(table, SLOT, arguments);
+        if error.is_null() {
+            let after = *arguments.add(AT);
+            shield(|| {
+                if let Some(block) = ended(before).filter(|_| after != 0) {
+                    born(table, after, block);
+                }
+            });
+        }
+        error
+    }
+}
+
+/// `PJRT_LoadedExecutable_Execute`: makes its outputs, and ends the inputs that were donated to it.
+unsafe extern "C-unwind" fn execute<const N: usize>(arguments: Arguments) -> *mut c_void {
+    let table = own::<N>();
+    // SAFETY: as the caller has it.
+    let error = unsafe { call(table, slot::EXECUTE.0, arguments) };
+    if error.is_null() {
+        shield(|| {
+            if is_recorded() {
+                // SAFETY: the call succeeded, so that its arguments are as documented.
+                unsafe { executed(table, arguments) };
+            }
+        });
+    }
+    error
+}
+
+/// Takes in what a call of an executable has made and ended.
+///
+/// # Safety
+/// The arguments are those of a call that succeeded.
+unsafe fn executed(table: Table, arguments: Arguments) {
+    // SAFETY: the documented fields: the executable, lists of arguments and of outputs for each device.
+    let (executable, devices, count, inputs, outputs) = unsafe {
+        (
+            *arguments.add(2),
+            *arguments.add(5) as usize,
+            *arguments.add(6) as usize,
+            std::ptr::with_exposed_provenance::<*const u64>(*arguments.add(4) as usize),
+            std::ptr::with_exposed_provenance::<*const u64>(*arguments.add(7) as usize),
+        )
+    };
+    if !inputs.is_null() {
+        for device in 0..devices {
+            for input in 0..count {
+                // SAFETY: a list of so many buffers for each device.
+                let buffer = unsafe { *(*inputs.add(device)).add(input) };
+                // Its memory is an output's now.
+                if table.is_deleted(buffer) {
+                    ended(buffer);
+                }
+            }
+        }
+    }
+    if outputs.is_null() {
+        return;
+    }
+    let per_device = buffers::outputs(table, executable);
+    let made = || {
+        // SAFETY: a list of so many buffers for each device, which the call has filled.
+        (0..devices).flat_map(|d| (0..per_device).map(move |o| unsafe { *(*outputs.add(d)).add(o) }))
+    };
+    let blocks = buffers::of_outputs(table, executable, devices * per_device, made);
+    for (buffer, block) in made().zip(blocks.iter()) {
+        if let Some(block) = block {
+            born(table, buffer, *block);
+        }
+    }
+}
+
+/// `PJRT_LoadedExecutable_Destroy`: another may come to have its address.
+unsafe extern "C-unwind" fn unloaded<const N: usize>(arguments: Arguments) -> *mut c_void {
+    // SAFETY: as the caller has it: the executable is the third word.
+    unsafe {
+        let executable = *arguments.add(2);
+        shield(|| buffers::forget_executable(executable));
+        own::<N>().call(slot::EXECUTABLE_UNLOADED, arguments)
+    }
+}
+
+/// Records a buffer that was made.
+fn born(table: Table, buffer: u64, block: Block) {
+    if buffer != 0 && buffers::remember(buffer, block) {
+        note_segment(table, buffer);
+        record::block_alloc(ALLOCATOR, block.device, buffer, block.bytes);
+        // Asked for PyTorch's optimizers the interpreter is by the first of them only: PyTorch's blocks will ask again.
+        static BUFFERS_MADE: AtomicU32 = AtomicU32::new(0);
+        if BUFFERS_MADE.load(Relaxed) < POKES {
+            BUFFERS_MADE.fetch_add(1, Relaxed);
+            python::poke();
+        }
+    }
+}
+
+/// Buffers at which the interpreter is asked for a moment, to have its end reported.
+const POKES: u32 = 4096;
+/// Buffers whose address is asked for after the driver has given memory.
+const ASKED: u32 = 16;
+
+/// Records that what a buffer lies in is a segment, for the first ones after the driver gave memory: it may be the
+/// plugin's pool that has grown. To know an address may take until the buffer is there, so the others are not asked.
+#[inline]
+fn note_segment(table: Table, buffer: u64) {
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    static LEFT: AtomicU32 = AtomicU32::new(0);
+    let given = events::times_given();
+    if SEEN.load(Relaxed) != given {
+        SEEN.store(given, Relaxed);
+        LEFT.store(ASKED, Relaxed);
+    }
+    if LEFT.load(Relaxed) > 0 {
+        LEFT.fetch_sub(1, Relaxed);
+        if let Some(address) = table.ask(slot::BUFFER_ADDRESS, buffer) {
+            events::append(&Event { address, ..Event::new(EventKind::Segment) });
+        }
+    }
+}
+
+/// Records that a buffer's memory ended, if it was recorded; returns what it had.
+fn ended(buffer: u64) -> Option<Block> {
+    let block = buffers::forget(buffer)?;
+    record::block_free(block.device, buffer, block.bytes);
+    Some(block)
+}
+
+/// Records that memory ran out, if that is what an error says.
+fn failed(table: Table, error: *mut c_void) {
+    if state::is_recording()
+        && let Some(requested) = table.exhausted(error)
+    {
+        let device = 0;
+        record::out_of_memory(device, requested, buffers::live_bytes(device));
+        step_boundaries::out_of_memory();
+    }
+}

@@ -1,0 +1,214 @@
+//! Plugins of XLA's: a stand-in of the tests' own, whose buffers are made, moved and ended in every way there is; and JAX,
+//! by a plugin for the processor: the blocks, steps, lines, holders and verdicts that a GPU's would have.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::common::Run;
+use crate::common::grows::flat;
+use crate::common::programs::{compile, script};
+use crate::common::report::{Report, call};
+use crate::common::target;
+
+/// The Python that has JAX (`scripts/dev/jax-env`).
+fn python() -> PathBuf {
+    let python = target().join("jax/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/dev/jax-env first", python.display());
+    python
+}
+
+/// The plugin, under a name that JAX does not know.
+fn plugin() -> &'static str {
+    static PLUGIN: OnceLock<String> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        let ask = "import sysconfig; print(sysconfig.get_path('purelib'), end='')";
+        let out = std::process::Command::new(python()).args(["-c", ask]).output().unwrap();
+        let packages = String::from_utf8(out.stdout).unwrap();
+        format!("processor:{packages}/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so")
+    })
+}
+
+fn untraced(program: &str) -> Run {
+    Run::new(python())
+        .env("PJRT_NAMES_AND_LIBRARY_PATHS", plugin())
+        .env("JAX_PLATFORMS", "processor")
+        .env("LEAKTRACE_QUIET", "1")
+        .arg(script(&format!("jax/{program}.py")))
+}
+
+fn jax(program: &str) -> Run {
+    untraced(program).traced()
+}
+
+fn mark(name: &str, mark: &str) -> u64 {
+    let source = std::fs::read_to_string(script("jax/programs.py")).unwrap();
+    let begin = source.find(&format!("\ndef {name}(")).unwrap();
+    let line = source[begin..].find(mark).map(|at| source[..begin + at].lines().count());
+    line.unwrap_or_else(|| panic!("{name} has no {mark}")) as u64
+}
+
+/// What is true of a program that leaks: its kind, the line that allocates (a mark in it, or in a function that it calls),
+/// bytes per step, and a name on the path to the holder.
+struct Truth {
+    name: &'static str,
+    kind: &'static str,
+    at: (&'static str, &'static str),
+    bytes: f64,
+    holder: &'static str,
+}
+
+const STEPS: u64 = 60;
+
+#[track_caller]
+fn judged(truth: &Truth) {
+    let name = truth.name;
+    let leaking = jax("programs").arg(name).run().success();
+    let report = Report::of(&leaking.recording());
+    assert_eq!((report.steps(), report.source()), (STEPS, "loop"), "{name}");
+    let [finding] = report.findings() else { panic!("{name}: {:#?}", report.findings()) };
+    let site = &finding["sites"][0];
+    assert_eq!(finding["kind"], truth.kind, "{name}");
+    assert_eq!(site["allocated_at"]["line"], mark(truth.at.0, truth.at.1), "{name}: {site:#}");
+    let per_step = finding["bytes_per_step"].as_f64().unwrap();
+    assert!((per_step - truth.bytes).abs() <= 0.01 * truth.bytes, "{name}: {per_step} per step");
+    let holders = finding["holders"].as_array().unwrap();
+    let named = |h: &serde_json::Value| h["path"].as_str().unwrap().contains(truth.holder);
+    assert!(holders.iter().any(named), "{name}: {holders:#?}");
+    report.assert_whole();
+
+    let mended = jax("programs").args([name, "mended"]).run().success();
+    let report = Report::of(&mended.recording());
+    assert_eq!(report.steps(), STEPS, "{name}, mended");
+    let accused: Vec<_> = report.findings().iter().filter(|f| f["kind"] != "periodic").collect();
+    assert!(accused.is_empty(), "{name}, mended: {accused:#?}");
+    report.assert_whole();
+}
+
+macro_rules! programs {
+    ($($test:ident: $name:literal $kind:literal at $at:literal $mark:literal, $bytes:literal, $holder:literal;)+) => {$(
+        #[test]
+        fn $test() {
+            judged(&Truth { name: $name, kind: $kind, at: ($at, $mark), bytes: $bytes, holder: $holder });
+        }
+    )+};
+}
+
+programs! {
+    losses_that_are_kept: "losses" "leak" at "losses" "# made", 4.0, "kept[*]";
+    gradients_that_an_object_keeps: "attribute" "leak" at "attribute" "# made", 16384.0, "metrics.grads[*]";
+    batches_that_a_function_keeps: "closure" "leak" at "batch" "return", 2048.0, "seen[*]";
+    outputs_in_a_container_with_a_bound: "bounded" "leak" at "predict" "x = jnp", 320.0, "newest[*]";
+    outputs_that_are_dropped_now_and_then: "sawtooth" "leak" at "predict" "x = jnp", 320.0, "gathered[*]";
+    a_state_that_is_donated: "donation" "leak" at "donation" "# made", 65536.0, "kept[*]";
+    a_shape_that_is_compiled_anew: "shapes" "leak" at "shapes" "# kept", 40.0, "kept[*]";
+    exceptions_that_are_kept: "exceptions" "leak" at "exceptions" "# made", 40852.0, "failures[*]";
+    arrays_that_are_deleted: "deleted" "leak" at "predict" "x = jnp", 320.0, "kept[*]";
+    outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
+}
+
+/// Programs that leak nothing, whichever way they are called.
+#[test]
+fn what_fills_up_in_the_first_steps_is_no_leak() {
+    let ran = jax("programs").arg("first_steps").run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.findings().len()), (STEPS, 0), "{:#?}", report.findings());
+}
+
+#[test]
+fn live_bytes_are_those_of_live_arrays() {
+    let ran = jax("live").env("LEAKTRACE_STEP", "api").run().success();
+    let recording = ran.recording();
+    let text = ran.text();
+    let points = text.lines().filter(|line| !line.starts_with("failed"));
+    let mut count = 0;
+    for (step, point) in (1..).zip(points) {
+        let (name, bytes) = point.rsplit_once(' ').unwrap();
+        let report = Report::at(&recording, step);
+        let devices = report.0["devices"].as_array().unwrap();
+        let live: u64 = devices.iter().map(|d| d["live_bytes"].as_u64().unwrap()).sum();
+        assert_eq!(live, bytes.parse::<u64>().unwrap(), "{name}: {devices:#?}");
+        count += 1;
+    }
+    assert!(count >= 10, "{text}");
+    let report = Report::of(&recording);
+    assert!(report.0["devices"].as_array().unwrap().len() > 1, "several devices");
+    report.assert_whole();
+}
+
+#[test]
+fn memory_that_runs_out_is_told_with_who_holds_it() {
+    let ran = jax("live").env("LEAKTRACE_STEP", "api").run().success();
+    let report = Report::of(&ran.recording());
+    let [oom] = report.0["out_of_memory"].as_array().unwrap().as_slice() else { panic!("one failure") };
+    assert_eq!(oom["requested_bytes"], 1u64 << 48);
+    let rows = oom["retained"].as_array().unwrap();
+    let held =
+        |row: &serde_json::Value| row["holders"][0]["path"].as_str().is_some_and(|p| p.contains("kept["));
+    assert!(rows.len() >= 10 && rows.iter().all(held), "{rows:#?}");
+}
+
+#[test]
+fn the_words_are_those_of_jax() {
+    let ran = jax("programs").arg("losses").run().success();
+    let text = String::from_utf8(call([ran.recording().as_os_str()]).stdout).unwrap();
+    let told = flat(&text);
+    assert!(told.contains("keep `float(x)` or `np.asarray(x)` in `kept[*]`"), "{text}");
+    assert!(told.contains("CPU 0 (cpu):"), "{text}");
+    for word in ["torch", "PyTorch", ".item()", "reserved +0", "in ExecuteReplicated"] {
+        assert!(!told.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn nothing_of_a_program_changes() {
+    let (traced, alone) = (jax("live").run().success(), untraced("live").run().success());
+    assert_eq!(traced.text(), alone.text());
+}
+
+/// The stand-in, under so many names, and what calls all of them.
+fn calls(plugins: usize, functions: &str) -> Run {
+    let plugin = |n| compile("pjrt_plugin.c", &format!("plugin{n}.so"), &["-shared", "-fPIC"]);
+    Run::new(compile("pjrt_calls.c", "pjrt_calls", &[]))
+        .args((0..plugins).map(plugin))
+        .env("PLUGIN_FUNCTIONS", functions)
+        .env("LEAKTRACE_QUIET", "1")
+        .env("LEAKTRACE_STEP", "api")
+        .simulated()
+}
+
+#[track_caller]
+fn agrees_at_each_point(plugins: usize, functions: &str) {
+    let ran = calls(plugins, functions).traced().run().success();
+    let recording = ran.recording();
+    for (step, point) in (1..).zip(ran.text().lines()) {
+        let (name, bytes) = point.rsplit_once(' ').unwrap();
+        let report = Report::at(&recording, step);
+        let live = report.device(0, "block_bytes") + report.device(1, "block_bytes");
+        assert_eq!(live, bytes.parse::<u64>().unwrap(), "{name} of {functions}");
+        // The plugin's pool is what they lie in.
+        assert_eq!(report.device(0, "driver_allocation_bytes"), 0, "{name}");
+    }
+    let report = Report::of(&recording);
+    assert_eq!(report.device(0, "reserved_bytes"), plugins as u64 * (64 << 20));
+    let failures = report.0["out_of_memory"].as_array().unwrap();
+    assert_eq!(failures.len(), 2 * plugins, "{failures:#?}");
+    assert!(failures.iter().all(|oom| oom["requested_bytes"] == 1u64 << 40));
+    report.assert_whole();
+    assert_eq!(ran.text(), calls(plugins, functions).run().success().text());
+}
+
+#[test]
+fn buffers_are_followed_however_they_are_made_moved_and_ended() {
+    agrees_at_each_point(1, "132");
+}
+
+#[test]
+fn plugins_of_one_process_are_told_apart() {
+    agrees_at_each_point(3, "132");
+}
+
+#[test]
+fn a_plugin_may_have_fewer_functions() {
+    agrees_at_each_point(1, "118");
+    agrees_at_each_point(1, "90");
+}

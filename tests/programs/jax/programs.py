@@ -1,0 +1,220 @@
+"""Programs of JAX, one a function: leaking, or mended (`programs.py NAME mended`). The comment on a line is its name."""
+
+import collections
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+MENDED = sys.argv[2:] == ["mended"]
+STEPS = 60
+
+
+def weights(sizes=(64, 64, 10)):
+    keys = jax.random.split(jax.random.PRNGKey(0), len(sizes))
+    return [
+        (jax.random.normal(key, (a, b)) * 0.1, jnp.zeros((b,)))
+        for key, a, b in zip(keys, sizes[:-1], sizes[1:])
+    ]
+
+
+def predict(params, x):
+    for w, b in params:
+        x = jnp.tanh(x @ w + b)
+    return x
+
+
+def loss_of(params, x, y):
+    return jnp.mean((predict(params, x) - y) ** 2)
+
+
+@jax.jit
+def update(params, x, y):
+    loss, grads = jax.value_and_grad(loss_of)(params, x, y)
+    return jax.tree.map(lambda p, g: p - 0.01 * g, params, grads), loss, grads
+
+
+# The same, where nobody else needs the parameters that were: their memory is given on.
+update_given = jax.jit(lambda *given: update(*given)[0], donate_argnums=0)
+
+
+def batch(rows=8):
+    return jnp.asarray(np.random.rand(rows, 64).astype("float32")), jnp.zeros((rows, 10))
+
+
+def losses():
+    """The scalar loss of every step is kept."""
+    params, kept = weights(), []
+    for _ in range(STEPS):
+        params, loss, _ = update(params, *batch())  # made
+        kept.append(float(loss) if MENDED else loss)
+
+
+class Metrics:
+    def __init__(self):
+        self.grads = []
+
+
+def attribute():
+    """A gradient of every step is kept by an object."""
+    params, metrics = weights(), Metrics()
+    for _ in range(STEPS):
+        params, _, grads = update(params, *batch())  # made
+        metrics.grads.append(1 if MENDED else grads[0][0])
+
+
+def closure():
+    """Batches are kept by a function."""
+    params, seen = weights(), {}
+
+    def remember(step, x):
+        seen[step % 4 if MENDED else step] = x
+
+    for step in range(STEPS):
+        x, y = batch()  # made
+        remember(step, x)
+        params, _, _ = update(params, x, y)
+
+
+def bounded():
+    """The newest eight outputs are kept; leaking, all of them."""
+    params, newest = weights(), collections.deque(maxlen=8 if MENDED else None)
+    for _ in range(STEPS):
+        x, y = batch()
+        params, _, _ = update(params, x, y)
+        newest.append(predict(params, x))  # made
+
+
+def sawtooth():
+    """Outputs are gathered, and dropped every ten steps; leaking, never."""
+    params, gathered = weights(), []
+    for step in range(1, STEPS + 1):
+        x, y = batch()
+        params, _, _ = update(params, x, y)
+        gathered.append(predict(params, x))  # made
+        if MENDED and step % 10 == 0:
+            np.stack([np.asarray(y) for y in gathered])
+            gathered.clear()
+
+
+@jax.jit
+def advance(state, x):
+    return jnp.tanh(state + x.sum()), state.mean()
+
+
+def donation():
+    """A state is given on from step to step, its memory to the next; leaking, each one is kept."""
+    given = jax.jit(advance, donate_argnums=0)
+    state, kept = jnp.zeros((256, 64)), []
+    for _ in range(STEPS):
+        x = jnp.ones((8, 64))
+        if MENDED:
+            state, _ = given(state, x)
+        else:
+            state, _ = advance(state, x)  # made
+            kept.append(state)
+
+
+def shapes():
+    """Every step has another shape, which is compiled anew; leaking, its output is kept."""
+    params, kept = weights(), []
+    for step in range(STEPS):
+        x, _ = batch(8 + step % 5)
+        y = jax.jit(predict)(params, x)  # made
+        if not MENDED:
+            kept.append(y.sum(0))  # kept
+
+
+class Failure(Exception):
+    pass
+
+
+def exceptions():
+    """Every fourth step fails, and the exception is kept with its frames."""
+    params, failures = weights(), []
+
+    def step(i):
+        x, y = batch()
+        out = update(params, x, y)  # made
+        if i % 4 == 3:
+            raise Failure(i)
+        return out[0]
+
+    for i in range(STEPS):
+        try:
+            params = step(i)
+        except Failure as failure:
+            failures.append(str(failure) if MENDED else failure)
+
+
+def deleted():
+    """What is deleted is gone, though something still refers to it."""
+    params, kept = weights(), []
+    for _ in range(STEPS):
+        x, y = batch()
+        params, _, _ = update(params, x, y)
+        out = predict(params, x)  # made
+        kept.append(out)
+        if MENDED:
+            out.delete()
+
+
+def cycles():
+    """Outputs are kept in reference cycles, which nobody collects; mended, there are none."""
+    import gc
+
+    gc.disable()
+    params = weights()
+    for _ in range(STEPS):
+        x, y = batch()
+        params, _, _ = update(params, x, y)
+        out = {"y": predict(params, x)}  # made
+        if not MENDED:
+            out["itself"] = out
+
+
+def staircase():
+    """Every twelve steps a table is made anew; leaking, the old ones stay."""
+    params, tables = weights(), []
+    for step in range(STEPS):
+        if step % 12 == 0:
+            table = jnp.ones((128, 64)) * step  # made
+            if MENDED:
+                tables.clear()
+            tables.append(table)
+        x, y = batch()
+        params = update_given(params, x, y)
+
+
+def unloaded():
+    """An encoder is dropped after it has served; leaking, something of it stays."""
+    encoder = weights((64, 512, 512))
+    features = []
+    for _ in range(STEPS):
+        x, _ = batch()
+        features.append(np.asarray(predict(encoder, x)))  # served
+    stays = None if MENDED else encoder[0]
+    del encoder
+    params = weights()
+    for _ in range(STEPS):
+        params = update_given(params, *batch())
+    return stays
+
+
+def first_steps():
+    """Caches fill in the first steps and stay as they are."""
+    params, cache = weights(), {}
+    for step in range(STEPS):
+        x, y = batch()
+        if step < 6:
+            cache[step] = jnp.ones((100, 100)) * step
+        params = update_given(params, x, y)
+
+
+def main():
+    globals()[sys.argv[1]]()
+
+
+if __name__ == "__main__":
+    main()
