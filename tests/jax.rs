@@ -106,7 +106,22 @@ programs! {
     outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
 }
 
-/// Programs that leak nothing, whichever way they are called.
+#[test]
+fn a_staircase_is_found() {
+    let ran = jax("programs").arg("staircase").run().success();
+    let report = Report::of(&ran.recording());
+    let at = mark("staircase", "# made");
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    assert_eq!(
+        (&finding["kind"], &finding["sites"][0]["allocated_at"]["line"]),
+        (&"growing".into(), &at.into())
+    );
+    let mended = jax("programs").args(["staircase", "mended"]).run().success();
+    let report = Report::of(&mended.recording());
+    assert!(report.findings().is_empty(), "{:#?}", report.findings());
+}
+
+/// Parameters whose memory is given on are not carried over, either.
 #[test]
 fn what_fills_up_in_the_first_steps_is_no_leak() {
     let ran = jax("programs").arg("first_steps").run().success();

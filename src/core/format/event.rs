@@ -42,7 +42,7 @@ codes! {
         /// The caching allocator handed out a block: `address`, `size`, `device`, `stack`.
         BlockAlloc = 1,
         /// The caching allocator took a block back: `address`, `size`, `device`; `context` byte = 1 where the
-        /// program's garbage collector was running.
+        /// program's garbage collector was running, 2 where its memory was given on to another block.
         BlockFree = 2,
         /// The driver (or a runtime without a driver in sight) gave memory: `address` (pointer or handle),
         /// `size`, `device`, `stack`, `class`, `entry point`, `context`.

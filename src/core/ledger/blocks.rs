@@ -51,7 +51,7 @@ impl Blocks {
         if collected && books.exit.is_none() {
             annotations.collected(books.completed.saturating_add(1), books.last_ns);
         }
-        let how = Removal::Freed { collected, address: e.address };
+        let how = Removal::Freed { collected, given_on: e.context == 2, address: e.address };
         let device = books.removed_in(Layer::Block, b.site, b.birth, b.bytes, how);
         if let Some(d) = books.devices.get_mut(device) {
             d.block_event(e.seq);

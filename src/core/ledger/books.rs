@@ -42,8 +42,9 @@ pub struct Departed {
 /// How something ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The program freed it, so its age counts. `address` as in [`Departed`].
-    Freed { collected: bool, address: u64 },
+    /// The program freed it, so its age counts. `address` as in [`Departed`]. `given_on`: its memory is another's, which
+    /// could not be without it.
+    Freed { collected: bool, given_on: bool, address: u64 },
     /// Its address was given out again: when it was freed was not seen.
     Displaced,
 }
@@ -118,13 +119,13 @@ impl Books {
         s.removed(bytes);
         let index = usize::from(s.device_index);
         let mut carried = false;
-        if let Removal::Freed { collected, address } = how
+        if let Removal::Freed { collected, given_on, address } = how
             && birth != AFTER_EXIT
         {
             // Without steps the exit is the moment that is judged.
             if birth < step || (self.exit.is_some() && self.completed == 0) {
                 self.releases_since_boundary.push(Departed { site, birth, bytes, collected, address });
-                carried = birth == self.completed && self.exit.is_none();
+                carried = birth == self.completed && self.exit.is_none() && !given_on;
             } else {
                 s.freed(step, 1);
             }

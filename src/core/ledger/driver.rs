@@ -296,7 +296,7 @@ impl Driver {
     fn end(&mut self, books: &mut Books, handle: bool, address: u64) -> Option<Allocation> {
         let allocation = self.space(handle).remove(&address)?;
         self.decided(books, handle, &allocation);
-        self.unbook(books, &allocation, Removal::Freed { collected: false, address: 0 });
+        self.unbook(books, &allocation, Removal::Freed { collected: false, given_on: false, address: 0 });
         if allocation.segment && !handle {
             let end = address.saturating_add(allocation.bytes);
             self.segment_returned(books, allocation.extent(address, end, false));

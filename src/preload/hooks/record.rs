@@ -356,6 +356,14 @@ pub fn block_free(device: u8, address: u64, size: u64) {
     }
 }
 
+/// Records that a block ended whose memory another one has now.
+pub fn block_given_on(device: u8, address: u64, size: u64) {
+    if state::is_recording() {
+        loop_steps::event(true);
+        append(&Event { address, size, device, context: 2, ..Event::new(EventKind::BlockFree) });
+    }
+}
+
 /// [`block_free`] under the conditions of [`block_alloc_at_once`].
 #[inline(always)]
 pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {

@@ -187,21 +187,6 @@ def staircase():
         params = update_given(params, x, y)
 
 
-def unloaded():
-    """An encoder is dropped after it has served; leaking, something of it stays."""
-    encoder = weights((64, 512, 512))
-    features = []
-    for _ in range(STEPS):
-        x, _ = batch()
-        features.append(np.asarray(predict(encoder, x)))  # served
-    stays = None if MENDED else encoder[0]
-    del encoder
-    params = weights()
-    for _ in range(STEPS):
-        params = update_given(params, *batch())
-    return stays
-
-
 def first_steps():
     """Caches fill in the first steps and stay as they are."""
     params, cache = weights(), {}

@@ -180,7 +180,7 @@ unsafe extern "C-unwind" fn end<const N: usize, const SLOT: usize>(arguments: Ar
     unsafe {
         let buffer = *arguments.add(2);
         shield(|| {
-            ended(buffer);
+            ended(buffer, record::block_free);
         });
         own::<N>().call(Slot(SLOT), arguments)
     }
@@ -198,7 +198,7 @@ unsafe extern "C-unwind" fn moved<const N: usize, const SLOT: usize, const AT: u
         if error.is_null() {
             let after = *arguments.add(AT);
             shield(|| {
-                if let Some(block) = ended(before).filter(|_| after != 0) {
+                if let Some(block) = ended(before, record::block_given_on).filter(|_| after != 0) {
                     born(table, after, block);
                 }
             });
@@ -245,7 +245,7 @@ unsafe fn executed(table: Table, arguments: Arguments) {
                 let buffer = unsafe { *(*inputs.add(device)).add(input) };
                 // Its memory is an output's now.
                 if table.is_deleted(buffer) {
-                    ended(buffer);
+                    ended(buffer, record::block_given_on);
                 }
             }
         }
@@ -314,10 +314,10 @@ fn note_segment(table: Table, buffer: u64) {
     }
 }
 
-/// Records that a buffer's memory ended, if it was recorded; returns what it had.
-fn ended(buffer: u64) -> Option<Block> {
+/// Records that a buffer's memory ended, if it was recorded, in one way or the other; returns what it had.
+fn ended(buffer: u64, record: impl FnOnce(u8, u64, u64)) -> Option<Block> {
     let block = buffers::forget(buffer)?;
-    record::block_free(block.device, buffer, block.bytes);
+    record(block.device, buffer, block.bytes);
     Some(block)
 }
 
