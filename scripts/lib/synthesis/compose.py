@@ -1,10 +1,12 @@
-"""Writes the program of a plan: readable PyTorch, as somebody would write it by hand.
+"""Writes the program of a plan: readable, as somebody would write it by hand.
 
 The counted twin (`counted=True`) differs by a call of `__tick__()` before the first statement of a step, on the same
 line, so that both have the same line numbers. Knows nothing of truth.
 """
 
 import re
+
+from synthesis.framework import tables
 
 SLOT = re.compile(r"^( *)@(\w+)@$")
 
@@ -39,7 +41,7 @@ def names_of(plan):
         "V": plan["what"].value,
         "KEY": f"len({owner}{numbers['S']})" if hooked else "i",
         "COND": plan["when"].condition or "True",
-        "MODEL": f'nn.Sequential(nn.Linear(64, {numbers["H"]}), nn.ReLU(), nn.Linear({numbers["H"]}, 64)).to("cuda")',
+        "MODEL": tables.MODEL,
     }
 
 
@@ -50,9 +52,9 @@ def batch(plan):
     if "same data" in plan.features():
         return "x = {o}data"
     size = "n" if plan.name("lengths") == "yes" else "{B}"
-    move = '.pin_memory().to("cuda", non_blocking=True)' if plan.name("pinned") == "yes" else '.to("cuda")'
+    made = tables.PINNED if plan.name("pinned") == "yes" else tables.BATCH
     lengths = "n = {o}lengths.choice((8, 16, 24, 32))" if plan.name("lengths") == "yes" else ""
-    return join(lengths, f"x = torch.randn({size}, 64){move}")
+    return join(lengths, "x = " + made.replace("{rows}", size))
 
 
 def keep(plan):
@@ -99,10 +101,10 @@ def compose(plan, counted=False):
         made = "__tick__(); " + made
     noise = [plan[d].last for d in plan.choices if d not in ("end", "loop") and plan[d].last]
     rest = join(plan["step"].body, keep(plan), *noise)
-    torch = "import torch\nfrom torch import nn\n" + ("from torch.nn import functional as F\n" if "F." in fill(rest, values) else "")
+    framework = tables.IMPORTS + ("from torch.nn import functional as F\n" if "F." in fill(rest, values) else "")
     used = [name for name in ("x", "out", "loss") if name == "x" or name in given]
     slots = {
-        "imports": imports(plan) + torch,
+        "imports": imports(plan) + framework,
         "setup": setup(plan),
         "batch": made,
         "rest": rest,

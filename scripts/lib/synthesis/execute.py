@@ -1,6 +1,6 @@
-"""Runs a program twice: counted by PyTorch's own allocator without leaktrace, and under leaktrace.
+"""Runs a program twice: counted by the framework itself without leaktrace, and under leaktrace.
 
-Each goes to a process that has imported PyTorch and forks (`server`), since the import takes longer than the
+Each goes to a process that has imported the framework and forks (`server`), since the import takes longer than the
 program; or (`fresh`) to a new process. Knows nothing of plans.
 """
 
@@ -12,6 +12,7 @@ import tempfile
 
 import programs
 import reports
+from synthesis import framework
 
 SERVER = pathlib.Path(__file__).with_name("server.py")
 SECONDS = 120
@@ -29,7 +30,8 @@ class Server:
 
     def start(self):
         self.process = subprocess.Popen(
-            [programs.SIMGPU, programs.PYTHON, SERVER], env=programs.environment(self.traced), text=True,
+            [*framework.command(), SERVER, framework.NAME], text=True,
+            env=programs.environment(self.traced, **framework.settings()),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )
 
@@ -63,7 +65,7 @@ class Machine:
         self.traced.close()
 
     def counted(self, source, steps):
-        """Returns what PyTorch's allocator recorded of a counted program."""
+        """Returns what the framework knows of a counted program."""
         with tempfile.TemporaryDirectory() as folder:
             program, out = pathlib.Path(folder, "program.py"), pathlib.Path(folder, "counted.json")
             program.write_text(source)
@@ -82,7 +84,7 @@ class Machine:
             if self.fresh:
                 with open(folder / "stderr", "w") as errors:
                     status = subprocess.run(
-                        [programs.SIMGPU, programs.PYTHON, "program.py"], cwd=folder, env=programs.environment(),
+                        [*framework.command(), "program.py"], cwd=folder, env=programs.environment(**framework.settings()),
                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, timeout=SECONDS,
                     ).returncode
             else:

@@ -3,6 +3,7 @@
 import re
 
 import reports
+from synthesis.framework import tables
 
 # Kinds that say of a program that it has a fault.
 ACCUSING = reports.LOSING | {"fragmentation", "carry-over"}
@@ -118,7 +119,7 @@ def judge(plan, kind, causes, status, report):
         if i in used:
             continue
         peak = max([device["peak_bytes"] for device in report["devices"]] or [1])
-        if finding["kind"] == "carry-over" and finding["peak_reduction_bytes"] < ORDINARY * peak:
+        if finding["kind"] == "carry-over" and (tables.CARRIES or finding["peak_reduction_bytes"] < ORDINARY * peak):
             continue
         # Where the run without leaktrace ended shortly after a collection, this one need not.
         if finding["kind"] == "pending-gc" and plan["where"].retention == "garbage":

@@ -6,7 +6,9 @@ Knows which combinations are valid, from what the choices need and exclude; writ
 import dataclasses
 import random
 
-from synthesis.tables import CONTAINERS, DIMENSIONS, LOSSES
+from synthesis.framework import tables
+
+CONTAINERS, DIMENSIONS, LOSSES = tables.CONTAINERS, tables.DIMENSIONS, tables.LOSSES
 
 NUMBERS = {
     "N": (60, 80, 100, 120, 140, 160),

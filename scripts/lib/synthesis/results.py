@@ -4,7 +4,9 @@ import collections
 import json
 
 from synthesis.campaign import SOFT
-from synthesis.tables import DIMENSIONS
+from synthesis.framework import tables
+
+DIMENSIONS = tables.DIMENSIONS
 
 NO_TEST = {"contradiction", "run"}
 

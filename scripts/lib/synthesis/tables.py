@@ -432,5 +432,14 @@ DIMENSIONS = {
     "second": SECOND,
     "end": END,
 }
+# ── what every program has
+# ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+IMPORTS = "import torch\nfrom torch import nn\n"
+MODEL = 'nn.Sequential(nn.Linear(64, {H}), nn.ReLU(), nn.Linear({H}, 64)).to("cuda")'
+BATCH = 'torch.randn({rows}, 64).to("cuda")'
+PINNED = 'torch.randn({rows}, 64).pin_memory().to("cuda", non_blocking=True)'
+# Whether what a step leaves in its variables is a good part of the peak, and rightly told as carried over.
+CARRIES = False
 CONTAINERS = ("kept", "history", "outputs", "records", "samples")
 LOSSES = ("out.square().mean()", "F.mse_loss(out, torch.zeros_like(out))", "F.smooth_l1_loss(out, x)")
