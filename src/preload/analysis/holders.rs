@@ -139,7 +139,7 @@ impl Searches {
             Occasion::Step => self.spent * TIME_SHARE <= elapsed,
             Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
-            Occasion::End => self.spent * TIME_SHARE / 5 <= elapsed,
+            Occasion::End => self.spent * CONFIRM_SHARE <= elapsed,
         };
         let open = ledger.step_count() + 1;
         // What the step under way has allocated is in nobody's hands yet.

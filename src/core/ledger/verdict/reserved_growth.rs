@@ -25,8 +25,7 @@ pub fn compare(view: &View<'_>, findings: &mut [Finding]) {
         let records = view.ledger.steps();
         let from = f.oldest_step.max(view.burn_in);
         let before = records.iter().find(|r| r.step >= from).and_then(reserved);
-        // Where nothing is seen to be reserved, it is not known how the framework comes by its memory.
-        let after = records.last().and_then(reserved).filter(|bytes| *bytes > 0);
+        let after = records.last().and_then(reserved);
         f.reserved_growth_bytes = before.zip(after).map(|(b, a)| a.saturating_sub(b));
         let since: Vec<(u32, i64)> =
             records.iter().filter(|r| r.step >= from).filter_map(|r| Some((r.step, reserved(r)?))).collect();

@@ -251,6 +251,8 @@ pub fn reserved_growth(f: &Finding) -> Option<String> {
     let grows = matches!(f.kind, Kind::Leak | Kind::Growing);
     Some(match f.reserved_growth_bytes.filter(|_| grows)? {
         bytes if bytes > 0 => format!("reserved +{}", size(bytes as f64)),
+        // How another framework comes by its memory may not be seen.
+        _ if f.sites.first().is_some_and(|site| site.entry_point.is_some()) => return None,
         _ => "reserved +0 B (served from cached memory)".to_owned(),
     })
 }

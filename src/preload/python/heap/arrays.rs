@@ -37,6 +37,9 @@ pub struct Arrays {
 impl Arrays {
     /// Finds the blocks of arrays, each a holder's index and the words of the object behind its head.
     pub fn find(&mut self, objects: &[(u32, Vec<u64>)], blocks: &Nodes, found: &mut Vec<Item>) {
+        if objects.is_empty() {
+            return;
+        }
         let mut arrays = Vec::new();
         let unknown: Vec<&(u32, Vec<u64>)> = match self.array_at {
             Some(at) => {
