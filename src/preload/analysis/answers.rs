@@ -33,7 +33,8 @@ impl Recorded {
     /// Whether an answer is worth writing: it is, if it names anything that was not known. A search that fell
     /// into the middle of a step may have met blocks on their way through C++ code; such an answer does not
     /// replace a lasting one. Nor does one from the program's end, when functions have returned, replace that
-    /// of the owner who was alive before.
+    /// of the owner who was alive before, or name a way to a frame that was running before: a traceback that
+    /// keeps the frame of `main()` has its locals then.
     ///
     /// `asked`: it is what somebody will read, so its figures are those of this moment.
     pub fn is_improved_by(&self, holders: &[Share<'_>], at_end: bool, asked: bool) -> bool {
@@ -43,7 +44,8 @@ impl Recorded {
         // The recording must not grow with every search.
         let more = if asked { blocks > self.blocks } else { blocks >= self.blocks * 5 / 4 };
         let known = same && holders.len() == self.paths.len() && !more;
-        let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2);
+        let outlived = holders.first().is_some_and(|h| self.paths.iter().any(|p| leads_to(&h.owner.path, p)));
+        let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2 || outlived);
         !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
     }
 
@@ -93,6 +95,11 @@ impl Share<'_> {
     }
 }
 
+/// Returns whether a path ends with what was a whole path before.
+fn leads_to(path: &str, known: &str) -> bool {
+    path.strip_suffix(known).is_some_and(|way| way.ends_with(" → "))
+}
+
 /// Returns whether the first of these holders, which has most, is alive and keeps what it has.
 pub fn is_owned(holders: &[Share<'_>]) -> bool {
     holders.first().is_some_and(|h| h.is_bounded() || h.hold == Retention::Unbounded)
@@ -136,6 +143,19 @@ mod tests {
         assert!(owned.is_improved_by(&[share(&list, 90)], true, false));
         assert!(!owned.is_improved_by(&[share(&list, 3)], true, false));
     }
+
+    #[test]
+    fn a_frame_that_outlives_its_function_does_not_replace_the_function() {
+        let (name, hold) = ("main() local `kept`[*]", Retention::Unbounded);
+        let (late, other) = (format!("errors[*].__traceback__ → {name}"), owner("others[*]", hold));
+        let (late, paths) = (owner(&late, hold), vec![name.to_owned()]);
+        let owned =
+            Recorded { tries: 1, paths, blocks: 40, lasting: true, owned: true, ..Recorded::default() };
+        assert!(!owned.is_improved_by(&[share(&late, 90)], true, false));
+        assert!(owned.is_improved_by(&[share(&late, 90)], false, false));
+        assert!(owned.is_improved_by(&[share(&other, 90), share(&late, 40)], true, false));
+    }
+
     #[test]
     fn a_batch_that_is_drawn_anew_is_no_owner_beside_the_buffer_it_was_drawn_from() {
         let mut recorded = Recorded::default();
