@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::grows::{flat, python, text};
-use crate::common::programs::{script, torch_python};
+use crate::common::programs::{jax_python, script, torch_python};
 use crate::common::report::leaktrace;
 use crate::common::{library, simulated_libraries};
 use tempfile::TempDir;
@@ -47,6 +47,13 @@ fn where_it_would_work() {
     }
     assert!(told.ends_with("OK: leaktrace can trace this program.\n"), "{told}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn where_jax_takes_the_place_of_pytorch() {
+    let folder = TempDir::new().unwrap();
+    let told = text(&doctor(folder.path(), &["--", jax_python().to_str().unwrap()]), 0);
+    assert!(flat(&told).contains("ok jax: JAX 0.") && !told.contains("PyTorch"), "{told}");
 }
 
 #[test]

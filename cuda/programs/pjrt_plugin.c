@@ -5,7 +5,7 @@
 #include "driver_api.h"
 #include "pjrt.h"
 
-struct error { int code; char text[64]; };
+struct error { int code; char text[96]; };
 struct memory { const char *kind; };
 struct device { struct memory own, host; int number; };
 struct buffer { word bytes, address; struct device *device; struct memory *memory; int deleted; };
@@ -78,7 +78,7 @@ static void *same(word *a) {
 static void *outputs(word *a) { a[3] = ((struct executable *)a[2])->outputs; return 0; }
 static void *execute(word *a) {
     struct executable *executable = (struct executable *)a[2];
-    if (executable->bytes > 64 << 20) return fail(8, "Failed to allocate request for 1.00TiB (1099511627776B)");
+    if (executable->bytes > 64 << 20) return fail(8, "Failed to allocate request for 1.00TiB (1099511627776B) on device ordinal 1");
     for (word d = 0; d < a[5]; d++) {
         for (word i = 0; i < a[6]; i++)
             if (executable->donated >> i & 1) ((struct buffer **)((word *)a[4])[d])[i]->deleted = 1;

@@ -4,7 +4,6 @@
 /// A framework, or a part of one that gives out memory.
 #[derive(Debug)]
 pub struct Framework {
-    pub name: &'static str,
     /// The number, beyond those of [`mod@crate::entry_points`], that its blocks bear as their entry point, and its name in
     /// reports. PyTorch's blocks bear none.
     pub allocator: Option<(u16, &'static str)>,
@@ -26,7 +25,6 @@ pub struct Framework {
 }
 
 pub const PYTORCH: Framework = Framework {
-    name: "PyTorch",
     allocator: None,
     packages: &["torch"],
     folds: false,
@@ -39,7 +37,6 @@ pub const PYTORCH: Framework = Framework {
 
 /// XLA's plugins, by whichever framework they are used: JAX, as good as always.
 pub const JAX: Framework = Framework {
-    name: "JAX",
     allocator: Some((1000, "PJRT")),
     packages: &["jax", "jaxlib"],
     folds: true,
@@ -74,17 +71,15 @@ impl Framework {
             let mut folders = path.split('/').rev().skip(1);
             folders.any(|folder| self.packages.contains(&folder))
         };
-        // A user's own folder above that of the packages may have any name.
-        let inside = |marker| file.rsplit_once(marker).and_then(|(_, inside)| inside.split_once('/'));
-        match PACKAGE_FOLDERS.iter().find_map(inside) {
-            Some((package, _)) => self.packages.contains(&package),
+        // A user's own folder above that of the packages (site-packages, dist-packages) may have any name.
+        match file.rsplit_once("-packages/") {
+            Some((_, inside)) => {
+                inside.split_once('/').is_some_and(|(package, _)| self.packages.contains(&package))
+            }
             None => is_in(file),
         }
     }
 }
-
-/// Where packages are installed, mostly.
-const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
 #[cfg(test)]
 mod tests {

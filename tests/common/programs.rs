@@ -94,6 +94,13 @@ pub fn torch_python() -> PathBuf {
     python
 }
 
+/// Returns the Python that has JAX (`scripts/dev/jax-env`).
+pub fn jax_python() -> PathBuf {
+    let python = target().join("jax/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/dev/jax-env first", python.display());
+    python
+}
+
 /// Returns the Python of every PyTorch at hand, CI's own first: those that `scripts/python-env VERSION` made.
 pub fn torch_pythons() -> Vec<PathBuf> {
     let folders = fs::read_dir(target()).unwrap().flatten().map(|entry| entry.path());

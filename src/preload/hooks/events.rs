@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use leaktrace_core::format::event::Event;
+use leaktrace_core::format::event::{Event, MemoryClass};
 use once_cell::race::OnceBox;
 
 use crate::shield::shield;
@@ -73,9 +73,11 @@ pub fn times_given() -> u32 {
     GIVEN.load(Relaxed)
 }
 
-/// Calls back after an allocation.
-pub fn allocated() {
-    GIVEN.fetch_add(1, Relaxed);
+/// Calls back after an allocation of the driver's.
+pub fn allocated(class: MemoryClass) {
+    if !class.is_host() {
+        GIVEN.fetch_add(1, Relaxed);
+    }
     if let Some(callbacks) = CALLBACKS.get() {
         (callbacks.allocated)();
     }

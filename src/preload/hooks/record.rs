@@ -280,7 +280,7 @@ impl Drop for Inside {
 
 fn allocated(entry_point: u16, class: MemoryClass, device: u8, context: u8, address: u64, size: u64) {
     devices::seen(device);
-    events::allocated();
+    events::allocated(class);
     step_boundaries::tick();
     loop_steps::event(false);
     if class.is_pooled() {

@@ -336,6 +336,7 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
             refused.is_none()
         });
         if frames.is_empty() {
+            is_cut = frameworks_own.len() > depth;
             frameworks_own.truncate(depth);
             frames = frameworks_own;
         }

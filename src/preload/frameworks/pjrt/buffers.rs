@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::table::{Table, slot};
 use crate::hooks::devices;
-use crate::lock::{Mutex, Rank};
+use crate::lock::{Mutex, MutexGuard, Rank};
 use leaktrace_core::format::event::NO_DEVICE;
 use leaktrace_core::int_map::{IntMap, int_map};
 
@@ -16,13 +16,13 @@ pub struct Block {
 }
 
 /// What an executable gives: one for each device and output, the devices' one after the other; `None` is no block.
-type Outputs = Arc<[Option<Block>]>;
+pub type Outputs = Arc<[Option<Block>]>;
 
 pub struct Buffers {
     /// By their handles.
     live: IntMap<u64, Block>,
-    /// By their handles: the number of outputs for each device, and what these are once one call was seen.
-    executables: IntMap<u64, (usize, Option<Outputs>)>,
+    /// By their handles: the number of outputs for each device, and what they are, of executables that were called.
+    executables: IntMap<u64, (usize, Outputs)>,
     /// By the handles of a device and a memory: the device's number, or [`NO_DEVICE`] where the memory is the host's.
     places: IntMap<(u64, u64), u8>,
 }
@@ -52,11 +52,25 @@ pub fn live_bytes(device: u8) -> u64 {
     buffers.live.values().filter(|block| block.device == device).map(|block| block.bytes).sum()
 }
 
+/// Returns the device that has a buffer, of those that are alive.
+pub fn device_of(buffer: u64) -> Option<u8> {
+    BUFFERS.lock()?.live.get(&buffer).map(|block| block.device)
+}
+
 /// Asks what memory a buffer has; `None` if it has none on a device.
 pub fn ask(table: Table, buffer: u64) -> Option<Block> {
+    if buffer == 0 {
+        return None;
+    }
     let bytes = table.ask(slot::BUFFER_BYTES, buffer).filter(|&bytes| bytes != 0)?;
     let device = table.ask(slot::BUFFER_DEVICE, buffer)?;
     let memory = table.ask(slot::BUFFER_MEMORY, buffer).unwrap_or(0);
+    Some(Block { bytes, device: number(table, device, memory)? })
+}
+
+/// Asks for the number of a device, and has it described; `None` where the memory is the host's. By default (0) it is
+/// the device's own.
+pub fn number(table: Table, device: u64, memory: u64) -> Option<u8> {
     let known = BUFFERS.lock()?.places.get(&(device, memory)).copied();
     let number = known.unwrap_or_else(|| {
         let number = place(table, device, memory);
@@ -66,7 +80,7 @@ pub fn ask(table: Table, buffer: u64) -> Option<Block> {
         }
         number
     });
-    (number != NO_DEVICE).then_some(Block { bytes, device: number })
+    (number != NO_DEVICE).then_some(number)
 }
 
 /// Asks for the number of a device; [`NO_DEVICE`] where the memory is another than it has by default.
@@ -88,38 +102,37 @@ fn describe(table: Table, device: u64) -> Option<(String, u64)> {
     Some((kind, table.memory_limit(device).unwrap_or(0)))
 }
 
-/// Returns how many outputs an executable has for each device.
-pub fn outputs(table: Table, executable: u64) -> usize {
-    let known = BUFFERS.lock().and_then(|buffers| buffers.executables.get(&executable).map(|known| known.0));
-    known.unwrap_or_else(|| {
-        let Some(inner) = table.ask(slot::EXECUTABLE_OF, executable) else { return 0 };
-        let count = table.ask(slot::EXECUTABLE_OUTPUTS, inner).unwrap_or(0) as usize;
-        table.end_executable(inner);
-        if let Some(mut buffers) = BUFFERS.lock() {
-            buffers.executables.insert(executable, (count, None));
-        }
-        count
-    })
-}
-
-/// Returns what the outputs of an executable are, of which `made` gives the first ones that were seen.
-pub fn of_outputs<I: Iterator<Item = u64>>(
+/// Remembers what a call of an executable has made; `handles` gives the buffers, of so many outputs for each device. What
+/// they are is asked at the first call, and at each one of an executable that `moves` from device to device.
+pub fn remember_outputs<I: Iterator<Item = u64>>(
     table: Table,
     executable: u64,
-    count: usize,
-    made: impl Fn() -> I,
-) -> Outputs {
-    let known = || BUFFERS.lock()?.executables.get(&executable)?.1.clone();
-    // One that runs on fewer devices this time is asked anew.
-    known().filter(|known| known.len() == count).unwrap_or_else(|| {
-        let outputs: Outputs = made().map(|buffer| ask(table, buffer)).collect();
-        if let Some(mut buffers) = BUFFERS.lock()
-            && let Some(known) = buffers.executables.get_mut(&executable)
-        {
-            known.1 = Some(outputs.clone());
+    devices: usize,
+    moves: bool,
+    handles: impl Fn(usize) -> I,
+) -> Option<(usize, Outputs)> {
+    let remember = |mut buffers: MutexGuard<'_, Buffers>, (count, outputs): (usize, Outputs)| {
+        for (buffer, block) in handles(count).zip(outputs.iter()) {
+            if let Some(block) = block {
+                buffers.live.insert(buffer, *block);
+            }
         }
-        outputs
-    })
+        (count, outputs)
+    };
+    let buffers = BUFFERS.lock()?;
+    match buffers.executables.get(&executable).cloned() {
+        Some(known) if !moves && known.1.len() == devices * known.0 => Some(remember(buffers, known)),
+        _ => {
+            drop(buffers);
+            let inner = table.ask(slot::EXECUTABLE_OF, executable)?;
+            let count = table.ask(slot::EXECUTABLE_OUTPUTS, inner).unwrap_or(0) as usize;
+            table.end_executable(inner);
+            let asked = (count, handles(count).map(|buffer| ask(table, buffer)).collect::<Outputs>());
+            let mut buffers = BUFFERS.lock()?;
+            buffers.executables.insert(executable, asked.clone());
+            Some(remember(buffers, asked))
+        }
+    }
 }
 
 /// Forgets an executable that ends.

@@ -14,6 +14,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use crate::analysis::step_boundaries;
+use crate::coverage_gaps;
 use crate::hooks::{events, record};
 use crate::lifecycle;
 use crate::python;
@@ -72,7 +73,7 @@ pub fn in_front_of(real: *mut c_void) -> *const c_void {
     match KNOWN.iter().position(is_its) {
         Some(at) => GET[at] as *const c_void,
         None => {
-            crate::coverage_gaps::report("buffers of XLA plugins beyond the eighth");
+            shield(|| coverage_gaps::report("buffers of XLA plugins beyond the eighth"));
             real
         }
     }
@@ -90,15 +91,18 @@ unsafe extern "C-unwind" fn get<const N: usize>() -> *const u64 {
     if !known.is_null() && plugin.own.load(Acquire).cast_const() == own {
         return known;
     }
+    let mut given = own;
     // SAFETY: a plugin's table, which lives as long as the plugin.
-    let Some(copy) = (unsafe { Table::copy(own, &wrappers::<N>()) }) else {
-        crate::coverage_gaps::report("buffers of an XLA plugin with an interface that is not known");
-        return own;
-    };
-    // Never freed: somebody may be calling through it, and there is one for each plugin that was loaded.
-    plugin.own.store(own.cast_mut(), Release);
-    plugin.copy.store(copy, Release);
-    copy
+    shield(|| match unsafe { Table::copy(own, &wrappers::<N>()) } {
+        // Never freed: somebody may be calling through it, and there is one for each plugin that was loaded.
+        Some(copy) => {
+            plugin.own.store(own.cast_mut(), Release);
+            plugin.copy.store(copy, Release);
+            given = copy;
+        }
+        None => coverage_gaps::report("buffers of an XLA plugin with an interface that is not known"),
+    });
+    given
 }
 
 /// The entries that lead through here.
@@ -140,7 +144,8 @@ unsafe fn call(table: Table, slot: usize, arguments: Arguments) -> *mut c_void {
     // SAFETY: the caller's own arguments, for the entry that it called.
     let error = unsafe { table.call(Slot(slot), arguments) };
     if !error.is_null() {
-        shield(|| failed(table, error));
+        // SAFETY: the arguments are the caller's until we return.
+        shield(|| unsafe { failed(table, error, Slot(slot), arguments) });
     }
     error
 }
@@ -165,6 +170,7 @@ unsafe extern "C-unwind" fn made<const N: usize, const SLOT: usize, const AT: us
                 if buffer != 0
                     && is_recorded()
                     && let Some(block) = buffers::ask(table, buffer)
+                    && buffers::remember(buffer, block)
                 {
                     born(table, buffer, block);
                 }
@@ -198,7 +204,10 @@ unsafe extern "C-unwind" fn moved<const N: usize, const SLOT: usize, const AT: u
         if error.is_null() {
             let after = *arguments.add(AT);
             shield(|| {
-                if let Some(block) = ended(before, record::block_given_on).filter(|_| after != 0) {
+                if let Some(block) = ended(before, record::block_given_on)
+                    && after != 0
+                    && buffers::remember(after, block)
+                {
                     born(table, after, block);
                 }
             });
@@ -234,10 +243,12 @@ unsafe fn executed(table: Table, arguments: Arguments) {
             *arguments.add(2),
             *arguments.add(5) as usize,
             *arguments.add(6) as usize,
-            std::ptr::with_exposed_provenance::<*const u64>(*arguments.add(4) as usize),
-            std::ptr::with_exposed_provenance::<*const u64>(*arguments.add(7) as usize),
+            lists(*arguments.add(4)),
+            lists(*arguments.add(7)),
         )
     };
+    // SAFETY: as above: the device that this one call is for, where it is named.
+    let moves = unsafe { *arguments > 9 * 8 && *arguments.add(9) != 0 };
     if !inputs.is_null() {
         for device in 0..devices {
             for input in 0..count {
@@ -253,17 +264,21 @@ unsafe fn executed(table: Table, arguments: Arguments) {
     if outputs.is_null() {
         return;
     }
-    let per_device = buffers::outputs(table, executable);
-    let made = || {
+    let made = |count: usize| {
         // SAFETY: a list of so many buffers for each device, which the call has filled.
-        (0..devices).flat_map(|d| (0..per_device).map(move |o| unsafe { *(*outputs.add(d)).add(o) }))
+        (0..devices).flat_map(move |d| (0..count).map(move |o| unsafe { *(*outputs.add(d)).add(o) }))
     };
-    let blocks = buffers::of_outputs(table, executable, devices * per_device, made);
-    for (buffer, block) in made().zip(blocks.iter()) {
-        if let Some(block) = block {
-            born(table, buffer, *block);
+    if let Some((count, blocks)) = buffers::remember_outputs(table, executable, devices, moves, made) {
+        for (buffer, block) in made(count).zip(blocks.iter()) {
+            if let Some(block) = block {
+                born(table, buffer, *block);
+            }
         }
     }
+}
+
+fn lists(address: u64) -> *const *const u64 {
+    std::ptr::with_exposed_provenance(address as usize)
 }
 
 /// `PJRT_LoadedExecutable_Destroy`: another may come to have its address.
@@ -276,21 +291,19 @@ unsafe extern "C-unwind" fn unloaded<const N: usize>(arguments: Arguments) -> *m
     }
 }
 
-/// Records a buffer that was made.
+/// Records a buffer that was made, and is remembered.
 fn born(table: Table, buffer: u64, block: Block) {
-    if buffer != 0 && buffers::remember(buffer, block) {
-        note_segment(table, buffer);
-        record::block_alloc(ALLOCATOR, block.device, buffer, block.bytes);
-        // Asked for PyTorch's optimizers the interpreter is by the first of them only: PyTorch's blocks will ask again.
-        static BUFFERS_MADE: AtomicU32 = AtomicU32::new(0);
-        if BUFFERS_MADE.load(Relaxed) < POKES {
-            BUFFERS_MADE.fetch_add(1, Relaxed);
-            python::poke();
-        }
+    note_segment(table, buffer);
+    record::block_alloc(ALLOCATOR, block.device, buffer, block.bytes);
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    if MADE.load(Relaxed) < POKES {
+        MADE.fetch_add(1, Relaxed);
+        python::poke();
     }
 }
 
-/// Buffers at which the interpreter is asked for a moment, to have its end reported.
+/// Buffers at which the interpreter is asked for a moment, to have its end reported: it may not run Python when the
+/// first one is made.
 const POKES: u32 = 4096;
 /// Buffers whose address is asked for after the driver has given memory.
 const ASKED: u32 = 16;
@@ -322,12 +335,38 @@ fn ended(buffer: u64, record: impl FnOnce(u8, u64, u64)) -> Option<Block> {
 }
 
 /// Records that memory ran out, if that is what an error says.
-fn failed(table: Table, error: *mut c_void) {
+///
+/// # Safety
+/// The arguments are those of the call of `slot` that gave the error.
+unsafe fn failed(table: Table, error: *mut c_void, slot: Slot, arguments: Arguments) {
     if state::is_recording()
-        && let Some(requested) = table.exhausted(error)
+        && let Some(request) = table.exhausted(error)
     {
-        let device = 0;
-        record::out_of_memory(device, requested, buffers::live_bytes(device));
+        // SAFETY: the caller's word.
+        let device =
+            request.device.or_else(|| unsafe { device_of_call(table, slot, arguments) }).unwrap_or(0);
+        record::out_of_memory(device, request.bytes, buffers::live_bytes(device));
         step_boundaries::out_of_memory();
+    }
+}
+
+/// Returns the device that a call was for, which the error need not say; of several the first.
+///
+/// # Safety
+/// The arguments are those of a call of `slot`.
+unsafe fn device_of_call(table: Table, slot: Slot, arguments: Arguments) -> Option<u8> {
+    // SAFETY: the caller's word, and the documented fields; an executable's list of arguments is as long as it says.
+    unsafe {
+        let named = |at: usize| buffers::number(table, *arguments.add(at), 0);
+        match slot {
+            slot::BUFFER_FROM_HOST => named(10),
+            slot::UNINITIALIZED_BUFFER => named(7),
+            slot::COPY_TO_DEVICE => named(3),
+            slot::EXECUTE if *arguments.add(5) != 0 && *arguments.add(6) != 0 => {
+                let inputs = lists(*arguments.add(4));
+                (!inputs.is_null()).then(|| buffers::device_of(**inputs))?
+            }
+            _ => None,
+        }
     }
 }

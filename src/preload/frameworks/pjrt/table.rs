@@ -9,10 +9,10 @@ pub type Arguments = *mut u64;
 pub type Entry = unsafe extern "C-unwind" fn(Arguments) -> *mut c_void;
 
 /// The place of a function in the table.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Slot(pub usize);
 
-/// The places that matter, of the public header `pjrt_c_api.h`: the same from version 0.40 on.
+/// The places that matter, of the public header `pjrt_c_api.h`: the same in versions 0.81 to 0.116.
 pub mod slot {
     use super::Slot;
 
@@ -159,14 +159,13 @@ impl Table {
         unsafe { self.call(slot::ERROR_DESTROY, arguments.as_mut_ptr()) };
     }
 
-    /// Returns how many bytes were asked for, if an error says that memory ran out; 0 where it does not say how many.
-    /// The error stays the caller's.
-    pub fn exhausted(self, error: *mut c_void) -> Option<u64> {
+    /// Returns what was asked for, if an error says that memory ran out. The error stays the caller's.
+    pub fn exhausted(self, error: *mut c_void) -> Option<Request> {
         let error = error.expose_provenance() as u64;
         if self.ask(slot::ERROR_CODE, error)? as u32 != RESOURCE_EXHAUSTED {
             return None;
         }
-        Some(self.text(slot::ERROR_MESSAGE, error).map_or(0, |message| requested(&message)))
+        Some(self.text(slot::ERROR_MESSAGE, error).map_or_else(Request::default, |text| Request::of(&text)))
     }
 
     /// Asks for a text of an object, which lives as long as the object.
@@ -203,28 +202,54 @@ impl Table {
     }
 }
 
-/// Returns the number of bytes in XLA's words: `trying to allocate 4096 bytes`, `32.00GiB (34359738368B)`.
-fn requested(message: &str) -> u64 {
-    let number = |end: usize| {
-        let digits = message[..end].trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        message[digits..end].parse().ok()
-    };
-    [" bytes", "B)"].iter().find_map(|unit| number(message.find(unit)?)).unwrap_or(0)
+/// What memory ran out for, as far as XLA's words say it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// 0: they do not say.
+    pub bytes: u64,
+    pub device: Option<u8>,
+}
+
+impl Request {
+    /// Reads `trying to allocate 4096 bytes`, `32.00GiB (34359738368B) on device ordinal 0`.
+    fn of(message: &str) -> Request {
+        let bytes_before = |end: usize| {
+            let digits = message[..end].trim_end_matches(|c: char| c.is_ascii_digit()).len();
+            message[digits..end].parse().ok()
+        };
+        let ordinal = message.split_once("device ordinal ").map_or("", |(_, after)| after);
+        Request {
+            bytes: [" bytes", "B)"].iter().find_map(|unit| bytes_before(message.find(unit)?)).unwrap_or(0),
+            device: ordinal
+                .split(|c: char| !c.is_ascii_digit())
+                .next()
+                .and_then(|digits| digits.parse().ok()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::requested;
+    use super::Request;
 
     #[test]
-    fn the_bytes_that_were_asked_for_are_read() {
-        for (message, bytes) in [
-            ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 34359738368 bytes.", 34359738368),
-            ("Failed to allocate request for 32.00GiB (34359738368B) on device ordinal 0", 34359738368),
-            ("Error allocating device buffer", 0),
-            ("", 0),
+    fn what_was_asked_for_is_read() {
+        for (message, bytes, device) in [
+            (
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 34359738368 bytes.",
+                34359738368,
+                None,
+            ),
+            (
+                "Failed to allocate request for 32.00GiB (34359738368B) on device ordinal 13",
+                34359738368,
+                Some(13),
+            ),
+            ("Error allocating device buffer", 0, None),
+            ("on device ordinal ", 0, None),
+            ("", 0, None),
         ] {
-            assert_eq!(requested(message), bytes, "{message}");
+            assert_eq!(Request::of(message), Request { bytes, device }, "{message}");
         }
     }
 }

@@ -13,7 +13,7 @@ use leaktrace_core::int_map::IntMap;
 const ARRAY: &str = "N3xla4ifrt9PjRtArrayE";
 const BUFFER: &str = "N3xla14PjRtCApiBufferE";
 
-/// Words of them that are read: those that matter are in the first half (0.4.38 to 0.12).
+/// Words of them that are read: those that matter are in the first half (0.8.3 to 0.11.2).
 const ARRAY_WORDS: usize = 48;
 const BUFFER_WORDS: usize = 16;
 /// The most devices of one array.
