@@ -103,7 +103,8 @@ fn of_very_many_stacks() {
     assert_eq!((report.device(0, "live_bytes"), report.end()), (1001, "clean"));
     assert_eq!(report.coverage("dropped_events"), 0);
     let gaps = report.coverage("gaps").to_string();
-    assert!(gaps.contains("outer frames of new call stacks: after 51200 different ones"), "{gaps}");
+    assert!(gaps.contains("outer frames of new call stacks: after 35840 different ones"), "{gaps}");
+    assert!(!gaps.contains("too many different"), "{gaps}");
 }
 
 #[test]
@@ -123,10 +124,13 @@ fn of_very_many_functions() {
     assert_eq!((report.device(0, "live_bytes"), report.end()), (1001, "clean"));
     assert_eq!(report.coverage("dropped_events"), 0);
     let gaps = report.coverage("gaps").to_string();
-    assert!(
-        gaps.contains("outer frames of new call stacks") && gaps.contains("too many different"),
-        "{gaps}"
-    );
+    // The line that all of them call stays known to the end.
+    for (after, innermost) in [(35_840, 16), (43_008, 4), (50_176, 1)] {
+        let cut = format!("outer frames of new call stacks: after {after} different ones");
+        let keeps = format!("each keeps its {innermost} innermost");
+        assert!(gaps.contains(&cut) && gaps.contains(&keeps), "{gaps}");
+    }
+    assert!(!gaps.contains("too many different"), "{gaps}");
 }
 
 #[test]

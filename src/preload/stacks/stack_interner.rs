@@ -6,7 +6,7 @@
 
 use crate::hash::content;
 use crate::lock::{Mutex, Rank};
-use crate::numbering::{self, Numbering, Refused};
+use crate::numbering::{self, MAX_IDS, Numbering, Refused};
 use crate::state;
 use crate::writer::recording::append_entry;
 use leaktrace_core::format::entry::{Frame, TableEntry};
@@ -15,10 +15,8 @@ use leaktrace_core::int_map::{IntMap, int_map};
 const SHARDS: usize = 16;
 /// Hashes a shard remembers; beyond, it forgets them all and they are found again by content.
 const SHARD_LIMIT: usize = 14_000;
-/// Stacks of one recording. What is kept of each, the ledger's site included, is some 250 bytes.
-const MAX_STACKS: u32 = 80 << 10;
-
-/// The innermost frames that new stacks keep, by the eighths of the room that are taken by then: stacks or bytes.
+/// The innermost frames that new stacks keep, by the eighths of the room that are taken by then: stacks, of each of which
+/// some 250 bytes are kept with the ledger's site, or bytes.
 const DEPTHS: [(usize, usize); 4] = [(5, usize::MAX), (6, 16), (7, 4), (8, 1)];
 /// The eighths up to which stacks get native samples.
 const SAMPLED: usize = 2;
@@ -87,8 +85,7 @@ pub fn intern(python: u32, frames: &[u8]) -> u32 {
     if let Some(id) = interned.stacks.get(key) {
         return id;
     }
-    // One is left for the stack that stands for the others.
-    if interned.overflow != 0 || interned.stacks.last() >= MAX_STACKS - 1 {
+    if interned.overflow != 0 {
         return interned.overflow();
     }
     match interned.stacks.id(key, frames.len(), |id| TableEntry::Stack { id, python, frames }) {
@@ -106,7 +103,7 @@ pub fn overflow_stack() -> u32 {
 impl Interned {
     /// Returns how many eighths of the room are taken.
     fn eighths(&self) -> usize {
-        (self.stacks.last() as usize * 8 / MAX_STACKS as usize).max(numbering::eighths())
+        (self.stacks.last() as usize * 8 / MAX_IDS).max(numbering::eighths())
     }
 
     fn depth(&mut self) -> usize {
