@@ -113,7 +113,7 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
 ) -> Option<(usize, Outputs)> {
     let remember = |mut buffers: MutexGuard<'_, Buffers>, (count, outputs): (usize, Outputs)| {
         for (buffer, block) in handles(count).zip(outputs.iter()) {
-            if let Some(block) = block {
+            if let (Some(block), 1..) = (block, buffer) {
                 buffers.live.insert(buffer, *block);
             }
         }

@@ -270,7 +270,7 @@ unsafe fn executed(table: Table, arguments: Arguments) {
     };
     if let Some((count, blocks)) = buffers::remember_outputs(table, executable, devices, moves, made) {
         for (buffer, block) in made(count).zip(blocks.iter()) {
-            if let Some(block) = block {
+            if let (Some(block), 1..) = (block, buffer) {
                 born(table, buffer, *block);
             }
         }
