@@ -94,6 +94,7 @@ programs! {
     a_shape_that_is_compiled_anew: "shapes" "leak" at "shapes" "# kept", 40.0, "kept[*]";
     exceptions_that_are_kept: "exceptions" "leak" at "exceptions" "# made", 40852.0, "failures[*]";
     arrays_that_are_deleted: "deleted" "leak" at "predict" "x = jnp", 320.0, "kept[*]";
+    outputs_on_several_devices: "sharded" "leak" at "sharded" "# made", 4096.0, "kept[*]";
     outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
 }
 
@@ -118,6 +119,20 @@ fn what_fills_up_in_the_first_steps_is_no_leak() {
     let ran = jax("programs").arg("first_steps").run().success();
     let report = Report::of(&ran.recording());
     assert_eq!((report.steps(), report.findings().len()), (STEPS, 0), "{:#?}", report.findings());
+}
+
+/// An array that is spread over devices is one cause, whose bytes are all of theirs.
+#[test]
+fn what_is_on_several_devices_is_one_finding() {
+    let ran = jax("programs").arg("sharded").run().success();
+    let recording = ran.recording();
+    let report = Report::of(&recording);
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let devices = finding["devices"].as_array().unwrap();
+    assert!(devices.len() > 1 && finding["sites"].as_array().unwrap().len() == devices.len(), "{finding:#}");
+    let text = call([recording.as_os_str()]).stdout;
+    let text = flat(&String::from_utf8(text).unwrap());
+    assert!(text.contains("devices 0, 1, "), "{text}");
 }
 
 #[test]

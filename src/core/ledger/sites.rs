@@ -133,6 +133,12 @@ pub struct Site {
 }
 
 impl Site {
+    /// Returns whether it may be of one cause with another site: on one device, or by one call path, as where an array is
+    /// spread over devices.
+    pub fn may_be_one_with(&self, other: &Site) -> bool {
+        self.layer == other.layer && (self.device == other.device || self.stack == other.stack)
+    }
+
     /// Returns the most bytes it ever held.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.max(self.live_bytes)

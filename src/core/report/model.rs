@@ -245,8 +245,11 @@ pub struct Searches {
 pub struct Finding {
     pub kind: Kind,
     pub confidence: Confidence,
-    /// `null`: host memory of no device.
+    /// That of the first site; `null`: host memory of no device.
     pub device: Option<u8>,
+    /// Where it is on several devices, all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<u8>,
     /// `block`: of a caching allocator; `driver`: a driver allocation that none cuts up; `host`: pinned host memory;
     /// `external`: opened by IPC, imported or registered.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external"])))]
@@ -278,7 +281,7 @@ pub struct Finding {
     /// What the caching allocator took from the driver while blocks grew; of fragmentation, what cannot be returned to the
     /// driver; `null`: nothing to tell.
     pub reserved_growth_bytes: Option<i64>,
-    /// Steps until the device is full at the rate of this finding alone; `null`: it does not grow on a known device.
+    /// Steps until a device is full at the rate of this finding alone; `null`: it does not grow on a known device.
     pub steps_to_oom: Option<u64>,
     pub sites: Vec<Site>,
     /// Who holds it, most bytes first; empty: no search found anybody.

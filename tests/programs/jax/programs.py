@@ -51,6 +51,18 @@ def losses():
         kept.append(float(loss) if MENDED else loss)
 
 
+def sharded():
+    """An output of every step is kept, which is spread over all devices."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    kept = []
+    double = jax.jit(lambda x: x * 2)
+    for _ in range(STEPS):
+        x = jax.device_put(np.random.rand(64, 16).astype("float32"), spread)
+        out = double(x)  # made
+        kept.append(float(out[0, 0]) if MENDED else out)
+
+
 class Metrics:
     def __init__(self):
         self.grads = []

@@ -52,7 +52,13 @@ fn judge(view: &View<'_>, cause: &Cause) -> Option<Finding> {
             let young: Vec<Cohort> =
                 alive(p.site).map_or_else(Vec::new, |s| s.cohorts.iter().filter(young).copied().collect());
             let bytes_per_step = p.bytes as f64 / f64::from(cause.steps);
-            SiteShare { site: p.site, bytes_per_step, live_bytes: bytes(&young), live_blocks: blocks(&young) }
+            SiteShare {
+                site: p.site,
+                device: cause.device,
+                bytes_per_step,
+                live_bytes: bytes(&young),
+                live_blocks: blocks(&young),
+            }
         })
         .collect();
     f.add_up();

@@ -1,6 +1,8 @@
 //! What a rule finds: one cause, its sites and its figures. Data only: which rule found it and how it is
 //! worded is not known here.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::ledger::sites::Layer;
@@ -72,6 +74,7 @@ pub enum Confidence {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteShare {
     pub site: u32,
+    pub device: u8,
     pub bytes_per_step: f64,
     pub live_bytes: u64,
     pub live_blocks: u64,
@@ -82,6 +85,7 @@ pub struct SiteShare {
 pub struct Finding {
     pub kind: Kind,
     pub confidence: Confidence,
+    /// The device of its largest site; others may have some of it ([`Finding::devices`]).
     pub device: u8,
     pub layer: Layer,
     /// Largest first; empty for memory that belongs to no allocation that was seen.
@@ -171,5 +175,22 @@ impl Finding {
         });
         self.live_bytes = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_bytes));
         self.live_blocks = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_blocks));
+        self.device = self.sites.first().map_or(self.device, |p| p.device);
+    }
+
+    /// Returns the devices that have some of it, in order.
+    pub fn devices(&self) -> BTreeSet<u8> {
+        self.sites.iter().map(|p| p.device).chain([self.device]).collect()
+    }
+
+    /// Returns the share of its growth, or of its bytes where there is none, that is on a device: 0 to 1.
+    pub fn part_on(&self, device: u8) -> f64 {
+        let of = |bytes: &dyn Fn(&SiteShare) -> f64| {
+            let all: f64 = self.sites.iter().map(bytes).sum();
+            let its: f64 = self.sites.iter().filter(|p| p.device == device).map(bytes).sum();
+            (all > 0.0).then_some(its / all)
+        };
+        let only = || if device == self.device { 1.0 } else { 0.0 };
+        of(&|p| p.bytes_per_step).or_else(|| of(&|p| p.live_bytes as f64)).unwrap_or_else(only)
     }
 }

@@ -30,6 +30,7 @@ fn judge(p: &Pinned) -> Option<Finding> {
     }
     let part = |pin: &Pin| SiteShare {
         site: pin.site,
+        device: p.device,
         bytes_per_step: 0.0,
         live_bytes: pin.bytes,
         live_blocks: pin.blocks,

@@ -5,6 +5,7 @@ use super::finding::{Confidence, Finding, Kind};
 use super::survivors::{STEADY_COHORTS, STEADY_SHARE};
 use super::view::{CERTAIN_COHORTS, SiteHolder, View};
 use crate::format::entry::Retention;
+use crate::ledger::devices::Device;
 
 /// A kind of retention decides from this share of what the largest holder has on.
 const DECISIVE_SHARE: f64 = 0.5;
@@ -107,13 +108,14 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         });
         let bound = f.live_bytes as f64 * times.fold(1.0, f64::max);
         f.bound_bytes = Some(bound as u64);
-        let device = view.ledger.devices().iter().find(|d| d.device == f.device);
-        let room = device.filter(|d| d.total_bytes > 0).map(|d| {
-            let others = d.live_bytes().saturating_sub(f.live_bytes) + d.unattributed_bytes.unwrap_or(0);
-            d.total_bytes.saturating_sub(others) as f64
-        });
-        // A bound beyond the size of the device does not help.
-        if room.is_some_and(|room| bound > room) {
+        let has_no_room = |d: &Device| {
+            let part = f.part_on(d.device);
+            let its = (f.live_bytes as f64 * part) as u64;
+            let others = d.live_bytes().saturating_sub(its) + d.unattributed_bytes.unwrap_or(0);
+            d.total_bytes > 0 && part > 0.0 && bound * part > d.total_bytes.saturating_sub(others) as f64
+        };
+        // A bound beyond the size of a device does not help.
+        if view.ledger.devices().iter().any(has_no_room) {
             f.kind = Kind::Growing;
             f.confidence = Confidence::Likely;
             return true;

@@ -53,7 +53,7 @@ fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&SiteVi
     let mut f = Finding::new(kind, Confidence::Confirmed, device, layer);
     let part = |s: &&SiteView<'_>| {
         let (live_bytes, live_blocks) = (bytes(&s.cohorts), blocks(&s.cohorts));
-        SiteShare { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks }
+        SiteShare { site: s.number, device, bytes_per_step: 0.0, live_bytes, live_blocks }
     };
     f.sites = sites.iter().map(part).collect();
     f.add_up();

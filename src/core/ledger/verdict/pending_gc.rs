@@ -41,17 +41,18 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
     let mut found: Vec<Garbage<'_, '_>> = view.sites.iter().filter_map(waits).collect();
     found.sort_by_key(|g| (Reverse(g.site.site.peak_bytes()), g.site.number));
     let together = |a: &Garbage<'_, '_>, b: &Garbage<'_, '_>| {
-        let key = |g: &Garbage<'_, '_>| (g.site.site.device, g.site.site.layer);
         let births = |g: &Garbage<'_, '_>| f64::from(g.site.site.births);
         let (rare, often) = (births(a).min(births(b)), births(a).max(births(b)));
-        key(a) == key(b) && often <= SAME_RHYTHM * rare && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
+        a.site.site.may_be_one_with(b.site.site)
+            && often <= SAME_RHYTHM * rare
+            && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
     };
     let groups = grouped(found, together);
     // What comes now and then only, from the same line, in blocks of the same size and in the same kind of cycle, is the
     // same mistake: one cause. Its figures are those of what comes most often.
     let line = |group: &[Garbage<'_, '_>]| {
         let site = group.first()?.site.site;
-        Some(((view.context.location)(site.stack), site.device, site.layer))
+        Some(((view.context.location)(site.stack), site.layer))
     };
     let block = |group: &[Garbage<'_, '_>]| {
         let sites = || group.iter().map(|g| g.site.site);
@@ -132,14 +133,26 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
         let since = view.steps.saturating_sub(site.first_birth).saturating_add(1);
         f.growth_step_ratio = f.growth_step_ratio.max(f64::from(site.births) / f64::from(since)).min(1.0);
         let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
-        f.sites.push(SiteShare { site: g.site.number, bytes_per_step, live_bytes, live_blocks });
+        f.sites.push(SiteShare {
+            site: g.site.number,
+            device: site.device,
+            bytes_per_step,
+            live_bytes,
+            live_blocks,
+        });
     }
     for g in rarer.iter().flatten() {
         let site = g.site.site;
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(site.longest_life());
         let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
-        f.sites.push(SiteShare { site: g.site.number, bytes_per_step: 0.0, live_bytes, live_blocks });
+        f.sites.push(SiteShare {
+            site: g.site.number,
+            device: site.device,
+            bytes_per_step: 0.0,
+            live_bytes,
+            live_blocks,
+        });
     }
     let alive = by_birth(group.iter().chain(rarer.iter().flatten()).flat_map(|g| &g.site.cohorts));
     f.cohorts = alive.len() as u32;

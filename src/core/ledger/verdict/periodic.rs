@@ -30,7 +30,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     found.sort_by_key(|t| (Reverse(t.site.peak_bytes()), t.number));
     let steps = |t: &Tooth<'_, '_>| t.releases.iter().map(|r| r.step).collect::<Vec<u32>>();
     let together = |a: &Tooth<'_, '_>, b: &Tooth<'_, '_>| {
-        (a.site.device, a.site.layer) == (b.site.device, b.site.layer) && overlap(&steps(a), &steps(b)) >= 0.9
+        a.site.may_be_one_with(b.site) && overlap(&steps(a), &steps(b)) >= 0.9
     };
     grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
 }
@@ -87,7 +87,13 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
         if let Some(oldest) = alive.first() {
             f.oldest_step = if f.oldest_step == 0 { oldest.birth } else { f.oldest_step.min(oldest.birth) };
         }
-        f.sites.push(SiteShare { site: t.number, bytes_per_step, live_bytes, live_blocks });
+        f.sites.push(SiteShare {
+            site: t.number,
+            device: t.site.device,
+            bytes_per_step,
+            live_bytes,
+            live_blocks,
+        });
     }
     f.first_step = group.iter().map(|t| t.site.first_birth).min()?;
     f.span = view.steps.saturating_sub(f.evidence_step);

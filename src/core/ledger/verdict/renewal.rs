@@ -144,7 +144,13 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             ever_later,
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
         };
-        f.sites.push(SiteShare { site: number, bytes_per_step, live_bytes, live_blocks });
+        f.sites.push(SiteShare {
+            site: number,
+            device: site.device,
+            bytes_per_step,
+            live_bytes,
+            live_blocks,
+        });
         f.add_up();
         Some(f)
     };
@@ -158,7 +164,7 @@ fn together(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
     let line = |site: u32| view.ledger.site(site).map(|s| (view.context.location)(s.stack));
     let held = |site: u32| -> Vec<u64> { (view.context.holders)(site).iter().map(|h| h.object).collect() };
     let one = || holders::share(&held(x.site), &held(y.site)).unwrap_or_else(|| line(x.site) == line(y.site));
-    (a.device, a.layer) == (b.device, b.layer) && one()
+    a.layer == b.layer && one()
 }
 
 fn joined(group: Vec<Finding>) -> Option<Finding> {

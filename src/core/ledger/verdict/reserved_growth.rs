@@ -14,13 +14,15 @@ const LEAST: f64 = (4 << 20) as f64;
 /// … and so many times what grows in blocks.
 const FAR_MORE: f64 = 2.0;
 
-/// Sets for every growth of blocks how much the reserved memory of its device grew meanwhile.
+/// Sets for every growth of blocks how much the reserved memory of its devices grew meanwhile.
 pub fn compare(view: &View<'_>, findings: &mut [Finding]) {
     let growing = |f: &&mut Finding| matches!(f.kind, Kind::Leak | Kind::Growing) && f.layer == Layer::Block;
     for f in findings.iter_mut().filter(growing) {
+        let devices = f.devices();
         let reserved = |record: &StepRecord| {
-            let device = record.devices.iter().find(|d| d.device == f.device)?;
-            i64::try_from(device.reserved_bytes).ok()
+            let its = || record.devices.iter().filter(|d| devices.contains(&d.device));
+            its().next()?;
+            i64::try_from(its().fold(0u64, |sum, d| sum.saturating_add(d.reserved_bytes))).ok()
         };
         let records = view.ledger.steps();
         let from = f.oldest_step.max(view.burn_in);

@@ -168,7 +168,13 @@ fn finding(view: &View<'_>, step: u32, sites: &[SetUp<'_>]) -> Option<Finding> {
     let mut f = Finding::new(Kind::Residue, Confidence::Confirmed, site.device, site.layer);
     for s in sites.iter().filter(|s| s.blocks > 0) {
         let (live_bytes, live_blocks) = (s.bytes, s.blocks);
-        f.sites.push(SiteShare { site: s.number, bytes_per_step: 0.0, live_bytes, live_blocks });
+        f.sites.push(SiteShare {
+            site: s.number,
+            device: s.site.device,
+            bytes_per_step: 0.0,
+            live_bytes,
+            live_blocks,
+        });
     }
     f.freed = sites.iter().fold(0, |sum, s| sum.wrapping_add(s.site.aged));
     f.oldest_step = sites.iter().map(|s| s.site.first_birth).min()?;

@@ -236,11 +236,14 @@ fn is_saturating(births: &[u32], latest: u32) -> bool {
 /// blocks live and die together.
 fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
     let (x, y) = (a.site.site, b.site.site);
-    if x.device != y.device || x.layer != y.layer {
+    if x.layer != y.layer {
         return false;
     }
     if let Some(one) = holders::share(&a.holders, &b.holders) {
         return one;
+    }
+    if !x.may_be_one_with(y) {
+        return false;
     }
     // Compared where both can have survivors: the one with the higher age has no young ones yet.
     let latest = a.proof.last().map_or(0, |c| c.birth).min(b.proof.last().map_or(0, |c| c.birth));
@@ -327,6 +330,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         .iter()
         .map(|s| SiteShare {
             site: s.site.number,
+            device: s.site.site.device,
             bytes_per_step: median(s.proof.iter().map(|c| c.bytes)),
             live_bytes: bytes(&s.held),
             live_blocks: blocks(&s.held),

@@ -35,13 +35,15 @@ impl Builder<'_> {
                 })
             })
             .collect();
-        let device = devices.iter().find(|d| d.index == f.device);
+        let is_foretold = fills(f) && !self.has_run_out();
         let holders = self.holders_of(f);
         let holders_unknown = if holders.is_empty() { self.why_no_holder(f) } else { None };
+        let several = f.devices();
         Finding {
             kind: f.kind,
             confidence: f.confidence,
             device: (f.device != NO_DEVICE).then_some(f.device),
+            devices: if several.len() > 1 { several.into_iter().collect() } else { Vec::new() },
             layer: f.layer.name(),
             bytes_per_step: f.bytes_per_step,
             bytes_per_step_interval: f.bytes_interval,
@@ -57,7 +59,7 @@ impl Builder<'_> {
             peak_reduction_bytes: f.peak_reduction_bytes,
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
-            steps_to_oom: device.filter(|_| fills(f) && !self.has_run_out()).and_then(|d| until_full(d, f)),
+            steps_to_oom: devices.iter().filter(|_| is_foretold).filter_map(|d| until_full(d, f)).min(),
             explanation: wording::explanation(f, &sites, &program.base),
             why: wording::why(f, &sites, &program.base),
             sites,
@@ -119,12 +121,13 @@ fn take_off(curve: &mut [Point], f: &verdict::Finding) {
     }
 }
 
-/// Counts the steps until a finding has filled its device: with blocks, or, if that comes first, with the segments
-/// that are reserved for them.
+/// Counts the steps until a finding has filled a device: with blocks, or, if that comes first, with the segments that
+/// are reserved for them.
 fn until_full(device: &Device, f: &verdict::Finding) -> Option<u64> {
-    let by_blocks = steps_to_oom(device, f.growth_bytes_per_step);
+    let part = f.part_on(device.index);
+    let by_blocks = steps_to_oom(device, f.growth_bytes_per_step * part);
     let by_segments =
-        f.reserved_bytes_per_step.and_then(|rate| steps_until(device, device.reserved_bytes, rate));
+        f.reserved_bytes_per_step.and_then(|rate| steps_until(device, device.reserved_bytes, rate * part));
     by_blocks.into_iter().chain(by_segments).min()
 }
 

@@ -83,8 +83,9 @@ impl Report {
             },
         );
         for d in &mut devices {
-            let of_device = verdict.findings.iter().filter(|f| f.device == d.index && findings::fills(f));
-            d.steps_to_oom = findings::steps_to_oom(d, of_device.map(|f| f.growth_bytes_per_step).sum());
+            let fill = verdict.findings.iter().filter(|f| findings::fills(f));
+            d.steps_to_oom =
+                findings::steps_to_oom(d, fill.map(|f| f.growth_bytes_per_step * f.part_on(d.index)).sum());
         }
         let program = b.program(run);
         let most = if query.all { usize::MAX } else { RETAINED };

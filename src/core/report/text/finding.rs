@@ -43,6 +43,10 @@ pub fn finding(
     if let Some(spread) = spread {
         rows.say("processes", spread, Plain);
     }
+    if !f.devices.is_empty() {
+        let numbers: Vec<String> = f.devices.iter().map(u8::to_string).collect();
+        rows.say("devices", &numbers.join(", "), Plain);
+    }
     locations(&mut rows, f, cwd, sources, most);
     if all {
         f.sites.iter().for_each(|site| whole_stack(&mut rows, site, cwd));
