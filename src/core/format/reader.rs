@@ -117,6 +117,7 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
