@@ -9,6 +9,8 @@ mod overview;
 mod segments;
 mod stacks;
 
+use std::sync::LazyLock;
+
 use serde::Serialize;
 
 use crate::ranks::Gathered;
@@ -169,7 +171,14 @@ fn written<T: Serialize>(data: &T) -> String {
 /// Returns the file: one page, or one for each recording to choose from.
 pub fn render(pages: &Pages) -> String {
     let data: Vec<&str> = pages.pages.iter().map(|(_, data)| data.as_str()).collect();
-    let data = format!("[{}]", data.join(","));
+    let (data, left_out) = (format!("[{}]", data.join(",")), pages.left_out.to_string());
+    let [head, body, middle, tail] = &*SHELL;
+    [head.as_str(), &left_out, body, &data, middle, &pages.overview, tail].concat()
+}
+
+/// The page without its data: what stands before the number of recordings left out, before the data, before the overview,
+/// and behind it.
+static SHELL: LazyLock<[String; 4]> = LazyLock::new(|| {
     const PARTS: [(&str, &str); 12] = [
         ("/*uplot.css*/", include_str!("vendor/uPlot.min.css")),
         ("/*style*/", include_str!("style.css")),
@@ -184,16 +193,16 @@ pub fn render(pages: &Pages) -> String {
         ("/*ranks*/", include_str!("overview.js")),
         ("/*page*/", include_str!("page.js")),
     ];
-    let left_out = format!("data-left-out=\"{}\"", pages.left_out);
-    let mut page = include_str!("page.html").replace("data-left-out=\"\"", &left_out);
-    for (marker, part) in PARTS {
-        page = page.replace(marker, part);
-    }
-    // Last: a recording's own text must not be searched for markers.
-    let (head, tail) = page.split_once("/*data*/").unwrap_or((&page, ""));
-    let (middle, tail) = tail.split_once("/*overview*/").unwrap_or((tail, ""));
-    [head, &data, middle, &pages.overview, tail].concat()
-}
+    let page = include_str!("page.html").to_owned();
+    let page = PARTS.iter().fold(page, |page, (marker, part)| page.replace(marker, part));
+    let mut rest = page.as_str();
+    let [head, body, middle] = ["/*left-out*/", "/*data*/", "/*overview*/"].map(|marker| {
+        let (before, after) = rest.split_once(marker).unwrap_or((rest, ""));
+        rest = after;
+        before.to_owned()
+    });
+    [head, body, middle, rest.to_owned()]
+});
 
 #[cfg(test)]
 mod tests {
