@@ -75,6 +75,10 @@ impl Drain {
                 next += 1;
             }
             skip = false;
+            if !moved && self.waiting > 0 && is_abandoned(next) {
+                next += 1;
+                moved = true;
+            }
             if !moved {
                 break;
             }
@@ -138,6 +142,13 @@ pub fn peek(next: u64, mut apply: impl FnMut(&Event)) {
         sources.extend(waiting.filter_map(|s| source(s, room)).take(count).map(Some));
     }
     apply_in_turn(next, &mut sources, &mut apply);
+}
+
+/// Returns whether nobody will store the event with this number, which was given out: a jump left the call that had taken
+/// it. Numbers rise in each segment, and all that are written to are beyond it.
+fn is_abandoned(number: u64) -> bool {
+    let is_beyond = |s: &EventSegment| s.is_done() || s.last.max(s.ahead) > number;
+    SEGMENTS.lock().is_some_and(|pool| pool.events.iter().all(is_beyond))
 }
 
 fn slot(base: u64, seq: u64) -> usize {
@@ -246,5 +257,37 @@ impl Source {
             (seq == number && seq > self.last)
                 .then(|| [seq, at.add(1).read(), at.add(2).read(), at.add(3).read()])
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::recording::{Cursor, append, skip_number};
+    use leaktrace_core::format::event::EventKind;
+
+    #[test]
+    fn a_number_that_a_jump_abandoned_is_skipped_and_one_that_is_waited_for_is_not() {
+        let path = std::env::temp_dir().join(format!("drain-{}.ltrace", std::process::id()));
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        recording::open(&name, std::process::id(), 0).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (mut drain, mut applied) = (Drain::default(), Vec::new());
+        let mut drained = |next: u64| {
+            drain.run(next, |event| applied.push(event.seq));
+            applied.clone()
+        };
+        let (mut ours, mut theirs) = (Cursor::NONE, Cursor::NONE);
+        assert!(append(&mut ours, &Event::new(EventKind::Alloc)));
+        skip_number();
+        assert!(append(&mut ours, &Event::new(EventKind::Alloc)));
+        assert_eq!(drained(1), [1, 3], "one thread: what it left out it will not store");
+        // Another thread has taken number 5 and not stored it yet, as far as anyone can tell.
+        assert!(append(&mut theirs, &Event::new(EventKind::Alloc)));
+        skip_number();
+        assert!(append(&mut ours, &Event::new(EventKind::Alloc)));
+        assert_eq!(drained(4), [1, 3, 4]);
+        assert!(append(&mut theirs, &Event::new(EventKind::Alloc)));
+        assert_eq!(drained(5), [1, 3, 4, 6, 7], "its next one is beyond");
     }
 }
