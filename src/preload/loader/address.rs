@@ -1,6 +1,7 @@
 //! What the loader says of the object at an address: where it lies, where its unwind tables are, its path and
 //! build id. Knows the loader's interfaces and ELF, not what the code in an object is for.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::ptr;
 
@@ -46,7 +47,7 @@ pub fn has_tables() -> bool {
 /// Returns where the object lies that an address is in.
 pub fn locate(address: u64) -> Option<Extent> {
     if !finds_objects() {
-        return find(|extent, _, _| (extent.start..extent.end).contains(&address).then_some(extent));
+        return find(|object| Some(object.extent()).filter(|e| (e.start..e.end).contains(&address)));
     }
     let found = find_object(ptr::without_provenance(address as usize))?;
     Some(Extent {
@@ -60,14 +61,16 @@ pub fn locate(address: u64) -> Option<Extent> {
 
 /// Returns the path of the first loaded object whose path is `wanted`.
 pub fn path_of(wanted: impl Fn(&str) -> bool) -> Option<String> {
-    find(|_, path, _| wanted(path).then(|| path.to_owned()))
+    find(|object| Some(object.path()).filter(|path| wanted(path)).map(Cow::into_owned))
 }
 
 /// Returns path and build id of an object.
 pub fn describe(extent: &Extent) -> (String, Vec<u8>) {
-    let found = find(|other, path, headers| {
-        (other.bias == extent.bias && extent.start <= other.start && other.start < extent.end)
-            .then(|| (path.to_owned(), build_id(other.bias, headers)))
+    // There may be thousands of objects: what costs more than a comparison is asked of the one at that bias.
+    let found = find(|object| {
+        let is_it =
+            object.bias() == extent.bias && (extent.start..extent.end).contains(&object.extent().start);
+        is_it.then(|| (object.path().into_owned(), build_id(object.bias(), headers(object.0))))
     });
     let (path, build_id) = found.unwrap_or_default();
     // The loader has no name for the program itself.
@@ -75,26 +78,46 @@ pub fn describe(extent: &Extent) -> (String, Vec<u8>) {
     (if path.is_empty() { program().unwrap_or_default() } else { path }, build_id)
 }
 
-/// Asks the loader for every object until `visit` has an answer. `visit` may allocate, but must not ask the
-/// loader.
-fn find<T>(mut visit: impl FnMut(Extent, &str, &[libc::Elf64_Phdr]) -> Option<T>) -> Option<T> {
-    let mut answer = None;
-    iterate(&mut |info, _| {
-        let headers = headers(info);
-        let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+/// The loader's record of an object.
+struct Listed<'i>(&'i libc::dl_phdr_info);
+
+impl Listed<'_> {
+    fn bias(&self) -> u64 {
+        self.0.dlpi_addr
+    }
+
+    fn extent(&self) -> Extent {
+        let loaded = headers(self.0).iter().filter(|h| h.p_type == libc::PT_LOAD);
         let start = loaded.clone().map(|h| h.p_vaddr & !0xfff).min().unwrap_or(0);
         let end = loaded.map(|h| h.p_vaddr.wrapping_add(h.p_memsz)).max().unwrap_or(0);
-        let bias = info.dlpi_addr;
-        let extent = Extent {
+        let bias = self.bias();
+        Extent {
             start: bias.wrapping_add(start),
             end: bias.wrapping_add(end),
             bias,
-            record: info.dlpi_phdr.addr(),
-        };
+            record: self.0.dlpi_phdr.addr(),
+        }
+    }
+
+    fn path(&self) -> Cow<'_, str> {
+        let name = self.0.dlpi_name;
         // SAFETY: the loader's own NUL-terminated path, if there is one.
-        let path = if info.dlpi_name.is_null() { c"" } else { unsafe { CStr::from_ptr(info.dlpi_name) } };
-        answer = visit(extent, &path.to_string_lossy(), headers);
-        answer.is_some()
+        let path = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
+        path.to_string_lossy()
+    }
+}
+
+/// Asks the loader for every object until `visit` has an answer. `visit` may allocate, but must not ask the
+/// loader.
+fn find<T>(mut visit: impl FnMut(&Listed) -> Option<T>) -> Option<T> {
+    let mut answer = None;
+    iterate(&mut |info, _| {
+        let found = visit(&Listed(info));
+        let is_over = found.is_some();
+        if is_over {
+            answer = found;
+        }
+        is_over
     });
     answer
 }

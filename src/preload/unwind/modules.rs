@@ -1,6 +1,8 @@
 //! Ids of the objects that native frames lie in. Knows what the recording says of an object; the answers are
 //! the loader's.
 
+use std::collections::BTreeMap;
+
 use crate::hash::content;
 use crate::loader::address::{Extent, describe, locate};
 use crate::loader::link_map;
@@ -9,7 +11,8 @@ use crate::numbering::Numbering;
 use leaktrace_core::format::entry::{Frame, TableEntry};
 
 pub struct Modules {
-    known: Vec<(Extent, u32)>,
+    /// By start; no two overlap.
+    known: BTreeMap<u64, (Extent, u32)>,
     contents: Numbering,
     /// The loader's generation that `known` belongs to: after an unload another file may lie at an old address,
     /// even if the loader's record of that got the same memory.
@@ -17,7 +20,7 @@ pub struct Modules {
 }
 
 pub static MODULES: Mutex<Modules> =
-    Mutex::new(Rank::Modules, Modules { known: Vec::new(), contents: Numbering::new(), generation: 0 });
+    Mutex::new(Rank::Modules, Modules { known: BTreeMap::new(), contents: Numbering::new(), generation: 0 });
 /// Returns the frame of a return address.
 pub fn frame(pc: u64) -> Frame {
     // The call lies before the address it returns to, which may be the next function, or the next module.
@@ -38,7 +41,9 @@ fn number(extent: Extent) -> Option<u32> {
             modules.known.clear();
             modules.generation = generation;
         }
-        if let Some(&(_, id)) = modules.known.iter().find(|(known, _)| *known == extent) {
+        if let Some(&(known, id)) = modules.known.get(&extent.start)
+            && known == extent
+        {
             return Some(id);
         }
     }
@@ -50,8 +55,13 @@ fn number(extent: Extent) -> Option<u32> {
     let bytes = path.len() + build_id.len() + 32;
     let entry = |id| TableEntry::Module { id, start, end, bias, build_id: &build_id, path: &path };
     let id = modules.contents.id(key, bytes, entry).ok()?;
-    modules.known.retain(|(other, _)| other.end <= start || end <= other.start);
-    modules.known.push((extent, id));
+    // What lay here before is gone.
+    while let Some((&before, (other, _))) = modules.known.range(..end).next_back()
+        && start < other.end
+    {
+        modules.known.remove(&before);
+    }
+    modules.known.insert(start, (extent, id));
     Some(id)
 }
 
