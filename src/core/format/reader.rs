@@ -25,6 +25,9 @@ const MAX_TABLES: usize = 256 << 20;
 /// Bytes of a checkpoint that are read: the state of a ledger with sixteen million live blocks.
 const MAX_CHECKPOINT: usize = 256 << 20;
 
+/// Numbers that are given out after a segment was begun, and before the next one is: most of them lie in the file.
+const MAX_SINCE_SEGMENT: u64 = 1 << 32;
+
 /// How the recorded process ended, as far as the file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -55,6 +58,8 @@ pub struct Recording {
     /// The damage found, one line each.
     pub problems: Vec<String>,
     events: EventStore,
+    /// The highest number that a segment begins with.
+    newest_segment: u64,
 }
 
 /// Why a file cannot be read as a recording.
@@ -222,6 +227,7 @@ fn take_apart(source: Source, length: u64, kept: usize) -> Result<Recording, Rea
         tables: Tables::default(),
         problems: Vec::new(),
         events: EventStore::new(source, kept),
+        newest_segment: 0,
     };
     let newest = u64_at(&segment, header::CHECKPOINT);
     let (mut parts, mut hollow, mut room) = (BTreeMap::new(), 0, MAX_TABLES);
@@ -243,6 +249,12 @@ fn take_apart(source: Source, length: u64, kept: usize) -> Result<Recording, Rea
         }
     }
     recording.checkpoint = checkpoint(recording.events.source(), &parts, newest)?;
+    let impossible = recording.events.cut(recording.newest_segment.saturating_add(MAX_SINCE_SEGMENT))?;
+    if impossible > 0 {
+        recording
+            .problems
+            .push(format!("{impossible} events are damaged and left out: their numbers are impossible"));
+    }
     recording.events.sort();
     // Should the `exec` have failed, the program went on.
     if replaced > 0 && recording.ended == Ended::Open && recording.events.newest() < replaced {
@@ -327,13 +339,32 @@ impl Recording {
             self.problems.push(format!("events at byte {} are damaged and left out", index * SEGMENT as u64));
             return Ok(());
         }
-        let mut last = u64_at(segment, segment::FIRST).saturating_sub(1);
-        let rises = |record: &&[u8]| {
-            let before = std::mem::replace(&mut last, u64_at(record, 0));
-            before < last
-        };
-        let count = payload.chunks_exact(RECORD).take_while(rises).count();
-        self.events.add(&payload[..count * RECORD], index * SEGMENT as u64 + PAYLOAD as u64)
+        // Numbers rise, behind the last there is nothing. One that is too high, or too low, for its neighbours is damaged.
+        let first = u64_at(segment, segment::FIRST);
+        self.newest_segment = self.newest_segment.max(first);
+        let number =
+            |n: usize| payload.get(n * RECORD..(n + 1) * RECORD).map_or(0, |record| u64_at(record, 0));
+        let at = |n: usize| (index * SEGMENT as u64) + (PAYLOAD + n * RECORD) as u64;
+        let (mut begin, mut n, mut last, mut damaged) = (0, 0, first.saturating_sub(1), 0);
+        while number(n) != 0 {
+            let next = number(n + 1);
+            let is_good = last < number(n) && (next == 0 || next > number(n) || next <= last);
+            if is_good {
+                last = number(n);
+            } else {
+                damaged += 1;
+                self.events.add(&payload[begin * RECORD..n * RECORD], at(begin))?;
+                begin = n + 1;
+            }
+            n += 1;
+        }
+        if damaged > 0 {
+            self.problems.push(format!(
+                "{damaged} of {n} events from byte {} on are damaged and left out",
+                index * SEGMENT as u64
+            ));
+        }
+        self.events.add(&payload[begin * RECORD..n * RECORD], at(begin))
     }
 
     /// Returns every committed event still in the file, in sequence order, and the backfilled boundaries in

@@ -98,6 +98,31 @@ impl EventStore {
         Ok(())
     }
 
+    /// Takes events out whose numbers are beyond `highest`; returns how many.
+    pub fn cut(&mut self, highest: u64) -> Result<usize, ReadError> {
+        let mut count = 0;
+        for run in self.runs.iter_mut().filter(|run| run.last > highest) {
+            let number = |at: u64| {
+                let mut word = [0; 8];
+                if run.is_kept {
+                    return Ok(u64_at(&self.kept, at as usize));
+                }
+                self.source.read_at(at, &mut word).map_err(ReadError::Io)?;
+                Ok(u64::from_le_bytes(word))
+            };
+            while run.length > 0 && number(run.at + u64::from(run.length) - RECORD as u64)? > highest {
+                run.length -= RECORD as u32;
+                count += 1;
+            }
+            run.last = match run.length {
+                0 => 0,
+                length => number(run.at + u64::from(length) - RECORD as u64)?,
+            };
+        }
+        self.runs.retain(|run| run.length > 0);
+        Ok(count)
+    }
+
     /// Puts the runs in order. Once, when all were added.
     pub fn sort(&mut self) {
         self.runs.sort_by_key(|run| run.first);

@@ -73,8 +73,27 @@ fn the_events_of_all_threads_come_in_the_order_of_their_numbers() {
         [boundary(6), event(7), event(8), boundary(9)],
     ];
     assert_eq!(order, wanted.concat());
-    // What stands behind a number that does not rise was never committed.
-    assert_eq!(recording(&[vec![4, 5, 2, 6]]).events().map(|e| e.seq).collect::<Vec<_>>(), [4, 5]);
+}
+
+#[test]
+fn one_damaged_number_costs_one_event() {
+    let far = 1 << 40;
+    for (there, read, problems) in [
+        (vec![4, 5, 2, 6], vec![4, 5, 6], 1),
+        (vec![4, 5, far, 6, 7], vec![4, 5, 6, 7], 1),
+        (vec![far, 2, 3], vec![2, 3], 1),
+        (vec![2, 3, far], vec![2, 3], 1),
+        (vec![far], vec![], 1),
+        (vec![2, 3, 1 << 31], vec![2, 3, 1 << 31], 0),
+    ] {
+        for kept in [KEPT, 0] {
+            let recording = read_keeping(&[there.clone(), vec![1, 9]], kept);
+            let mut wanted = [&read[..], &[1, 9]].concat();
+            wanted.sort_unstable();
+            assert_eq!(recording.events().map(|e| e.seq).collect::<Vec<_>>(), wanted);
+            assert_eq!(recording.problems.len(), problems, "{there:?}: {:?}", recording.problems);
+        }
+    }
 }
 
 #[test]
