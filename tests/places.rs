@@ -108,7 +108,7 @@ fn names_of_reports_that_are_taken() {
         as_it_was(thing, &ran.folder().join("x.txt"));
         as_it_was(thing, &ran.folder().join("x.draft"));
         assert_eq!(ran.stderr.lines().count(), 1, "{thing}: {}", ran.stderr);
-        assert!(ran.stderr.contains("x.txt is not from here"), "{thing}: {}", ran.stderr);
+        assert!(ran.stderr.contains("x.txt was not written by this run"), "{thing}: {}", ran.stderr);
         let report = fs::read_to_string(ran.folder().join("x-2.txt")).unwrap();
         assert!(report.contains("step"), "{report}");
         assert!(!ran.files().contains(&"x-2.draft".to_owned()), "{:?}", ran.files());

@@ -60,7 +60,7 @@ impl ReportFiles {
                     if number > 1 {
                         let (wanted, name) = (quoted(&wanted), quoted(path.file_name().unwrap_or_default()));
                         stderr::say(&format!(
-                            "{wanted} is not from here and is left as it is; the report goes to {name}"
+                            "{wanted} was not written by this run and is left as it is; the report goes to {name}"
                         ));
                     }
                     return Ok(path);

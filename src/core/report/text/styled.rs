@@ -10,6 +10,8 @@ use crate::report::wording::words;
 
 /// The narrowest width that text is laid out for.
 const NARROWEST: usize = 40;
+/// The widest: the eye loses the line in longer ones.
+const WIDEST: usize = 120;
 
 /// What a span of text means, for whoever colours it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub struct Text {
 
 impl Text {
     pub fn new(width: usize) -> Text {
-        Text { lines: Vec::new(), width: width.max(NARROWEST) }
+        Text { lines: Vec::new(), width: width.clamp(NARROWEST, WIDEST) }
     }
 
     /// Returns the columns that lines may take.
@@ -183,6 +185,15 @@ mod tests {
         let plain = text.to_string();
         assert!(plain.lines().count() > 3 && plain.lines().all(|l| l.width() <= 40), "{plain}");
         assert!(plain.contains("12.5 KiB"), "a number stays with its unit: {plain}");
+        let mut text = Text::new(900);
+        let sentence = "memory that nobody frees ".repeat(40);
+        text.wrap("", 2, &[(Style::Plain, &sentence), (Style::Bad, "<- waiting for garbage collection 1")]);
+        let plain = text.to_string();
+        assert!(plain.lines().all(|l| l.width() <= WIDEST), "{plain}");
+        assert!(
+            plain.contains("<- waiting for garbage collection 1"),
+            "an arrow stays with its name: {plain}"
+        );
         assert_eq!((fitted("損失損失", 5), fitted("abc", 3)), ("損失…".to_owned(), "abc".to_owned()));
     }
 

@@ -128,11 +128,14 @@ pub fn sanitize(text: &str) -> String {
     printable(text).into()
 }
 
-/// Returns the words that a line may be broken between; a number stays with its unit.
+/// Returns the words that a line may be broken between; a number stays with its unit, an arrow with what it names.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     let mut words = text.split_whitespace().peekable();
     std::iter::from_fn(move || {
         let first = words.next()?;
+        if first == "<-" {
+            return Some(words.by_ref().fold(first.to_owned(), |all, word| all + " " + word));
+        }
         Some(match words.next_if(|next| UNITS.contains(&next.trim_end_matches(PUNCTUATION))) {
             Some(unit) => format!("{first} {unit}"),
             None => first.to_owned(),
