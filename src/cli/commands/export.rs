@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 
 use super::input::{self, Reader};
-use super::{Failure, output};
+use super::{BAD_INPUT, Failure, output};
 use crate::export::tables::{self, Form, Head};
 use crate::export::{self, Error, Input, Value};
 use crate::export::{folded::Folded, perfetto::Perfetto, pprof::Pprof, snapshot};
@@ -91,29 +91,32 @@ pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     output::check(arguments.output.as_deref(), &arguments.files)?;
     let (several, events) = (arguments.files.len() > 1, arguments.events.unwrap_or(EVENTS));
-    match arguments.to {
+    let unread = match arguments.to {
         Format::Folded | Format::Flamegraph => {
             let mut folded = Folded::new(arguments.value.into(), arguments.since, several);
-            each(&arguments.files, |input| folded.add(input))?;
+            let unread = each(&arguments.files, |input| folded.add(input))?;
             let svg = arguments.to == Format::Flamegraph;
             single(&arguments, |out| if svg { folded.draw(out) } else { Ok(folded.write(out)?) })?;
+            unread
         }
         Format::Pprof => {
             let mut pprof = Pprof::new(arguments.since, several);
-            each(&arguments.files, |input| pprof.add(input))?;
+            let unread = each(&arguments.files, |input| pprof.add(input))?;
             single(&arguments, |out| pprof.write(out))?;
+            unread
         }
         Format::Perfetto => {
             // The output is written while recordings are read: a file that is none must be found before.
-            arguments.files.iter().try_for_each(|file| head(file).map(|_| ()))?;
+            let (files, unread) = readable(&arguments.files, |file| head(file).map(|_| file.clone()))?;
             single(&arguments, |out| {
                 let mut perfetto = Perfetto::new(out, events);
-                for file in &arguments.files {
+                for file in &files {
                     let input = read(file).map_err(|Failure(line)| Error::Input(line))?;
                     perfetto.add(&input)?;
                 }
                 Ok(perfetto.finish()?)
             })?;
+            unread
         }
         Format::Snapshot => {
             let [file] = &arguments.files[..] else {
@@ -121,13 +124,14 @@ pub fn export(arguments: Arguments) -> Result<ExitCode, Failure> {
             };
             let input = read(file)?;
             single(&arguments, |out| Ok(snapshot::write(&input, events, out)?))?;
+            false
         }
         Format::Csv => write_tables(&arguments, Form::Csv)?,
         #[cfg(feature = "parquet")]
         Format::Parquet => write_tables(&arguments, Form::Parquet)?,
-        Format::JsonSchema => {}
-    }
-    Ok(ExitCode::SUCCESS)
+        Format::JsonSchema => false,
+    };
+    Ok(ExitCode::from(if unread { BAD_INPUT } else { 0 }))
 }
 
 impl From<Bytes> for Value {
@@ -150,12 +154,31 @@ fn head(file: &Path) -> Result<Input, Failure> {
     Input::head(file).map_err(|why| input::failure(file, &why))
 }
 
-/// Reads one recording after the other, so that only one is in memory.
-fn each(files: &[PathBuf], mut add: impl FnMut(&Input)) -> Result<(), Failure> {
-    files.iter().try_for_each(|file| {
-        add(&read(file)?);
-        Ok(())
-    })
+/// Takes of each recording what `take` makes of it. Of several, one that cannot be read is told of, and the others are
+/// taken; returns also whether there was one.
+fn readable<T>(
+    files: &[PathBuf],
+    take: impl FnMut(&PathBuf) -> Result<T, Failure>,
+) -> Result<(Vec<T>, bool), Failure> {
+    let (mut taken, mut failures) = (Vec::new(), Vec::new());
+    for made in files.iter().map(take) {
+        match made {
+            Ok(made) => taken.push(made),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if taken.is_empty() {
+        Failure::all(failures)?;
+        return Ok((taken, false));
+    }
+    failures.iter().for_each(|Failure(line)| output::complain(line));
+    Ok((taken, !failures.is_empty()))
+}
+
+/// Reads one recording after the other, so that only one is in memory. Returns whether one could not be read.
+fn each(files: &[PathBuf], mut add: impl FnMut(&Input)) -> Result<bool, Failure> {
+    let (_, unread) = readable(files, |file| read(file).map(|input| add(&input)))?;
+    Ok(unread)
 }
 
 /// Writes one file, or the standard output.
@@ -183,15 +206,16 @@ fn single(
     }
 }
 
-/// Writes a folder of tables.
-fn write_tables(arguments: &Arguments, form: Form) -> Result<(), Failure> {
+/// Writes a folder of tables. Returns whether a recording could not be read.
+fn write_tables(arguments: &Arguments, form: Form) -> Result<bool, Failure> {
     let Some(folder) = &arguments.output else {
         return Err(Failure("tables are several files: name a folder for them with -o OUT".into()));
     };
-    let heads = arguments.files.iter().map(|file| head(file).map(|input| Head::of(&input)));
-    let heads = heads.collect::<Result<Vec<Head>, Failure>>()?;
+    let (there, unread) =
+        readable(&arguments.files, |file| head(file).map(|input| (file.clone(), Head::of(&input))))?;
+    let (files, heads): (Vec<PathBuf>, Vec<Head>) = there.into_iter().unzip();
     let partitions = tables::partitions(&heads, arguments.run.as_deref());
-    for (file, partition) in arguments.files.iter().zip(&partitions) {
+    for (file, partition) in files.iter().zip(&partitions) {
         // The report drops its ledger before the recording is read again: only one is in memory.
         let report = Reader::default().report(file)?;
         let input = read(file)?;
@@ -203,5 +227,5 @@ fn write_tables(arguments: &Arguments, form: Form) -> Result<(), Failure> {
             },
         )?;
     }
-    Ok(())
+    Ok(unread)
 }
