@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 const COMMANDS: [&str; 11] =
     ["run", "report", "check", "diff", "export", "top", "doctor", "jupyter", "completions", "man", "help"];
-const TOPICS: [&str; 9] =
-    ["report", "steps", "stacks", "formats", "environment", "files", "exit-status", "limits", "ci"];
+const TOPICS: [&str; 10] =
+    ["report", "steps", "stacks", "formats", "environment", "files", "exit-status", "limits", "ci", "fleet"];
 
 #[test]
 fn every_command_has_short_help_with_examples() {
@@ -47,7 +47,7 @@ fn the_reference_by_topic_is_part_of_the_manual() {
     assert_eq!(all, text(&run_leaktrace(root(), &["--help"]), 0));
     for topic in TOPICS {
         let told = text(&run_leaktrace(root(), &["help", topic]), 0);
-        let title = told.lines().next().unwrap();
+        let title = told.lines().next().unwrap().trim_start_matches("-- ");
         assert!(all.contains(&format!("\n  {topic:<12} {title}\n")), "{topic}\n{all}");
         let section = page.split_once(&format!("\n.SH \"{}\"\n", title.to_uppercase()));
         let section = section.or_else(|| page.split_once(&format!("\n.SH {}\n", title.to_uppercase())));

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{consumed, leaking_line, list, number, run, text, trained};
-use crate::common::report::Report;
-use crate::common::{Ran, root};
+use crate::common::Ran;
+use crate::common::report::{Report, call};
 
 /// Bytes by the line that allocates, as `retained` lists them; of the device's own memory.
 fn by_line(report: &Report) -> BTreeMap<(String, u64), u64> {
@@ -115,7 +115,8 @@ fn a_fleet_is_judged_by_queries() {
     tabled(folder.path(), "parquet", "train-2", &ranks.each_ref().map(Ran::recording));
     let report = Report::of(&ranks[0].recording());
     let (finding, line) = (&report.findings()[0], leaking_line());
-    let answers = asked(folder.path(), &fs::read_to_string(root().join("scripts/findings.sql")).unwrap());
+    let queries = call(["help", "fleet"]).stdout;
+    let answers = asked(folder.path(), &String::from_utf8(queries).unwrap());
     let [leak] = list(&answers[0]) else { panic!("one cause: {}", answers[0]) };
     let place = (&leak["run"], &leak["line"]);
     assert_eq!(place, (&"train-2".into(), &line.into()));
@@ -129,5 +130,5 @@ fn a_fleet_is_judged_by_queries() {
     }
     let [grown] = list(&answers[2]) else { panic!("one line: {}", answers[2]) };
     assert_eq!((&grown["run"], &grown["line"]), place);
-    assert_eq!(grown["now"], 2.0 * 30.0 * 3072.0);
+    assert_eq!(grown["after"], 2.0 * 30.0 * 3072.0);
 }

@@ -13,17 +13,21 @@ pub struct Topic {
 }
 
 macro_rules! topics {
-    ($($name:literal)*) => {
-        &[$(Topic { name: $name, text: include_str!(concat!("help/", $name, ".txt")) }),*]
+    ($($name:literal)*; $more:ident) => {
+        &[$(Topic { name: $name, text: include_str!(concat!("help/", $name, ".txt")) }),*, $more]
     };
 }
 
 pub const TOPICS: &[Topic] =
-    topics!["report" "steps" "stacks" "formats" "environment" "files" "exit-status" "limits" "ci"];
+    topics!["report" "steps" "stacks" "formats" "environment" "files" "exit-status" "limits" "ci"; FLEET];
+
+/// The queries, so that `leaktrace help fleet | duckdb` asks them.
+const FLEET: Topic = Topic { name: "fleet", text: include_str!("../../../scripts/findings.sql") };
 
 impl Topic {
     pub fn title(&self) -> &'static str {
-        self.text.split_once('\n').map_or(self.text, |(title, _)| title)
+        let title = self.text.split_once('\n').map_or(self.text, |(title, _)| title);
+        title.strip_prefix("-- ").unwrap_or(title)
     }
 
     pub fn body(&self) -> &'static str {
