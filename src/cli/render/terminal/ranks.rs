@@ -58,7 +58,6 @@ fn run(page: &mut Page, g: &Gathered, all: bool) {
 }
 
 fn head(page: &mut Page, g: &Gathered) {
-    page.wrap("  ", 6, &[(PLAIN, &sanitize(&command(&g.program)))]);
     let mut hosts: Vec<&str> = g.processes.iter().map(|p| p.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
@@ -76,7 +75,8 @@ fn head(page: &mut Page, g: &Gathered) {
     if without > 0 && !stepping.is_empty() {
         text.push_str(&format!("; {without} made no step"));
     }
-    page.wrap("  ", 6, &[(DIM, &text)]);
+    let program = format!("{}:", sanitize(&command(&g.program)));
+    page.wrap("  ", 6, &[(PLAIN, &program), (DIM, &text)]);
     for (gap, n) in g.gaps.iter().filter(|(gap, _)| cpython::is_interpreters(gap)) {
         page.wrap("  ", 6, &[(UNSURE, &sanitize(gap)), (DIM, &format!("({n}×)"))]);
     }
@@ -104,7 +104,8 @@ fn table(page: &mut Page, g: &Gathered, all: bool) {
 /// Writes how far the processes differ in what they hold, and which differ much.
 fn spreads(page: &mut Page, g: &Gathered) {
     let figures = figures(g);
-    if figures.is_empty() {
+    // The figures of a few stand in the table.
+    if figures.iter().all(|f| f.outliers.is_none()) && (g.processes.len() <= ROWS || figures.is_empty()) {
         return;
     }
     page.line(&[(BOLD, &format!("Spread over the {}s", noun(g)))]);

@@ -101,7 +101,7 @@ pub fn styled(report: &Report, layout: Layout, sources: &mut dyn SourceLines) ->
         tables::live(&mut text, report, layout);
     }
     tables::devices(&mut text, report, layout.all);
-    tables::coverage(&mut text, report);
+    tables::coverage(&mut text, report, layout.all);
     text
 }
 

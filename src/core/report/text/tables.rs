@@ -194,7 +194,7 @@ fn table(text: &mut Text, report: &Report, title: &str, rows: &[Row], rest: Unli
     let lead = |bytes: u64, blocks: u64| {
         format!("  {:>10}  {:>12}  ", size(bytes as f64), count(blocks as f64, "block"))
     };
-    let most = if all { usize::MAX } else { ROWS };
+    let most = if all { usize::MAX } else { worth_a_row(rows, rest.live_bytes) };
     for row in rows.iter().take(most) {
         let lead = lead(row.bytes, row.blocks);
         let arrow = row.finding.map_or_else(String::new, |index| arrow(&report.findings, index));
@@ -209,6 +209,21 @@ fn table(text: &mut Text, report: &Report, title: &str, rows: &[Row], rest: Unli
         text.line(&[(Dim, &format!("{}{more} (--all)", lead(bytes, blocks)))]);
     }
     text.gap();
+}
+
+/// Returns how many rows are shown: not those at the end that have no finding, and a hundredth of all bytes together.
+fn worth_a_row(rows: &[Row], unlisted: u64) -> usize {
+    let listed = rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
+    let mut hidden =
+        rows[rows.len().min(ROWS)..].iter().map(|row| row.bytes).fold(unlisted, u64::saturating_add);
+    let total = listed.saturating_add(unlisted);
+    let small = rows.iter().take(ROWS).rev().take_while(|row| {
+        hidden = hidden.saturating_add(row.bytes);
+        row.finding.is_none() && hidden <= total / 100
+    });
+    // One line that says that there is one more says less than that one.
+    let small = Some(small.count()).filter(|&n| n > 1 || rows.len() > ROWS || unlisted > 0).unwrap_or(0);
+    rows.len().min(ROWS) - small
 }
 
 /// Writes one line per device.
@@ -250,7 +265,7 @@ fn figures(d: &Device, over: bool) -> String {
 }
 
 /// Writes how far the figures can be relied on, and what was not seen.
-pub fn coverage(text: &mut Text, report: &Report) {
+pub fn coverage(text: &mut Text, report: &Report, all: bool) {
     let c = &report.coverage;
     let style = match c.ledger_matches_allocator {
         _ if c.frees_without_allocation > 0 || c.allocations_without_free > 0 || c.dropped_events > 0 => {
@@ -260,12 +275,13 @@ pub fn coverage(text: &mut Text, report: &Report) {
         Some(false) => Warning,
         None => Plain,
     };
-    text.wrap("", 2, &[(Bold, "Checked:"), (style, &wording::coverage(c))]);
-    for more in wording::step_details(report) {
-        text.wrap("  ", 4, &[(Dim, &more)]);
-    }
+    let mut checked = wording::coverage(c);
     if let Some(calls) = untracked_calls(c) {
-        text.wrap("  ", 4, &[(Dim, "calls with untracked memory use:"), (Plain, &calls)]);
+        checked.push_str(&format!("; not tracked: what {calls} took"));
+    }
+    text.wrap("", 2, &[(Bold, "Checked:"), (style, &checked)]);
+    for more in wording::step_details(report, all) {
+        text.wrap("  ", 4, &[(Dim, &more)]);
     }
     for gap in c.gaps.iter().filter(|gap| !cpython::is_interpreters(gap)) {
         text.wrap("  ", 4, &[(Warning, "coverage gap:"), (Plain, &sanitize(gap))]);

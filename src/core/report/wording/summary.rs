@@ -183,12 +183,14 @@ fn unused_loops(report: &Report) -> String {
 }
 
 /// Returns what else there is to say of the steps, a line each.
-pub fn step_details(report: &Report) -> Vec<String> {
+pub fn step_details(report: &Report, all: bool) -> Vec<String> {
     let unresolved = report.steps.unresolved_iterations;
     let unresolved = (unresolved > 0).then(|| {
         format!("{} before the first step were not resolved", count(unresolved.into(), "iteration"))
     });
-    [other_sources(report), unresolved, annotations(report)].into_iter().flatten().collect()
+    // What was found is one way to find the steps right: the others are for who looks further.
+    let others = if all || report.findings.is_empty() { other_sources(report) } else { None };
+    [others, unresolved, annotations(report)].into_iter().flatten().collect()
 }
 
 fn annotations(report: &Report) -> Option<String> {
