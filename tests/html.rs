@@ -446,4 +446,6 @@ fn a_browser_opens_several_recordings_with_all_of_them() {
     assert_eq!(saw["sideways"], Value::from(vec![false, false]));
     assert!(saw["opened"].as_str().unwrap().starts_with("1 leak: 1.0 KiB per step at"), "{saw:#}");
     assert_eq!(saw["hidden"], true);
+    let widths: Vec<f64> = saw["text"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!(!widths.is_empty() && widths.iter().all(|&share| share > 0.9), "{widths:?}");
 }

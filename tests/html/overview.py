@@ -36,6 +36,10 @@ with sync_playwright() as playwright:
         page.screenshot(path=pathlib.Path(sys.argv[3]) / "one.png", full_page=True)
     page.locator("#run").select_option("-1")
     saw["back"] = page.locator("h1:visible").inner_text()
+    # On a large screen a card's text takes the card's width.
+    page.set_viewport_size({"width": 1180, "height": 900})
+    widths = "[...document.querySelectorAll('#overview .finding')].map(c => c.lastChild.offsetWidth / c.offsetWidth)"
+    saw["text"] = page.evaluate(widths)
     saw["console"] = console
     browser.close()
 print(json.dumps(saw))

@@ -9,13 +9,13 @@ function overview(element, open) {
     const at = page(run.files[process]);
     return at < 0 ? text : h("button", { class: "link", type: "button", click: () => open(at) }, text);
   };
-  const cause = (run, c) => h("article", { class: "finding " + c.kind },
+  const cause = (run, c) => h("article", { class: "finding whole " + c.kind },
     h("div", { class: "head" }, h("h3", { class: "kind" }, c.title), h("b", {}, c.much), h("span", { class: "location" }, c.at)),
     h("div", {}, h("p", {}, h("b", {}, "On "), c.on), c.held ? h("p", {}, code(c.held)) : "", h("p", {}, h("b", {}, "Why: "), code(c.why)),
       c.fix ? h("p", { class: "advice" }, h("b", {}, "Fix: "), code(c.fix)) : "", h("p", {}, link(run, c.process, "its page: " + run.files[c.process]))));
   const row = (run, r) => h("tr", {}, h("td", { class: "where" }, r.early ? h("b", { class: "bad" }, r.name) : r.name),
     h("td", {}, r.text, r.first ? h("b", { class: "bad" }, "  ended first") : ""),
-    h("td", {}, r.members.slice(0, 8).map(i => h("div", {}, link(run, i, run.files[i]))), r.members.length > 8 ? h("span", { class: "soft" }, `and ${whole(r.members.length - 8)} more`) : ""));
+    h("td", { class: "pages" }, r.members.slice(0, 8).map(i => h("div", {}, link(run, i, run.files[i]))), r.members.length > 8 ? h("span", { class: "soft" }, `and ${whole(r.members.length - 8)} more`) : ""));
   element.hidden = false;
   element.replaceChildren(...RUNS.map((run, i) => h("div", { class: "run" },
     h(i ? "h2" : "h1", {}, run.answer),

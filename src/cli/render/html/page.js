@@ -28,7 +28,7 @@ function summary(run) {
 /** What memory ran out for, and what was live then: what people came for, where it happened. */
 function outOfMemory(run) {
   const last = run.report.out_of_memory.at(-1), at = r => r.allocated_at ? `${run.path(r.allocated_at.file)}:${r.allocated_at.line} ${r.allocated_at.function}` : r.entry_point || "no stack";
-  return h("article", { class: "finding leak", id: "out-of-memory" }, h("div", { class: "head" }, h("h3", { class: "kind" }, "Out of memory")),
+  return h("article", { class: "finding whole leak", id: "out-of-memory" }, h("div", { class: "head" }, h("h3", { class: "kind" }, "Out of memory")),
     h("div", {}, run.words.out_of_memory.map(words => h("p", {}, code(words))),
       table("Live at that moment", [["Allocated at"], ["Blocks", 1], ["Bytes", 1]], last.retained.slice(0, 10).map(r => h("tr", {}, h("td", { class: "where mono" }, at(r)), h("td", { class: "n" }, whole(r.live_blocks)), bytesCell(r.live_bytes))))));
 }
