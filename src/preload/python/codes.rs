@@ -31,11 +31,13 @@ pub struct Codes {
 pub static CODES: Mutex<Codes> =
     Mutex::new(Rank::Codes, Codes { ids: int_map(), contents: Numbering::new() });
 
-/// A code object's number, and whether it is a framework's whose innermost frames are left out of stacks.
+/// A code object's number, whether it is a framework's whose innermost frames are left out of stacks, and whether it is
+/// the interpreter's own, which is no function of anybody.
 #[derive(Clone, Copy)]
 pub struct Id {
     pub number: u32,
     pub folds: bool,
+    pub is_interpreters: bool,
 }
 
 /// What became of a frame's code.
@@ -71,11 +73,13 @@ pub fn id(found: &Found) -> Numbered {
     let bytes = file.len() + name.len() + lines.len();
     let entry =
         |id| TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
+    // From 3.13 on, what runs between a class that is called and its `__init__`.
+    let is_interpreters = file == "__init__" && name == file;
     let folds = frameworks::is_folded(&file) && !packages::ownership().is_own_file(&file);
     let Some(mut codes) = CODES.lock() else { return Numbered::Refused(Refused::NotWritten) };
     match codes.contents.id(key, bytes, entry) {
         Ok(number) => {
-            let id = Id { number, folds };
+            let id = Id { number, folds, is_interpreters };
             mark(address);
             codes.ids.insert(address, id);
             Numbered::Id(id)
