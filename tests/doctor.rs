@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::grows::{flat, python, text};
-use crate::common::programs::{jax_python, script, torch_python};
+use crate::common::programs::{free_threaded, jax_python, script, torch_python};
 use crate::common::report::leaktrace;
 use crate::common::{library, simulated_libraries};
 use tempfile::TempDir;
@@ -54,6 +54,20 @@ fn where_jax_takes_the_place_of_pytorch() {
     let folder = TempDir::new().unwrap();
     let told = text(&doctor(folder.path(), &["--", jax_python().to_str().unwrap()]), 0);
     assert!(flat(&told).contains("ok jax: JAX 0.") && !told.contains("PyTorch"), "{told}");
+}
+
+#[test]
+fn what_is_lost_where_there_is_no_gil() {
+    let folder = TempDir::new().unwrap();
+    for (version, python) in free_threaded() {
+        let told = flat(&text(&doctor(folder.path(), &["--", python.to_str().unwrap()]), 0));
+        let line = format!("python: CPython {}", version.trim_end_matches('t'));
+        assert!(
+            told.contains(&line) && told.contains("its frames can be read, its objects cannot"),
+            "{told}"
+        );
+        assert!(told.contains("holders are not searched for; they need a build with the GIL"), "{told}");
+    }
 }
 
 #[test]

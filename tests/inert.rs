@@ -1,6 +1,6 @@
 //! A process that allocates nothing on a GPU stays as it was: no file, no output, no other exit status.
 
-use crate::common::programs::{bare_cudart, driver_calls, linked, pythons};
+use crate::common::programs::{bare_cudart, driver_calls, free_threaded, linked, pythons};
 use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
@@ -32,7 +32,7 @@ fn programs_without_cuda() {
 
 #[test]
 fn every_python() {
-    for (version, python) in pythons() {
+    for (version, python) in pythons().into_iter().chain(free_threaded()) {
         inert(python.to_str().unwrap(), &["-c", "import ctypes, threading; print('ok')"]);
         println!("{version}: {}", python.display());
     }

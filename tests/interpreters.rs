@@ -1,11 +1,11 @@
 //! The CPythons: what is seen of each, and what a report says where an interpreter is not known, or not what it seems.
 //!
-//! 3.14 and 3.15 are those of `scripts/dev/debian-python`; without them the others are tested.
+//! 3.14, 3.15 and the free-threaded ones are those of `scripts/dev/debian-python`; without them the others are tested.
 
 use std::path::Path;
 
 use crate::common::grows::flat;
-use crate::common::programs::{bare_cudart, linked, pythons, script};
+use crate::common::programs::{bare_cudart, free_threaded, linked, named, pythons, script};
 use crate::common::report::{Report, leaktrace};
 use crate::common::{Ran, Run};
 
@@ -15,11 +15,13 @@ fn kinds(report: &Report) -> Vec<&str> {
 
 #[test]
 fn runs_of_the_collector_are_seen() {
-    for (version, python) in pythons() {
+    for (version, python) in pythons().into_iter().chain(free_threaded()) {
         let run = Run::new(&python).arg(script("holders/collected.py")).env("LEAKTRACE_STEP", "api");
         let report = Report::of(&run.traced().run().success().recording());
         assert_eq!(kinds(&report), ["pending-gc"], "{version}: {:#}", report.0["coverage"]);
-        assert_eq!(report.coverage("gaps").to_string(), "[]", "{version}");
+        if !version.ends_with('t') {
+            assert_eq!(report.coverage("gaps").to_string(), "[]", "{version}");
+        }
     }
 }
 
@@ -58,6 +60,41 @@ fn changed(python: &Path, symbol: &str, word: &str, by: i32) -> Ran {
 
 fn names_holders(report: &Report) -> bool {
     report.findings().iter().any(|f| f["holders"][0]["path"].is_string())
+}
+
+#[test]
+fn what_is_not_seen_of_a_free_threaded_interpreter_is_said_first_and_everywhere() {
+    for (version, python) in free_threaded() {
+        let run = Run::new(&python).simulated().traced().arg(script("holders/bare.py"));
+        let ran = run.env("LEAKTRACE_STEP", "api").env("PYTHON_GIL", "0").run().success();
+        let report = Report::of(&ran.recording());
+        assert!(
+            kinds(&report).contains(&"leak") && !names_holders(&report),
+            "{version}: {:#?}",
+            kinds(&report)
+        );
+        let gap = format!("{}: holders are not searched for", named(&version));
+        for said in said(&ran) {
+            assert!(said.contains(&gap), "{version}: {said}");
+        }
+        let why = "who holds what is not searched: the interpreter is free-threaded";
+        assert!(report.coverage("gaps").to_string().contains(why), "{version}: {:#}", report.0["coverage"]);
+        assert_eq!(report.0["program"]["python"], named(&version));
+    }
+}
+
+/// Threads that keep blocks of their own, each at a line of its own, in loops of their own.
+#[test]
+fn leaks_of_threads_that_run_at_once_are_found() {
+    for (version, python) in free_threaded() {
+        let run = Run::new(&python).args([script("free_leaks.py"), bare_cudart()]).env("PYTHON_GIL", "0");
+        let report = Report::of(&run.traced().run().success().recording());
+        assert_eq!(report.source(), "loop", "{version}: {:#}", report.0["steps"]);
+        let mut lines: Vec<_> =
+            report.findings().iter().map(|f| f["sites"][0]["stack"].to_string()).collect();
+        lines.retain(|stack| stack.contains("keeps"));
+        assert_eq!((lines.len(), report.findings().len()), (1, 1), "{version}: {:#?}", report.findings());
+    }
 }
 
 #[test]
@@ -106,5 +143,44 @@ fn an_interpreter_that_contradicts_what_is_known_is_found_out() {
     }
     if met == 0 {
         println!("not run: no CPython 3.14 or 3.15 here (scripts/dev/debian-python 3.14)");
+    }
+}
+
+#[test]
+fn a_free_threaded_interpreter_that_contradicts_what_is_known_is_found_out() {
+    let unknown = "unknown frame layout; Python stacks, holders";
+    // A word of `_Py_DebugOffsets` in 3.13, 3.14 and 3.15, what it is changed by, and the gap.
+    let changes: [(&str, [Option<&str>; 3], i32, &str); 7] = [
+        ("free_threaded", [Some("2"), Some("2"), Some("2")], -1, unknown),
+        ("object.ob_type", [Some("45"), Some("51"), Some("59")], -16, unknown),
+        ("code.filename", [Some("35"), Some("40"), Some("48")], -16, unknown),
+        ("code.co_tlbc", [None, Some("49"), Some("57")], -8, unknown),
+        ("frame.tlbc_index", [None, Some("38"), Some("46")], 4, unknown),
+        ("frame.localsplus", [Some("32"), Some("35"), Some("43")], -8, "holders are not searched for"),
+        (
+            "gc.collecting",
+            [Some("72"), Some("82"), Some("95")],
+            8,
+            "runs of the garbage collector are not seen",
+        ),
+    ];
+    for (version, python) in free_threaded() {
+        let Some(index) = ["3.13t", "3.14t", "3.15t"].iter().position(|v| *v == version) else { continue };
+        for (what, words, by, why) in changes {
+            let Some(word) = words[index] else { continue };
+            let ran = changed(&python, "_PyRuntime", word, by);
+            let report = Report::of(&ran.recording());
+            assert!(!names_holders(&report), "{version}, {what}");
+            let retained = report.retained().iter();
+            let lines = retained.filter(|r| r["stack"].to_string().contains("bare.py")).count();
+            assert_eq!(lines == 0, why == unknown, "{version}, {what}: {lines}");
+            for said in said(&ran) {
+                let plain = version.trim_end_matches('t');
+                assert!(
+                    said.contains(&format!("CPython {plain}")) && said.contains(why),
+                    "{version}, {what}: {said}"
+                );
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::programs::{bare_cudart, compile, linked, pythons, script, sources};
+use crate::common::programs::{bare_cudart, compile, free_threaded, linked, pythons, script, sources};
 use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
@@ -138,7 +138,7 @@ fn jumps_out_of_a_call_and_out_of_handlers() {
 #[test]
 fn an_interpreter_that_ends() {
     // Whoever allocates meanwhile, of whatever version it is: nothing is asked of it that it does not take any more.
-    for (version, python) in pythons() {
+    for (version, python) in pythons().into_iter().chain(free_threaded()) {
         for whose in ["main", "thread"] {
             let run = || {
                 let run = Run::new(&python).arg(script("at_exit.py")).arg(bare_cudart()).arg(whose);

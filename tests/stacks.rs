@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::programs::{bare_cudart, linked, pythons, script, torch, torch_at, torch_python};
+use crate::common::programs::{
+    bare_cudart, compile, free_threaded, linked, named, pythons, script, torch, torch_at, torch_python,
+};
 use crate::common::report::{Report, call, frames};
 use crate::common::{Run, folded};
 use serde_json::Value;
@@ -62,6 +64,7 @@ fn python_stacks_are_pythons_own() {
     assert!(!pythons.is_empty(), "no CPython 3.8 to 3.15 on this machine");
     let folder = tempfile::tempdir().unwrap();
     pythons.extend(other_builds(folder.path(), &pythons));
+    pythons.extend(free_threaded());
     let mut wrong = Vec::new();
     for (version, python) in pythons {
         let ran = Run::new(&python).args([script("stacks.py"), bare_cudart()]).traced().run().success();
@@ -90,10 +93,62 @@ fn python_stacks_are_pythons_own() {
             wrong.push(format!("{version}: nobody told of {retained:#?}"));
         }
         let said = report.0["program"]["python"].as_str().unwrap_or_default();
-        assert!(said.contains(&format!("CPython {version}")), "program.python is {said:?} on {version}");
+        assert!(said.contains(&named(&version)), "program.python is {said:?} on {version}");
         println!("{version}, {}: {} stacks", python.display(), expected.len());
     }
     assert!(wrong.is_empty(), "{} differences; the first: {}", wrong.len(), wrong[0]);
+}
+
+/// Without a GIL, while other threads end, and code goes away: from 3.14 on each thread runs copies of its own.
+#[test]
+fn stacks_of_threads_that_run_at_once() {
+    for (version, python) in free_threaded() {
+        let run = Run::new(&python).args([script("free_threads.py"), bare_cudart()]).env("PYTHON_GIL", "0");
+        let ran = run.env("LEAKTRACE_STEP", "api").traced().run().success();
+        let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let report = Report::of(&ran.recording());
+        let mut sums: BTreeMap<Places, (u64, u64)> = BTreeMap::new();
+        for retained in report.retained() {
+            let places =
+                frames(&retained["stack"], "python").into_iter().map(|f| (f.0, f.1, vec![f.2])).collect();
+            let sum = sums.entry(folded(places, |a: &Place, b| (&a.0, &a.2) == (&b.0, &b.2))).or_default();
+            sum.0 += retained["live_bytes"].as_u64().unwrap();
+            sum.1 += retained["live_blocks"].as_u64().unwrap();
+        }
+        let expected: BTreeMap<Places, (u64, u64)> =
+            expected(&told).into_iter().map(|(places, bytes, blocks)| (places, (bytes, blocks))).collect();
+        assert!(expected.len() > 25, "{version}: {} stacks", expected.len());
+        let wrong: Vec<_> = sums.iter().filter(|(places, sum)| expected.get(*places) != Some(sum)).collect();
+        assert!(wrong.is_empty() && sums.len() == expected.len(), "{version}: {wrong:#?}, not {expected:#?}");
+        // The one that is always there.
+        assert_eq!(report.coverage("gaps").as_array().map(Vec::len), Some(1), "{:#}", report.0["coverage"]);
+    }
+}
+
+/// Where memory cannot be read by the kernel: the program runs as ever, and lines that may be wrong are said to be.
+#[test]
+fn copies_of_bytecode_in_a_sandbox() {
+    let launcher = compile("refuse.c", "refuse", &[]);
+    for (version, python) in free_threaded() {
+        let run = Run::new(&launcher).args([libc::EPERM.to_string().as_str(), "process_vm_readv", "--"]);
+        let run = run.arg(&python).args([script("free_threads.py"), bare_cudart()]).env("PYTHON_GIL", "0");
+        let ran = run.env("LEAKTRACE_STEP", "api").traced().run();
+        if ran.code() == 77 {
+            println!("skipped: seccomp is refused here");
+            return;
+        }
+        let ran = ran.success();
+        let report = Report::of(&ran.recording());
+        let gap = "the copies of bytecode that threads run cannot be read";
+        let told = report.coverage("gaps").to_string().contains(gap);
+        // Of 3.13 threads share what they run.
+        assert_eq!(told, version != "3.13t", "{version}: {:#}", report.0["coverage"]);
+        let is_first = |r: &&Value| {
+            let stack = frames(&r["stack"], "python");
+            stack.iter().any(|f| f.2 == "<module>") && stack[0].2 == "allocate" && stack[0].1 == 35
+        };
+        assert!(report.retained().iter().any(|r| is_first(&r)), "{version}: the first thread's are right");
+    }
 }
 
 #[test]
@@ -145,12 +200,7 @@ fn a_search_that_cannot_run_at_the_end_is_a_coverage_gap() {
 fn builds_that_nobody_knows_the_frames_of_are_refused_by_name() {
     for (name, text, flag, why) in [
         ("debug", "3.11.2 (main, Jan  1 2024) [GCC]", Some("-DDEBUG_BUILD"), "3.11.2: a debug build"),
-        (
-            "threaded",
-            "3.13.0 experimental free-threading build (main)",
-            None,
-            "3.13.0: a free-threaded build",
-        ),
+        ("threaded", "3.13.0 experimental free-threading build (main)", None, "3.13.0: unknown frame layout"),
         ("later", "3.99.0 (main)", None, "3.99.0: unknown frame layout"),
         ("early", "3.13.0a2 (main)", None, "3.13.0a2: not a known release"),
     ] {

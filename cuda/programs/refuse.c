@@ -17,7 +17,7 @@
 static const struct { const char *name; int number; } CALLS[] = {
     {"ftruncate", SYS_ftruncate}, {"fallocate", SYS_fallocate}, {"flock", SYS_flock},   {"fstat", SYS_newfstatat},
     {"fcntl", SYS_fcntl},         {"prlimit", SYS_prlimit64},   {"rename", SYS_rename}, {"uname", SYS_uname},
-    {"pwrite", SYS_pwrite64},     {"nanosleep", SYS_clock_nanosleep},
+    {"pwrite", SYS_pwrite64},     {"nanosleep", SYS_clock_nanosleep}, {"process_vm_readv", SYS_process_vm_readv},
 };
 
 int main(int argc, char **argv) {

@@ -6,6 +6,9 @@ use std::ops::RangeInclusive;
 /// CPython 3.`minor`: of each the stacks, the objects, the collector and the bytecode are known.
 pub const VERSIONS: RangeInclusive<u32> = 8..=15;
 
+/// Free-threaded CPython 3.`minor`: the same is known of each, but the objects.
+pub const FREE_THREADED: RangeInclusive<u32> = 13..=15;
+
 /// What is lost where an interpreter's memory cannot be read.
 pub const UNSEEN: &str =
     "Python stacks, holders, steps from loops and runs of the garbage collector are not seen";
@@ -19,7 +22,8 @@ pub fn is_interpreters(gap: &str) -> bool {
     gap.starts_with(INTERPRETER)
 }
 
-/// Returns `3.8 to 3.15`.
+/// Returns `3.8 to 3.15, free-threaded 3.13 to 3.15`.
 pub fn versions() -> String {
-    format!("3.{} to 3.{}", VERSIONS.start(), VERSIONS.end())
+    let range = |minors: RangeInclusive<u32>| format!("3.{} to 3.{}", minors.start(), minors.end());
+    format!("{}, free-threaded {}", range(VERSIONS), range(FREE_THREADED))
 }

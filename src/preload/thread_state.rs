@@ -52,6 +52,19 @@ struct Pages {
     /// Stack ids by hash, direct-mapped.
     stacks: [Cell<Slot>; SLOTS],
     last_walk: UnsafeCell<LastWalk>,
+    /// Words that were looked up for an address, direct-mapped.
+    words: [Cell<Word>; WORDS],
+}
+
+/// Slots of a thread's looked up words. A power of two.
+const WORDS: usize = 256;
+
+/// A word that was found for an address other than zero, in an epoch.
+#[derive(Clone, Copy)]
+struct Word {
+    address: u64,
+    epoch: u64,
+    word: u64,
 }
 
 impl Pages {
@@ -156,6 +169,19 @@ impl ThreadState {
         }
     }
 
+    /// Returns the word that was found for an object's address in an epoch, if it is remembered.
+    pub fn remembered(&self, address: u64, epoch: u64) -> Option<u64> {
+        let known = self.pages()?.words[word_slot(address)].get();
+        (known.address == address && known.epoch == epoch).then_some(known.word)
+    }
+
+    /// Remembers the word that was found for an object's address in an epoch.
+    pub fn remember(&self, address: u64, epoch: u64, word: u64) {
+        if let Some(pages) = self.pages() {
+            pages.words[word_slot(address)].set(Word { address, epoch, word });
+        }
+    }
+
     /// Returns what native unwinding keeps of this thread; null if there is no memory for it.
     #[inline(always)]
     pub fn last_walk(&self) -> *mut LastWalk {
@@ -194,6 +220,10 @@ impl ThreadState {
         // and others look at `reading` alone, which is atomic.
         (pages.addr() > UNMAPPED.addr()).then(|| unsafe { &*pages })
     }
+}
+
+fn word_slot(address: u64) -> usize {
+    ((address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % WORDS
 }
 
 /// 1 + the key whose destructor unmaps the pages; 0 before [`arm`].

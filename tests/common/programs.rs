@@ -4,6 +4,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -106,7 +107,8 @@ pub fn torch_pythons() -> Vec<PathBuf> {
     let folders = fs::read_dir(target()).unwrap().flatten().map(|entry| entry.path());
     let is_other = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("pyenv-") && path.join(".complete").exists()
+        // Free-threaded ones have no holders.
+        name.starts_with("pyenv-") && !name.ends_with('t') && path.join(".complete").exists()
     };
     let mut others: Vec<PathBuf> = folders.filter(is_other).map(|path| path.join("bin/python")).collect();
     others.sort();
@@ -133,9 +135,28 @@ impl Run {
 
 /// Returns every CPython 3.8 to 3.15 on this machine, each version once: its number and its interpreter.
 pub fn pythons() -> Vec<(String, PathBuf)> {
+    found(8..=15, "")
+}
+
+/// Returns every free-threaded CPython on this machine, as `3.14t`. Says so where there is none.
+pub fn free_threaded() -> Vec<(String, PathBuf)> {
+    let found = found(13..=15, "t");
+    if found.is_empty() {
+        println!("not run: no free-threaded CPython here (scripts/dev/debian-python 3.14t)");
+    }
+    found
+}
+
+/// What a report calls a version: `CPython 3.14, free-threaded` for `3.14t`.
+pub fn named(version: &str) -> String {
+    let plain = version.trim_end_matches('t');
+    format!("CPython {plain}{}", if plain == version { "" } else { ", free-threaded" })
+}
+
+fn found(minors: RangeInclusive<u32>, suffix: &str) -> Vec<(String, PathBuf)> {
     let mut candidates = Vec::new();
-    for minor in 8..=15 {
-        let name = format!("python3.{minor}");
+    for minor in minors {
+        let name = format!("python3.{minor}{suffix}");
         let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
         for entry in versions.iter().filter_map(|v| fs::read_dir(v).ok()).flatten().flatten() {
             candidates.push((minor, entry.path().join("bin").join(&name)));
@@ -143,17 +164,18 @@ pub fn pythons() -> Vec<(String, PathBuf)> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         candidates.extend(std::env::split_paths(&path).map(|folder| (minor, folder.join(&name))));
         // Of `scripts/dev/debian-python`.
-        candidates.push((minor, target().join(format!("python-3.{minor}/root/usr/bin/{name}"))));
+        candidates.push((minor, target().join(format!("python-3.{minor}{suffix}/root/usr/bin/{name}"))));
     }
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     for (minor, python) in candidates {
-        let version = format!("3.{minor}");
+        let version = format!("3.{minor}{suffix}");
         if !python.exists() || found.iter().any(|(v, _)| *v == version) {
             continue;
         }
         // It may be a version manager's shim, for a version that is not installed; of one that is, the
         // interpreter that the shim runs is returned.
-        let ask = "import sys, ctypes; print('%d.%d' % sys.version_info[:2]); print(sys.executable)";
+        let ask =
+            "import sys, ctypes; print('%d.%d' % sys.version_info[:2] + sys.abiflags); print(sys.executable)";
         let Ok(out) = Command::new(&python).args(["-c", ask]).output() else { continue };
         let answer = String::from_utf8_lossy(&out.stdout).into_owned();
         if let [v, executable] = answer.lines().collect::<Vec<_>>()[..]

@@ -106,6 +106,18 @@ class Größe:
         allocate()
 
 
+class Often:
+    def __init__(self, last):
+        if last:
+            allocate()
+
+
+def specialised():
+    """Called so often that newer versions take a shorter way, with a frame of their own under `__init__`."""
+    for n in range(100):
+        Often(n == 99)
+
+
 @functools.lru_cache(maxsize=None)
 def cached(_):
     allocate()
@@ -197,6 +209,7 @@ made.attribute
 Größe.fixed()
 Größe.of_class()
 del made
+specialised()
 cached(1)
 with managed():
     pass

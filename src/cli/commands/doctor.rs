@@ -333,11 +333,12 @@ fn layout(implementation: &str, version: &str, debug: bool, threaded: bool) -> C
         _ if implementation != "cpython" => {
             Check::Warning(format!("{name}: its frames cannot be read"), remedy())
         }
-        _ if debug || threaded => {
-            let what = if debug { "a debug build" } else { "a free-threaded build" };
-            Check::Warning(format!("{name}, {what}: its frames cannot be read"), remedy())
-        }
-        Some(minor) if cpython::VERSIONS.contains(&minor) => {
+        _ if debug => Check::Warning(format!("{name}, a debug build: its frames cannot be read"), remedy()),
+        Some(minor) if threaded && cpython::FREE_THREADED.contains(&minor) => Check::Warning(
+            format!("CPython {version}, free-threaded: its frames can be read, its objects cannot"),
+            "holders are not searched for; they need a build with the GIL".into(),
+        ),
+        Some(minor) if !threaded && cpython::VERSIONS.contains(&minor) => {
             Check::Good(format!("CPython {version}, its frames can be read"))
         }
         _ => Check::Warning(format!("CPython {version}: its frames cannot be read"), remedy()),

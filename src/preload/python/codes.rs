@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::hash::content;
 use crate::lock::{Mutex, Rank};
 use crate::numbering::{Numbering, Refused};
+use crate::python::interpreter::Cpython;
 use crate::python::memory::read;
 use crate::python::offsets::TYPE_DEALLOC;
 use crate::python::packages;
@@ -31,11 +32,13 @@ pub struct Codes {
 pub static CODES: Mutex<Codes> =
     Mutex::new(Rank::Codes, Codes { ids: int_map(), contents: Numbering::new() });
 
-/// A code object's number, and whether it is a framework's whose innermost frames are left out of stacks.
+/// A code object's number, whether it is a framework's whose innermost frames are left out of stacks, and whether it is
+/// the interpreter's own, which is no function of anybody.
 #[derive(Clone, Copy)]
 pub struct Id {
     pub number: u32,
     pub folds: bool,
+    pub is_interpreters: bool,
 }
 
 /// What became of a frame's code.
@@ -63,7 +66,7 @@ pub fn id(found: &Found) -> Numbered {
             strings::text(found.cpython, read(found.code, layout.code_file)),
             strings::text(found.cpython, read(found.code, layout.code_name)),
             read::<i32>(found.code, layout.code_first_line),
-            strings::bytes(read(found.code, layout.code_lines), LONGEST_LINES),
+            strings::bytes(layout, read(found.code, layout.code_lines), LONGEST_LINES),
         )
     };
     let unnumbered = without_numbers(&file);
@@ -71,11 +74,13 @@ pub fn id(found: &Found) -> Numbered {
     let bytes = file.len() + name.len() + lines.len();
     let entry =
         |id| TableEntry::Code { id, file: &file, name: &name, first_line, encoding: layout.lines, lines };
+    // From 3.13 on, what runs between a class that is called and its `__init__`.
+    let is_interpreters = file == "__init__" && name == file;
     let folds = frameworks::is_folded(&file) && !packages::ownership().is_own_file(&file);
     let Some(mut codes) = CODES.lock() else { return Numbered::Refused(Refused::NotWritten) };
     match codes.contents.id(key, bytes, entry) {
         Ok(number) => {
-            let id = Id { number, folds };
+            let id = Id { number, folds, is_interpreters };
             mark(address);
             codes.ids.insert(address, id);
             Numbered::Id(id)
@@ -121,11 +126,12 @@ fn mark(address: u64) {
 static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 
 /// Puts our deallocator before the one of `PyCode_Type`. Once; it stays.
-pub fn watch_deallocation(code_type: usize) {
-    if code_type == 0 || ORIGINAL.load(Ordering::Acquire) != 0 {
+pub fn watch_deallocation(cpython: &Cpython) {
+    if ORIGINAL.load(Ordering::Acquire) != 0 {
         return;
     }
-    let slot: *mut usize = std::ptr::with_exposed_provenance_mut(code_type + TYPE_DEALLOC);
+    let slot = cpython.code_type + cpython.layout.of_type(TYPE_DEALLOC);
+    let slot: *mut usize = std::ptr::with_exposed_provenance_mut(slot);
     // SAFETY: the slot of a static type object: writable data for as long as the interpreter's library, an
     // aligned word that others read whole. The original is stored first, so our function never runs without
     // it.

@@ -8,6 +8,7 @@ const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
 /// The offsets that a stack walk needs, and from 3.14 on others.
 pub struct DebugOffsets {
+    pub head: usize,
     pub thread_frame: usize,
     pub thread_id: usize,
     pub frame_back: usize,
@@ -19,6 +20,10 @@ pub struct DebugOffsets {
     pub code_lines: usize,
     pub code_first_line: usize,
     pub code_size: usize,
+    pub frame_variables: Option<usize>,
+    /// Of a free-threaded build from 3.14 on: from a code object to the array of the copies of its instructions, from
+    /// a frame to the index of its copy.
+    pub copies: Option<(usize, usize)>,
     pub objects: Option<SaidOfObjects>,
     /// From the interpreter's state to the collector's flag.
     pub collecting: Option<usize>,
@@ -26,7 +31,6 @@ pub struct DebugOffsets {
 
 /// The offsets that a search through objects needs.
 pub struct SaidOfObjects {
-    pub frame_variables: usize,
     pub code_argcount: usize,
     pub code_names: usize,
     pub tuple_items: usize,
@@ -46,24 +50,34 @@ struct Schema {
     frame: usize,
     code: usize,
     object: usize,
+    /// In the group of the interpreter: the collector's state.
+    interpreter_collector: usize,
+    collector: usize,
     more: Option<More>,
 }
 
 /// The groups that are read from 3.14 on.
 struct More {
-    /// The collector's state in the interpreter's.
-    interpreter_collector: usize,
     heap_type: Option<usize>,
     tuple: usize,
     list: usize,
-    collector: usize,
     generator: usize,
 }
 
 const INTERPRETER: usize = 6;
 
 const SCHEMAS: [Schema; 3] = [
-    Schema { minor: 13, thread: 19, thread_id: 5, frame: 28, code: 34, object: 44, more: None },
+    Schema {
+        minor: 13,
+        thread: 19,
+        thread_id: 5,
+        frame: 28,
+        code: 34,
+        object: 44,
+        interpreter_collector: 4,
+        collector: 71,
+        more: None,
+    },
     Schema {
         minor: 14,
         thread: 22,
@@ -71,14 +85,9 @@ const SCHEMAS: [Schema; 3] = [
         frame: 31,
         code: 39,
         object: 50,
-        more: Some(More {
-            interpreter_collector: 5,
-            heap_type: None,
-            tuple: 56,
-            list: 59,
-            collector: 81,
-            generator: 83,
-        }),
+        interpreter_collector: 5,
+        collector: 81,
+        more: Some(More { heap_type: None, tuple: 56, list: 59, generator: 83 }),
     },
     Schema {
         minor: 15,
@@ -87,24 +96,22 @@ const SCHEMAS: [Schema; 3] = [
         frame: 39,
         code: 47,
         object: 58,
-        more: Some(More {
-            interpreter_collector: 5,
-            heap_type: Some(66),
-            tuple: 68,
-            list: 71,
-            collector: 94,
-            generator: 99,
-        }),
+        interpreter_collector: 5,
+        collector: 94,
+        more: Some(More { heap_type: Some(66), tuple: 68, list: 71, generator: 99 }),
     },
 ];
 
 /// Reads the words of CPython 3.`minor`: groups, each of which begins with the size of the structure it
 /// describes.
-pub fn read(words: &[u64; WORDS], minor: u32) -> Option<DebugOffsets> {
+pub fn read(words: &[u64; WORDS], minor: u32, free_threaded: bool) -> Option<DebugOffsets> {
     let minor = u64::from(minor);
     let schema = SCHEMAS.iter().find(|schema| schema.minor == minor)?;
-    let (cookie, version, free_threaded) = (words[0], words[1], words[2]);
-    if cookie != u64::from_le(COOKIE) || version >> 16 != 0x0300 | minor || free_threaded != 0 {
+    let (cookie, version, threaded) = (words[0], words[1], words[2]);
+    if cookie != u64::from_le(COOKIE)
+        || version >> 16 != 0x0300 | minor
+        || threaded != u64::from(free_threaded)
+    {
         return None;
     }
     // An interpreter's state is the largest that is described: less than a megabyte.
@@ -113,17 +120,21 @@ pub fn read(words: &[u64; WORDS], minor: u32) -> Option<DebugOffsets> {
         (offset < size && size < 1 << 20).then_some(offset as usize)
     };
     let &Schema { thread, thread_id, frame, code, object, .. } = schema;
-    // The head of every object is 16 bytes, the type its second word.
-    if words[object] != 16 || words[object + 1] != 8 {
+    // What every object begins with ends with its type.
+    let head = words[object];
+    if words[object + 1].checked_add(8) != Some(head) {
         return None;
     }
+    let copies = match free_threaded && minor >= 14 {
+        true => Some((field(code, 10)?, field(frame, 7)?)),
+        false => None,
+    };
     let objects = |more: &More| {
         let shared_keys = match more.heap_type {
             Some(group) => Some(field(group, 1)?),
             None => None,
         };
         Some(SaidOfObjects {
-            frame_variables: field(frame, 4)?,
             code_argcount: field(code, 6)?,
             code_names: field(code, 7)?,
             tuple_items: field(more.tuple, 1)?,
@@ -132,9 +143,9 @@ pub fn read(words: &[u64; WORDS], minor: u32) -> Option<DebugOffsets> {
             shared_keys,
         })
     };
-    let collecting =
-        |more: &More| Some(field(INTERPRETER, more.interpreter_collector)? + field(more.collector, 1)?);
+    let collecting = || Some(field(INTERPRETER, schema.interpreter_collector)? + field(schema.collector, 1)?);
     Some(DebugOffsets {
+        head: head as usize,
         thread_frame: field(thread, 4)?,
         thread_id: field(thread, thread_id)?,
         frame_back: field(frame, 1)?,
@@ -146,7 +157,9 @@ pub fn read(words: &[u64; WORDS], minor: u32) -> Option<DebugOffsets> {
         code_lines: field(code, 4)?,
         code_first_line: field(code, 5)?,
         code_size: field(code, 9)?,
+        frame_variables: field(frame, 4),
+        copies,
         objects: schema.more.as_ref().and_then(objects),
-        collecting: schema.more.as_ref().and_then(collecting),
+        collecting: collecting(),
     })
 }

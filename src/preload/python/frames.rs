@@ -7,7 +7,7 @@ use crate::python::codes::{self, Numbered};
 use crate::python::interpreter::{self, Cpython};
 use crate::python::layout::{MARKS, NUMBER};
 use crate::python::memory::read;
-use crate::python::offsets::{OB_TYPE, TYPE_ITERNEXT, VAR_SIZE};
+use crate::python::offsets::TYPE_ITERNEXT;
 use crate::python::walk::{self, Found, Walk};
 use crate::python::{current, gc, packages, strings};
 use crate::thread_state::{self, ThreadState};
@@ -17,8 +17,6 @@ use leaktrace_core::steps::loops::{CodeText, Seen};
 const MOST_SLOTS: usize = 32;
 /// From CPython 3.15 on a list may lie there in place of an iterator, and its index beside it.
 const VIRTUAL_ITERATORS: u32 = 15;
-/// The bytes of an object before what is its own.
-const OBJECT_HEAD: usize = 16;
 /// Tells an index from no index.
 const COUNTED: u64 = 1 << 63;
 
@@ -108,8 +106,8 @@ impl Reader {
     /// frames is not known.
     #[inline]
     pub fn variable(&self, seen: &Seen, variable: u16) -> u64 {
-        let Some(objects) = &self.cpython.layout.objects else { return 0 };
-        let slot = objects.frame_variables + size_of::<u64>() * usize::from(variable);
+        let Some(variables) = self.cpython.layout.frame_variables else { return 0 };
+        let slot = variables + size_of::<u64>() * usize::from(variable);
         // SAFETY: a frame of the calling thread, in a read section, which has a slot for each variable of its code; the
         // number is from an instruction of that code.
         let slot: u64 = unsafe { read(ptr::with_exposed_provenance(seen.frame), slot) };
@@ -120,25 +118,28 @@ impl Reader {
     /// without variables; 0 where it does not count, or the layout of frames is not known.
     pub fn iterator(&self, seen: &Seen, mut depth: u16) -> u64 {
         let known = self.cpython.minor < VIRTUAL_ITERATORS;
-        let Some(objects) = self.cpython.layout.objects.as_ref().filter(|_| known) else { return 0 };
+        let layout = &self.cpython.layout;
+        let Some(variables) = layout.frame_variables.filter(|_| known) else { return 0 };
         for slot in 0..MOST_SLOTS {
-            let slot = objects.frame_variables + size_of::<u64>() * slot;
+            let slot = variables + size_of::<u64>() * slot;
             // SAFETY: a frame of the calling thread, in a read section. Its loops' iterators lie on its stack, which begins
             // where variables would be, in the order of the loops. What lies among them was put there and is alive, and no
             // slot behind the one that is looked for is read.
             unsafe {
                 let object: u64 = read(ptr::with_exposed_provenance(seen.frame), slot);
-                if object & MARKS == NUMBER || object & !MARKS == 0 {
+                if object & NUMBER == NUMBER || object & !MARKS == 0 {
                     return 0;
                 }
                 let object: *const u8 = ptr::with_exposed_provenance((object & !MARKS) as usize);
-                let object_type: usize = read(object, OB_TYPE);
-                if read::<usize>(ptr::with_exposed_provenance(object_type), TYPE_ITERNEXT) == 0 {
+                let object_type: usize = read(object, layout.object_type());
+                if read::<usize>(ptr::with_exposed_provenance(object_type), layout.of_type(TYPE_ITERNEXT))
+                    == 0
+                {
                     continue;
                 }
                 if depth == 0 {
                     let counts = self.cpython.counting_types.contains(&object_type);
-                    return if counts { read::<u64>(object, OBJECT_HEAD) | COUNTED } else { 0 };
+                    return if counts { read::<u64>(object, layout.head) | COUNTED } else { 0 };
                 }
             }
             depth -= 1;
@@ -151,14 +152,14 @@ impl Reader {
         let (cpython, layout, code) = (self.cpython, &self.cpython.layout, self.code(seen));
         // SAFETY: a code object (it has an id), held by a frame of the calling thread, in a read section. Its
         // strings and tables are immutable and live as long as it does. The instructions of 3.11 and later,
-        // `VAR_SIZE` units behind its fixed part, are rewritten while they run: each is read whole, by
-        // itself.
+        // as many units behind its fixed part as its size says, are rewritten while they run: each is read whole,
+        // by itself.
         unsafe {
             let exceptions = layout.code_exceptions.map_or(ptr::null(), |at| read::<*const u8>(code, at));
             let bytes = match layout.code_bytes {
-                Some(at) => strings::bytes(read(code, at), LONGEST_CODE).to_vec(),
+                Some(at) => strings::bytes(layout, read(code, at), LONGEST_CODE).to_vec(),
                 None => {
-                    let units = read::<usize>(code, VAR_SIZE).min(LONGEST_CODE / 2);
+                    let units = read::<usize>(code, layout.size()).min(LONGEST_CODE / 2);
                     let first = code.add(layout.code_size).cast::<u16>();
                     (0..units).flat_map(|unit| first.add(unit).read_volatile().to_ne_bytes()).collect()
                 }
@@ -171,7 +172,7 @@ impl Reader {
                 name: strings::text(cpython, read(code, layout.code_name)),
                 flags: read(code, layout.code_flags),
                 bytes,
-                exceptions: strings::bytes(exceptions, LONGEST_CODE).to_vec(),
+                exceptions: strings::bytes(layout, exceptions, LONGEST_CODE).to_vec(),
                 id: 0,
             }
         }

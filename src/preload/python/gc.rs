@@ -14,7 +14,8 @@
 //! ```
 //!
 //! From 3.14 on the pointer is elsewhere, and the interpreter says where `collecting` is; the generations lie a
-//! known way before it, and must be rings.
+//! known way before it, and must be rings. So they do in a free-threaded build, and hold nothing: that collector asks
+//! the allocator for the objects.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -36,7 +37,8 @@ const SEARCHED: u64 = 64 << 10;
 /// More collections than any process lives to see: what is larger is no count.
 const MANY: u64 = 1 << 40;
 
-/// True while the collector runs. Asked by the thread that frees, which holds the GIL if the collector does.
+/// True while the collector runs. Asked by the thread that frees, which holds the GIL if the collector does; without a
+/// GIL, what others free meanwhile counts too.
 #[inline(always)]
 pub fn collecting(thread: &ThreadState) -> bool {
     // Up to 3.10 the flag is freed with the interpreter.
@@ -69,12 +71,14 @@ pub fn find(python: &Interpreter) {
     match python.api.objects.as_ref().and_then(|objects| search(cpython, objects)) {
         Some(generations) => {
             let flag = generations + cpython.layout.collector.after_generations;
-            cpython.generations.store(generations, Ordering::Release);
+            if !cpython.layout.is_free_threaded() {
+                cpython.generations.store(generations, Ordering::Release);
+            }
             cpython.collecting.store(flag, Ordering::Release);
         }
         None => coverage_gaps::report(&format!(
-            "CPython 3.{}: runs of the garbage collector are not seen; garbage that waits for it may be taken for no leak",
-            cpython.minor
+            "{}: runs of the garbage collector are not seen; garbage that waits for it may be taken for no leak",
+            cpython.name()
         )),
     }
 }
@@ -86,7 +90,11 @@ fn search(cpython: &Cpython, objects: &ObjectApi) -> Option<usize> {
     let collector = cpython.layout.collector;
     if let Some(at) = collector.collecting {
         let generations = (main + at).checked_sub(collector.after_generations)?;
-        return are_rings(generations as u64, collector.after_generations).then_some(generations);
+        let are_expected = match cpython.layout.is_free_threaded() {
+            true => are_empty(generations as u64, collector.after_generations),
+            false => are_rings(generations as u64, collector.after_generations),
+        };
+        return are_expected.then_some(generations);
     }
     // 3.8 keeps it in the runtime's state, later ones in the interpreter's.
     [main as u64, objects.runtime].into_iter().find_map(|start| {
@@ -107,8 +115,23 @@ fn are_rings(generations: u64, flag: usize) -> bool {
     let ends = memory::copy(&ends);
     let is_ring =
         |(i, &head): (usize, &u64)| ends.get(2 * i)[1] & !3 == head && ends.get(2 * i + 1)[0] & !3 == head;
-    let flag = memory::copy(&[((generations + flag as u64) & !7, 1)]).get(0)[0] as c_int;
-    heads.iter().enumerate().all(is_ring) && (0..=1).contains(&flag)
+    heads.iter().enumerate().all(is_ring) && is_flag(generations + flag as u64)
+}
+
+/// True if the three generations that lie at an address have thresholds and no objects, and what lies so far behind them
+/// is a flag.
+fn are_empty(generations: u64, flag: usize) -> bool {
+    let read = memory::copy(&[(generations, GENERATIONS * GENERATION / 8)]);
+    let is_empty = |generation: &[u64]| generation[..2] == [0, 0];
+    read.get(0).chunks(GENERATION / 8).all(is_empty)
+        && read.get(0).iter().any(|&word| word != 0)
+        && is_flag(generations + flag as u64)
+}
+
+/// True if an `int` is 0 or 1.
+fn is_flag(address: u64) -> bool {
+    let word = memory::copy(&[(address & !7, 1)]).get(0)[0];
+    (0..=1).contains(&(word as c_int))
 }
 
 /// Returns the index of the generations' first word in a copy of what lies at `start`.

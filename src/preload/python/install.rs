@@ -20,6 +20,8 @@ static STATE: AtomicU8 = AtomicU8::new(WANTED);
 const WANTED: u8 = 0;
 const ASKED: u8 = 1;
 const INSTALLED: u8 = 2;
+/// On some thread. Without a GIL, or where an import gives it up, another may come to it meanwhile.
+const UNDER_WAY: u8 = 3;
 
 static POKES: AtomicU32 = AtomicU32::new(0);
 static HELPER: AtomicBool = AtomicBool::new(false);
@@ -73,7 +75,7 @@ unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
 /// # Safety
 /// The GIL is held.
 unsafe fn attempt(python: &'static Interpreter) {
-    if STATE.load(Acquire) == ASKED {
+    if STATE.compare_exchange(ASKED, UNDER_WAY, AcqRel, Acquire).is_ok() {
         gc::find(python);
         // A search at the very end sees no frame by which the layout could be confirmed.
         crate::python::thread_frames::verify(python);
@@ -136,7 +138,8 @@ unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
     let optimizer = unsafe { (python.api.functions.PyTuple_GetItem)(arguments, 0) };
     thread_state::current().optimizer_hooked.set(true);
     // SAFETY: the GIL is held.
-    let id = (!optimizer.is_null()).then(|| unsafe { optimizers::identify(&python.api, optimizer) });
+    let id =
+        (!optimizer.is_null()).then(|| unsafe { optimizers::identify(&python.api, optimizer) }).flatten();
     (callbacks::get().optimizer_stepped)(id);
     // SAFETY: the GIL is held.
     unsafe { python.api.none() }
@@ -181,5 +184,7 @@ extern "C-unwind" fn helper(_: *mut c_void) -> *mut c_void {
 /// In a forked child the helper does not exist, and no pending call of the parent's.
 pub fn after_fork_child() {
     let _ = STATE.compare_exchange(ASKED, WANTED, AcqRel, Acquire);
+    // What another thread of the parent's began is not carried on.
+    let _ = STATE.compare_exchange(UNDER_WAY, WANTED, AcqRel, Acquire);
     HELPER.store(false, Release);
 }

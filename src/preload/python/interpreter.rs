@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering}
 use crate::loader::dlsym::Handle;
 use crate::python::api::{Api, Object};
 use crate::python::debug_offsets;
-use crate::python::layout::{self, Layout, Links};
+use crate::python::layout::{self, Layout, Links, Release};
 use crate::python::memory::read;
-use crate::python::offsets::{OB_TYPE, TYPE_BASICSIZE};
+use crate::python::offsets::TYPE_BASICSIZE;
 use leaktrace_core::cpython::UNSEEN;
 
 /// An interpreter, of whatever version.
@@ -131,7 +131,7 @@ fn describe(text: String) {
 /// Gives up reading the interpreter's memory: it is not what its layout says.
 pub fn refuse(cpython: &Cpython) {
     CPYTHON.store(ptr::null_mut(), Ordering::Release);
-    describe(format!("CPython 3.{}: unexpected frame layout; {UNSEEN}", cpython.minor));
+    describe(format!("{}: unexpected frame layout; {UNSEEN}", cpython.name()));
 }
 
 /// Looks for an interpreter. Outside hooks. Once found, or found wanting, it stays so.
@@ -147,7 +147,7 @@ pub fn find() {
     let version = unsafe { CStr::from_ptr(version()) }.to_string_lossy();
     let found = cpython_in(scope, &version);
     describe(match &found {
-        Ok(cpython) => format!("CPython 3.{}", cpython.minor),
+        Ok(cpython) => cpython.name(),
         Err(why) => {
             let number = version.split_whitespace().next().unwrap_or("?");
             format!("CPython {number}: {why}; {UNSEEN}")
@@ -166,12 +166,10 @@ pub fn find() {
 fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
     let symbol = |name: &CStr| scope.symbol(name);
     let Some((minor, true)) = layout::version(version) else { return Err("not a known release") };
+    let release = Release { minor, free_threaded: version.contains("free-threading") };
     let debug = [c"_Py_NegativeRefcount", c"_Py_RefTotal", c"_Py_AddToAllObjects"];
     if debug.into_iter().any(|name| symbol(name).is_some()) {
         return Err("a debug build");
-    }
-    if version.contains("free-threading") {
-        return Err("a free-threaded build");
     }
     let types = (symbol(c"PyCode_Type"), symbol(c"PyUnicode_Type"), symbol(c"PyBytes_Type"));
     // SAFETY: the documented signatures.
@@ -187,9 +185,9 @@ fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
         unsafe { ptr::read(runtime.cast::<[u64; debug_offsets::WORDS]>()) }
     });
     let unknown = "unknown frame layout";
-    let layout = layout::choose(minor, words.as_ref()).ok_or(unknown)?;
+    let layout = layout::choose(release, words.as_ref()).ok_or(unknown)?;
     // SAFETY: a type object, exported data; its size was fixed long before 3.8.
-    if unsafe { read::<usize>(code_type.cast(), TYPE_BASICSIZE) } != layout.code_size {
+    if unsafe { read::<usize>(code_type.cast(), layout.of_type(TYPE_BASICSIZE)) } != layout.code_size {
         return Err("unknown layout of code objects");
     }
     // SAFETY: asks for the calling thread's id.
@@ -268,12 +266,18 @@ impl Cpython {
         self.is_watched.store(true, Ordering::Release);
     }
 
+    /// What it is called in a report.
+    pub fn name(&self) -> String {
+        let build = if self.layout.is_free_threaded() { ", free-threaded" } else { "" };
+        format!("CPython 3.{}{build}", self.minor)
+    }
+
     /// True if an object is a code object; in a frame, `None` may stand in its place.
     ///
     /// # Safety
     /// `object` is null or an object.
     pub unsafe fn is_code(&self, object: *const u8) -> bool {
         // SAFETY: the caller's word.
-        !object.is_null() && unsafe { read::<usize>(object, OB_TYPE) } == self.code_type
+        !object.is_null() && unsafe { read::<usize>(object, self.layout.object_type()) } == self.code_type
     }
 }

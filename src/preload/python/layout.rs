@@ -4,6 +4,8 @@
 //! words), where they are the same in all releases of a version. From 3.13 on the interpreter describes its
 //! stacks itself in `_Py_DebugOffsets`, and from 3.14 on some objects: it must agree with its row. A
 //! version without [`ObjectLayout`] is not searched for holders.
+//!
+//! A free-threaded build has the row of its version, moved by what its objects begin with more.
 
 use crate::python::debug_offsets::{self, SaidOfObjects, WORDS};
 use crate::python::offsets::LIST_ITEMS;
@@ -18,6 +20,15 @@ pub enum Kind {
     Flagged,
     /// 3.12 and later: frames entered from C lie before a shim, which is no frame of the program.
     Shimmed,
+    /// Free-threaded 3.14 and later: as that, but the instruction may lie in a copy of the code's, which is its
+    /// thread's own.
+    Copied,
+}
+
+impl Kind {
+    pub fn has_shims(self) -> bool {
+        matches!(self, Kind::Shimmed | Kind::Copied)
+    }
 }
 
 /// Byte offsets that a stack walk needs, and those of objects.
@@ -25,6 +36,8 @@ pub enum Kind {
 pub struct Layout {
     pub kind: Kind,
     pub lines: LineTable,
+    /// What every object begins with, the type last, in bytes: 32 in a free-threaded build.
+    pub head: usize,
     /// Bytes per unit of the stored offset ([`Kind::Object`] only): 3.8 and 3.9 store bytes, 3.10 code units.
     pub unit: u32,
     pub thread_frame: usize,
@@ -37,6 +50,8 @@ pub struct Layout {
     pub frame_instr: usize,
     /// `is_entry` in 3.11, `owner` later.
     pub frame_flag: usize,
+    /// From a frame to its variables. From 3.14 on their low bits are marks. `None`: not as expected.
+    pub frame_variables: Option<usize>,
     pub code_file: usize,
     /// The qualified name; up to 3.10 there is only the plain one.
     pub code_name: usize,
@@ -50,11 +65,49 @@ pub struct Layout {
     /// Where the instructions begin: the size of the fixed part, which `PyCode_Type.tp_basicsize` must agree
     /// with.
     pub code_size: usize,
+    /// [`Kind::Copied`] only.
+    pub copies: Option<Copies>,
     pub str_ascii: usize,
     pub str_compact: usize,
+    /// The lowest of the bits that say which form a `str` has.
+    pub str_form: u32,
     pub collector: Collector,
     pub objects: Option<ObjectLayout>,
 }
+
+/// Where the instructions are that a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// From a code object to the array of its copies.
+    pub array: usize,
+    /// From a frame to the index of the copy that it runs.
+    pub index: usize,
+}
+
+impl Layout {
+    /// From an object to its type.
+    pub fn object_type(&self) -> usize {
+        self.head - size_of::<usize>()
+    }
+
+    /// From an object of variable size to that size.
+    pub fn size(&self) -> usize {
+        self.head
+    }
+
+    /// From a type object to a field, which is one of those of a build with the GIL.
+    pub fn of_type(&self, field: usize) -> usize {
+        field + self.head - HEAD
+    }
+
+    pub fn is_free_threaded(&self) -> bool {
+        self.head != HEAD
+    }
+}
+
+/// What every object begins with in builds with the GIL, and how much more it is in free-threaded ones.
+const HEAD: usize = 16;
+const MORE: usize = 16;
 
 /// Where the cyclic collector's state is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +171,6 @@ pub struct ObjectLayout {
     pub exception_traceback: usize,
     pub exception_context: usize,
     pub exception_cause: usize,
-    /// From a frame to its variables. From 3.14 on their low bits are marks.
-    pub frame_variables: usize,
     pub tuple_items: usize,
     /// From a generator to its frame, which lies inside it from 3.11 on, and is an object of its own before.
     pub generator_frame: Option<usize>,
@@ -151,6 +202,7 @@ pub enum Attributes {
 const V3_8: Layout = Layout {
     kind: Kind::Object,
     lines: LineTable::Lnotab,
+    head: HEAD,
     unit: 1,
     thread_frame: 24,
     cframe: None,
@@ -159,6 +211,7 @@ const V3_8: Layout = Layout {
     frame_back: 24,
     frame_instr: 104,
     frame_flag: 0,
+    frame_variables: Some(360),
     code_file: 104,
     code_name: 112,
     code_first_line: 40,
@@ -167,14 +220,22 @@ const V3_8: Layout = Layout {
     code_bytes: Some(48),
     code_exceptions: None,
     code_size: 176,
+    copies: None,
     str_ascii: 48,
     str_compact: 72,
+    str_form: 2,
     collector: Collector { collecting: None, after_generations: 176 },
     objects: Some(OBJECTS_3_8),
 };
 
-const V3_10: Layout =
-    Layout { lines: LineTable::Pairs, unit: 2, frame_instr: 96, objects: Some(OBJECTS_3_10), ..V3_8 };
+const V3_10: Layout = Layout {
+    lines: LineTable::Pairs,
+    unit: 2,
+    frame_instr: 96,
+    frame_variables: Some(352),
+    objects: Some(OBJECTS_3_10),
+    ..V3_8
+};
 
 const V3_11: Layout = Layout {
     kind: Kind::Flagged,
@@ -186,6 +247,7 @@ const V3_11: Layout = Layout {
     frame_back: 48,
     frame_instr: 56,
     frame_flag: 68,
+    frame_variables: Some(72),
     code_file: 112,
     code_name: 128,
     code_first_line: 72,
@@ -224,6 +286,7 @@ const V3_13: Layout = Layout {
 
 const V3_14: Layout = Layout {
     frame_flag: 74,
+    frame_variables: Some(80),
     code_size: 208,
     collector: Collector { collecting: Some(7600), after_generations: 168 },
     objects: Some(OBJECTS_3_14),
@@ -237,6 +300,49 @@ const V3_15: Layout = Layout {
     ..V3_14
 };
 
+/// 3.13's says where the collector's flag is, too.
+const V3_13T: Layout =
+    Layout { collector: Collector { collecting: Some(7600), ..V3_13.collector }, ..free_threaded(V3_13) };
+
+const V3_14T: Layout = Layout {
+    kind: Kind::Copied,
+    frame_flag: 78,
+    code_size: 232,
+    copies: Some(Copies { array: 224, index: 72 }),
+    str_form: 8,
+    ..free_threaded(V3_14)
+};
+
+const V3_15T: Layout = Layout {
+    kind: V3_14T.kind,
+    frame_flag: V3_14T.frame_flag,
+    code_size: V3_14T.code_size,
+    copies: V3_14T.copies,
+    str_form: V3_14T.str_form,
+    ..free_threaded(V3_15)
+};
+
+/// Moves what lies in objects, from 3.13 on. Those that only a search for holders reads change while it reads them.
+const fn free_threaded(row: Layout) -> Layout {
+    Layout {
+        head: row.head + MORE,
+        code_file: row.code_file + MORE,
+        code_name: row.code_name + MORE,
+        code_first_line: row.code_first_line + MORE,
+        code_lines: row.code_lines + MORE,
+        code_flags: row.code_flags + MORE,
+        code_exceptions: match row.code_exceptions {
+            Some(at) => Some(at + MORE),
+            None => None,
+        },
+        code_size: row.code_size + MORE,
+        str_ascii: row.str_ascii + MORE,
+        str_compact: row.str_compact + MORE,
+        objects: None,
+        ..row
+    }
+}
+
 const OBJECTS_3_8: ObjectLayout = ObjectLayout {
     code_argcount: 16,
     names: Names::Three { variables: 72, cells: 88, free: 80 },
@@ -247,7 +353,6 @@ const OBJECTS_3_8: ObjectLayout = ObjectLayout {
     exception_traceback: 32,
     exception_context: 40,
     exception_cause: 48,
-    frame_variables: 360,
     tuple_items: 24,
     generator_frame: None,
     shared_keys: None,
@@ -259,7 +364,6 @@ const OBJECTS_3_10: ObjectLayout = ObjectLayout {
     function_defaults: 56,
     function_kwdefaults: 64,
     function_closure: 72,
-    frame_variables: 352,
     ..OBJECTS_3_8
 };
 
@@ -269,7 +373,6 @@ const OBJECTS_3_11: ObjectLayout = ObjectLayout {
     exception_traceback: 40,
     exception_context: 48,
     exception_cause: 56,
-    frame_variables: 72,
     generator_frame: Some(80),
     shared_keys: Some(872),
     attributes: Attributes::Before,
@@ -287,7 +390,7 @@ const OBJECTS_3_12: ObjectLayout = ObjectLayout {
 
 const OBJECTS_3_13: ObjectLayout = ObjectLayout { attributes: Attributes::Inside, ..OBJECTS_3_12 };
 
-const OBJECTS_3_14: ObjectLayout = ObjectLayout { frame_variables: 80, tuple_items: 32, ..OBJECTS_3_13 };
+const OBJECTS_3_14: ObjectLayout = ObjectLayout { tuple_items: 32, ..OBJECTS_3_13 };
 
 const OBJECTS_3_15: ObjectLayout = ObjectLayout { shared_keys: Some(888), ..OBJECTS_3_14 };
 
@@ -304,26 +407,38 @@ pub fn version(text: &str) -> Option<(u32, bool)> {
     Some((minor, !micro.contains(['a', 'b'])))
 }
 
-/// Returns the layout of a release of CPython 3.`minor`; `words` are the interpreter's own
-/// `_Py_DebugOffsets`, if it has any.
-pub fn choose(minor: u32, words: Option<&[u64; WORDS]>) -> Option<Layout> {
-    match minor {
-        8 | 9 => Some(V3_8),
-        10 => Some(V3_10),
-        11 => Some(V3_11),
-        12 => Some(V3_12),
-        13 => agreed(V3_13, 13, words?),
-        14 => agreed(V3_14, 14, words?),
-        15 => agreed(V3_15, 15, words?),
-        _ => None,
-    }
+/// A release of CPython 3.`minor`, as its version says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    pub minor: u32,
+    pub free_threaded: bool,
+}
+
+/// Returns the layout of a release; `words` are the interpreter's own `_Py_DebugOffsets`, if it has any.
+pub fn choose(release: Release, words: Option<&[u64; WORDS]>) -> Option<Layout> {
+    let Release { minor, free_threaded } = release;
+    let row = match (minor, free_threaded) {
+        (8 | 9, false) => return Some(V3_8),
+        (10, false) => return Some(V3_10),
+        (11, false) => return Some(V3_11),
+        (12, false) => return Some(V3_12),
+        (13, false) => V3_13,
+        (14, false) => V3_14,
+        (15, false) => V3_15,
+        (13, true) => V3_13T,
+        (14, true) => V3_14T,
+        (15, true) => V3_15T,
+        _ => return None,
+    };
+    agreed(row, minor, words?)
 }
 
 /// Returns a row that the interpreter's own words agree with, with what only these say. Where they contradict it
-/// about objects alone, these are not known.
+/// about objects or variables alone, these are not known.
 fn agreed(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
-    let said = debug_offsets::read(words, minor)?;
+    let said = debug_offsets::read(words, minor, row.is_free_threaded())?;
     let stacks = Layout {
+        head: said.head,
         thread_frame: said.thread_frame,
         thread_id: said.thread_id,
         frame_back: said.frame_back,
@@ -335,16 +450,24 @@ fn agreed(row: Layout, minor: u32, words: &[u64; WORDS]) -> Option<Layout> {
         code_lines: said.code_lines,
         code_first_line: said.code_first_line,
         code_size: said.code_size,
+        copies: said.copies.map(|(array, index)| Copies { array, index }),
         ..row
     };
+    let frame_variables = row.frame_variables.filter(|_| said.frame_variables == row.frame_variables);
     let agrees = |objects: &ObjectLayout| match &said.objects {
         Some(said) => said_of(*objects, said) == Some(*objects),
         // 3.13 is not asked about objects.
         None => minor == 13,
     };
+    // 3.13's is found by its shape where there is a GIL. Where there is none, it is the row's or nothing.
+    let collecting = said.collecting.filter(|&at| match row.is_free_threaded() {
+        true => row.collector.collecting == Some(at),
+        false => row.collector.collecting.is_some(),
+    });
     (stacks == row).then_some(Layout {
-        collector: Collector { collecting: said.collecting, ..row.collector },
-        objects: row.objects.filter(agrees),
+        frame_variables,
+        collector: Collector { collecting, ..row.collector },
+        objects: row.objects.filter(agrees).filter(|_| frame_variables.is_some()),
         ..row
     })
 }
@@ -355,7 +478,6 @@ fn said_of(row: ObjectLayout, said: &SaidOfObjects) -> Option<ObjectLayout> {
     (said.list_items == LIST_ITEMS).then_some(ObjectLayout {
         code_argcount: said.code_argcount,
         names: Names::One { names: said.code_names, free },
-        frame_variables: said.frame_variables,
         tuple_items: said.tuple_items,
         generator_frame: Some(said.generator_frame),
         shared_keys: said.shared_keys.or(row.shared_keys),

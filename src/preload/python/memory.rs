@@ -129,13 +129,26 @@ pub struct Unmapped;
 /// # Safety
 /// In a sandbox, the address is that of a word.
 pub unsafe fn checked_word(address: usize) -> Result<usize, Unmapped> {
+    match copy_word(address) {
+        Ok(word) => word.ok_or(Unmapped),
+        // SAFETY: the caller's word.
+        Err(_) => Ok(unsafe { read(ptr::with_exposed_provenance(address), 0) }),
+    }
+}
+
+/// Reads a word at an address that may be wrong; there is none where the kernel may not be asked.
+pub fn kernel_word(address: usize) -> Result<usize, Unmapped> {
+    copy_word(address).ok().flatten().ok_or(Unmapped)
+}
+
+/// Has the kernel read a word; `None` if there is no memory, `Err` if it refuses to look.
+fn copy_word(address: usize) -> Result<Option<usize>, i32> {
     let mut word = [0u64];
     let range = libc::iovec { iov_base: ptr::without_provenance_mut(address), iov_len: size_of::<u64>() };
     match kernel_copy(&mut word, &[range]) {
-        Ok(8) => Ok(word[0] as usize),
-        Ok(_) | Err(libc::EFAULT) => Err(Unmapped),
-        // SAFETY: the caller's word.
-        Err(_) => Ok(unsafe { read(ptr::with_exposed_provenance(address), 0) }),
+        Ok(8) => Ok(Some(word[0] as usize)),
+        Ok(_) | Err(libc::EFAULT) => Ok(None),
+        Err(why) => Err(why),
     }
 }
 

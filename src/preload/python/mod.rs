@@ -14,6 +14,7 @@
 pub mod api;
 pub mod callbacks;
 pub mod codes;
+mod copies;
 pub mod current;
 mod debug_offsets;
 pub mod frames;
@@ -41,6 +42,10 @@ pub use crate::python::gc::collecting;
 pub use crate::python::install::{is_poked, poke};
 pub use crate::python::lifetime::ended_at;
 
+/// What a search reads, other threads would change meanwhile; and without one, garbage is not told from what is held.
+const NO_HOLDERS: &str =
+    "holders are not searched for; garbage that waits for the collector may be taken for a leak";
+
 /// Looks for the interpreter, which calls back `callbacks`. Outside hooks.
 pub fn arm(callbacks: &'static Callbacks) {
     callbacks::set(callbacks);
@@ -55,7 +60,12 @@ pub fn find() {
         packages::find();
     }
     match interpreter::cpython() {
-        Some(cpython) => codes::watch_deallocation(cpython.code_type),
+        Some(cpython) => {
+            codes::watch_deallocation(cpython);
+            if cpython.layout.is_free_threaded() {
+                coverage_gaps::report(&format!("{}: {NO_HOLDERS}", cpython.name()));
+            }
+        }
         None if interpreter::has_ended() || interpreter::description().is_empty() => {}
         None => coverage_gaps::report(interpreter::description()),
     }
@@ -64,6 +74,7 @@ pub fn find() {
 /// In a forked child: what is installed was copied along; what was only asked for is asked for again.
 pub fn after_fork_child() {
     install::after_fork_child();
+    optimizers::after_fork_child();
     search::after_fork_child();
     subinterpreters::after_fork_child();
 }

@@ -1,5 +1,6 @@
 //! Byte offsets inside CPython's structures that every version here shares (builds with the GIL, 64 bits).
-//! What differs from version to version stands in [`layout`](crate::python::layout).
+//! What differs from version to version stands in [`layout`](crate::python::layout), and how a free-threaded build
+//! differs, which is read by that layout's own words for these.
 
 /// `PyObject`: the reference count, the type.
 pub const OB_REFCNT: usize = 0;
@@ -7,9 +8,10 @@ pub const OB_TYPE: usize = 8;
 /// `PyVarObject`.
 pub const VAR_SIZE: usize = 16;
 
-pub const STR_LENGTH: usize = 16;
-pub const STR_STATE: usize = 32;
-pub const BYTES_DATA: usize = 32;
+/// From the end of what every object begins with.
+pub const STR_LENGTH: usize = 0;
+pub const STR_STATE: usize = 16;
+pub const BYTES_DATA: usize = 16;
 pub const INT_DIGITS: usize = 24;
 
 /// `PyTypeObject`.

@@ -4,7 +4,10 @@
 //! A weak reference to each is held, which leaves it as it is and says whether it is still there.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use crate::python::api::{Api, Object};
 use crate::python::callbacks;
@@ -12,7 +15,7 @@ use crate::python::callbacks;
 /// The optimizers that are told from one another at a time.
 const MOST: usize = 16;
 
-/// One that has stepped. Read and changed with the GIL held.
+/// One that has stepped. Read and changed with the GIL held, and by one thread at a time where there is none.
 struct Known {
     address: AtomicUsize,
     reference: AtomicPtr<std::ffi::c_void>,
@@ -31,12 +34,33 @@ static LAST: AtomicUsize = AtomicUsize::new(0);
 /// The optimizer that stepped last.
 static LATEST: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of an optimizer, and reports those that are gone. Where there is no room, or it cannot be
-/// referred to weakly, its address.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Returns the number of an optimizer, and reports those that are gone; `None` while another thread asks.
 ///
 /// # Safety
 /// The GIL is held.
-pub unsafe fn identify(api: &Api, optimizer: Object) -> usize {
+pub unsafe fn identify(api: &Api, optimizer: Object) -> Option<usize> {
+    // Without a GIL nobody is waited for: whoever is inside may wait for this thread, to stop the world.
+    if BUSY.swap(true, Acquire) {
+        return None;
+    }
+    // SAFETY: the caller's word.
+    let id = unsafe { number(api, optimizer) };
+    BUSY.store(false, Release);
+    Some(id)
+}
+
+/// In a forked child, in which no other thread asks.
+pub fn after_fork_child() {
+    BUSY.store(false, Release);
+}
+
+/// Returns the number of an optimizer. Where there is no room, or it cannot be referred to weakly, its address.
+///
+/// # Safety
+/// As for [`identify`].
+unsafe fn number(api: &Api, optimizer: Object) -> usize {
     let address = optimizer as usize;
     // Called, a weak reference returns what it refers to, or `None`. Its other function is gone from new versions.
     // SAFETY: the caller's word; the reference that is returned is given up at once.

@@ -2,8 +2,9 @@
 //! for.
 
 use crate::python::interpreter::Cpython;
+use crate::python::layout::Layout;
 use crate::python::memory::read;
-use crate::python::offsets::{BYTES_DATA, STR_LENGTH, STR_STATE, VAR_SIZE};
+use crate::python::offsets::{BYTES_DATA, STR_LENGTH, STR_STATE};
 
 /// Longer names and paths are cut here.
 const LONGEST: usize = 4096;
@@ -16,16 +17,17 @@ pub unsafe fn text(cpython: &Cpython, object: *const u8) -> String {
     if object.is_null() {
         return String::new();
     }
+    let layout = &cpython.layout;
     // SAFETY: a live, immutable `str`: its head says how long it is and in which form; a compact one holds
     // its characters itself, right behind the head.
     unsafe {
-        let length = read::<usize>(object, STR_LENGTH).min(LONGEST);
-        let state = read::<u32>(object, STR_STATE);
-        let (kind, compact, ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
+        let length = read::<usize>(object, layout.head + STR_LENGTH).min(LONGEST);
+        let form = read::<u32>(object, layout.head + STR_STATE) >> layout.str_form;
+        let (kind, compact, ascii) = (form & 7, form >> 3 & 1 == 1, form >> 4 & 1 == 1);
         if !compact {
             return "\u{FFFD}".into();
         }
-        let data = if ascii { cpython.layout.str_ascii } else { cpython.layout.str_compact };
+        let data = if ascii { layout.str_ascii } else { layout.str_compact };
         let character = |i: usize| match kind {
             1 => read::<u8>(object, data + i) as u32,
             2 => read::<u16>(object, data + 2 * i) as u32,
@@ -38,14 +40,18 @@ pub unsafe fn text(cpython: &Cpython, object: *const u8) -> String {
 /// Returns the contents of a `bytes`; nothing if there are more than `most`.
 ///
 /// # Safety
-/// `object` is null or a live `bytes` of CPython, which outlives the slice.
-pub unsafe fn bytes<'a>(object: *const u8, most: usize) -> &'a [u8] {
+/// `object` is null or a live `bytes` of the CPython of this layout, which outlives the slice.
+pub unsafe fn bytes<'a>(layout: &Layout, object: *const u8, most: usize) -> &'a [u8] {
     if object.is_null() {
         return &[];
     }
-    // SAFETY: a live, immutable `bytes`: `VAR_SIZE` bytes lie behind its head.
+    // SAFETY: a live, immutable `bytes`: as many bytes as its size says lie behind its head.
     unsafe {
-        let length = read::<usize>(object, VAR_SIZE);
-        if length > most { &[] } else { std::slice::from_raw_parts(object.add(BYTES_DATA), length) }
+        let length = read::<usize>(object, layout.size());
+        if length > most {
+            &[]
+        } else {
+            std::slice::from_raw_parts(object.add(layout.head + BYTES_DATA), length)
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The frames of any thread, for whoever holds the GIL: while it is held, no thread's frames change.
+//! The frames of any thread, for whoever holds the GIL: while it is held, no thread's frames change. In a free-threaded
+//! build nobody holds one, and there are the calling thread's alone.
 
 use std::ptr;
 
@@ -14,11 +15,16 @@ pub struct ThreadFrame {
     pub code: u64,
 }
 
-/// Returns the states of all threads of the interpreter. With the GIL held, so that none of them goes away.
+/// Returns the states of all threads whose frames may be read. With the GIL held, so that none of them goes away.
 pub fn threads(python: &Interpreter) -> Vec<u64> {
     let mut threads = Vec::new();
     let Some(objects) = &python.api.objects else { return threads };
     let calls = &objects.functions;
+    if interpreter::cpython().is_none_or(|cpython| cpython.layout.is_free_threaded()) {
+        // SAFETY: only looks; the state of the calling thread, which is attached to the interpreter.
+        let thread = unsafe { (calls.PyThreadState_GetUnchecked)() };
+        return Vec::from_iter((!thread.is_null()).then(|| thread.expose_provenance() as u64));
+    }
     // SAFETY: the GIL is held, which both need.
     unsafe {
         let mut thread = (calls.PyInterpreterState_ThreadHead)((calls.PyInterpreterState_Get)());

@@ -3,7 +3,6 @@
 
 use crate::python::interpreter::{self, Interpreter};
 use crate::python::memory::read;
-use crate::python::offsets::OB_TYPE;
 use crate::python::strings;
 
 /// Returns the name of the type of the last exception that nothing caught, if there was one.
@@ -22,7 +21,8 @@ pub unsafe fn exception(python: &Interpreter) -> Option<String> {
         };
         let kind = attribute(module, c"last_type");
         let name = attribute(kind, c"__name__");
-        let is_text = !name.is_null() && read::<*const u8>(name.cast(), OB_TYPE).addr() == cpython.str_type;
+        let is_text =
+            !name.is_null() && read::<usize>(name.cast(), cpython.layout.object_type()) == cpython.str_type;
         let text = is_text.then(|| strings::text(cpython, name.cast()));
         [name, kind, module].into_iter().for_each(|object| python.api.release(object));
         (functions.PyErr_Clear)();

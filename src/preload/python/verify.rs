@@ -1,10 +1,10 @@
 //! Whether the stack of a thread is what the layout says: read by the kernel, where a wrong address is an
 //! error and no crash. Looks, and changes nothing.
 
+use crate::python::copies;
 use crate::python::interpreter::Cpython;
-use crate::python::layout::{Kind, SHIM_OWNER};
+use crate::python::layout::{Copies, Kind, SHIM_OWNER};
 use crate::python::memory::{Unmapped, checked_word};
-use crate::python::offsets::{OB_TYPE, VAR_SIZE};
 
 /// A stack is not what the layout says.
 pub struct Contradicts;
@@ -31,18 +31,26 @@ pub fn confirms(cpython: &Cpython, thread: usize) -> Result<bool, Contradicts> {
         }
         let back = word(frame + layout.frame_back)?;
         let byte = |at: usize| word(frame + at).map(|word| word as u8);
-        let shim = layout.kind == Kind::Shimmed && byte(layout.frame_flag)? >= SHIM_OWNER;
+        let shim = layout.kind.has_shims() && byte(layout.frame_flag)? >= SHIM_OWNER;
         if !shim {
             let code = word(frame + layout.frame_code)? & !7;
-            let is = |object: usize, of: usize| word(object + OB_TYPE).map(|kind| kind == of);
-            let begin = code + layout.code_size;
+            let is = |object: usize, of: usize| word(object + layout.object_type()).map(|kind| kind == of);
             let instr = word(frame + layout.frame_instr)?;
             let inside = match layout.kind {
                 Kind::Object => (-1..1 << 28).contains(&(instr as i32)),
-                // One unit before the first instruction is "not begun".
                 _ => {
-                    let end = begin + 2 * word(code + VAR_SIZE)?;
-                    (begin - 2..end).contains(&instr)
+                    let size = 2 * word(code + layout.size())?;
+                    // One unit before the first instruction is "not begun".
+                    let is_in =
+                        |begin: usize| (begin.wrapping_sub(2)..begin.wrapping_add(size)).contains(&instr);
+                    is_in(code + layout.code_size)
+                        || match layout.copies {
+                            Some(Copies { array, index }) => {
+                                let index = word(frame + index)? as u32 as usize;
+                                is_in(copies::begin(word(code + array)?, index, word)?)
+                            }
+                            None => false,
+                        }
                 }
             };
             let right = inside

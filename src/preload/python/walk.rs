@@ -4,9 +4,10 @@
 //! Reads frames and nothing else of Python's; why that is sound stands in [`current`].
 
 use crate::hash::FrameHash;
+use crate::python::copies;
 use crate::python::current::{self, Top};
 use crate::python::interpreter::{self, Cpython};
-use crate::python::layout::{Kind, Layout, Links, SHIM_OWNER};
+use crate::python::layout::{Kind, Links, SHIM_OWNER};
 use crate::python::memory::read;
 use leaktrace_core::steps::loops::Seen;
 
@@ -70,11 +71,21 @@ fn hash(top: Top) -> FrameHash {
 /// Hashes the frames of other versions than 3.11; out of line, so that the code for that one stays small.
 #[inline(never)]
 fn hash_others(top: Top) -> FrameHash {
+    if top.cpython.links.kind != Kind::Shimmed {
+        return hash_rare(top);
+    }
+    // SAFETY: as in `hash`.
+    unsafe { hash_all::<SHIMMED>(top) }
+}
+
+/// Hashes the frames of old versions and of free-threaded ones; out of line, so that the others pay nothing for it.
+#[inline(never)]
+fn hash_rare(top: Top) -> FrameHash {
     // SAFETY: as in `hash`.
     unsafe {
         match top.cpython.links.kind {
             Kind::Object => hash_all::<OBJECT>(top),
-            _ => hash_all::<SHIMMED>(top),
+            _ => hash_all::<COPIED>(top),
         }
     }
 }
@@ -99,9 +110,9 @@ unsafe fn hash_all<const KIND: u8>(top: Top) -> FrameHash {
 impl FrameHash {
     #[inline(always)]
     fn add_frame<const KIND: u8>(&mut self, code: *const u8, instr: u64, entry: u64) {
-        if KIND == OBJECT {
+        if names_code::<KIND>() {
             self.add(code as u64);
-            self.add(instr);
+            self.add(if KIND == OBJECT { instr } else { instr | entry });
         } else {
             // The address of the instruction says which code it is in.
             self.add(instr | entry);
@@ -119,19 +130,46 @@ pub fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
 #[inline(always)]
 fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool, u64) -> bool) -> Walked {
     let Top { frame, cpython } = top;
-    let Cpython { layout, links, .. } = cpython;
+    let links = &cpython.links;
     // SAFETY: `top` begins this thread's own chain of frames: since it was taken this thread has not gone
     // back to Python.
     unsafe {
         match links.kind {
             Kind::Object => each::<OBJECT>(links, frame, |frame, code, instr, entry| {
-                visit(frame, code, offset_in::<OBJECT>(layout, code, instr), entry != 0, instr | entry)
+                visit(
+                    frame,
+                    code,
+                    offset_in::<OBJECT>(cpython, frame, code, instr),
+                    entry != 0,
+                    instr | entry,
+                )
             }),
             Kind::Flagged => each::<FLAGGED>(links, frame, |frame, code, instr, entry| {
-                visit(frame, code, offset_in::<FLAGGED>(layout, code, instr), entry != 0, instr | entry)
+                visit(
+                    frame,
+                    code,
+                    offset_in::<FLAGGED>(cpython, frame, code, instr),
+                    entry != 0,
+                    instr | entry,
+                )
             }),
             Kind::Shimmed => each::<SHIMMED>(links, frame, |frame, code, instr, entry| {
-                visit(frame, code, offset_in::<SHIMMED>(layout, code, instr), entry != 0, instr | entry)
+                visit(
+                    frame,
+                    code,
+                    offset_in::<SHIMMED>(cpython, frame, code, instr),
+                    entry != 0,
+                    instr | entry,
+                )
+            }),
+            Kind::Copied => each::<COPIED>(links, frame, |frame, code, instr, entry| {
+                visit(
+                    frame,
+                    code,
+                    offset_in::<COPIED>(cpython, frame, code, instr),
+                    entry != 0,
+                    instr | entry,
+                )
             }),
         }
     }
@@ -152,6 +190,7 @@ pub fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Option<Wa
             (Kind::Flagged, false) => follow_on::<FLAGGED, false>(top, list),
             (Kind::Flagged, true) => follow_on::<FLAGGED, true>(top, list),
             (Kind::Shimmed, _) => follow_on::<SHIMMED, true>(top, list),
+            (Kind::Copied, _) => follow_on_copied(top, list),
         }
     };
     match followed {
@@ -163,6 +202,17 @@ pub fn follow(top: Top, list: &mut Vec<Seen>, wanted: bool) -> (usize, Option<Wa
     }
 }
 
+/// Out of line, as [`hash_rare`].
+///
+/// # Safety
+/// As for [`each`].
+#[cold]
+#[inline(never)]
+unsafe fn follow_on_copied(top: Top, list: &mut Vec<Seen>) -> Option<(usize, FrameHash)> {
+    // SAFETY: the caller's word.
+    unsafe { follow_on::<COPIED, true>(top, list) }
+}
+
 /// Compares the frames with `list`; `None` if there are more or fewer than were expected.
 ///
 /// # Safety
@@ -172,7 +222,7 @@ unsafe fn follow_on<const KIND: u8, const HASH: bool>(
     top: Top,
     list: &mut Vec<Seen>,
 ) -> Option<(usize, FrameHash)> {
-    let Cpython { layout, links, .. } = top.cpython;
+    let cpython = top.cpython;
     if list.last().is_none_or(|innermost| innermost.frame != top.frame.addr()) {
         let depth = depth_by(top, list).filter(|&depth| depth <= list.capacity())?;
         list.resize(depth, Seen::default());
@@ -181,7 +231,7 @@ unsafe fn follow_on<const KIND: u8, const HASH: bool>(
     let (mut same, mut fits) = (left, true);
     // SAFETY: the caller's word; `at` is less than the length that `left` began with.
     unsafe {
-        each::<KIND>(links, top.frame, |frame, code, instr, entry| {
+        each::<KIND>(&cpython.links, top.frame, |frame, code, instr, entry| {
             let Some(at) = left.checked_sub(1) else {
                 fits = false;
                 return false;
@@ -193,9 +243,9 @@ unsafe fn follow_on<const KIND: u8, const HASH: bool>(
             let (known, key) = (list.get_unchecked_mut(at), instr | entry);
             let is_same = known.frame == frame.addr()
                 && known.key == key
-                && (KIND != OBJECT || known.code == code.expose_provenance());
+                && (!names_code::<KIND>() || known.code == code.expose_provenance());
             if !is_same {
-                *known = self::seen::<KIND>(layout, frame, code, instr, entry);
+                *known = self::seen::<KIND>(cpython, frame, code, instr, entry);
                 same = at;
             }
             true
@@ -206,16 +256,27 @@ unsafe fn follow_on<const KIND: u8, const HASH: bool>(
 
 /// Describes a frame for a comparison with later ones.
 #[inline(always)]
-fn seen<const KIND: u8>(layout: &Layout, frame: *const u8, code: *const u8, instr: u64, entry: u64) -> Seen {
-    let offset = offset_in::<KIND>(layout, code, instr);
+fn seen<const KIND: u8>(
+    cpython: &Cpython,
+    frame: *const u8,
+    code: *const u8,
+    instr: u64,
+    entry: u64,
+) -> Seen {
+    let offset = offset_in::<KIND>(cpython, frame, code, instr);
     let key = instr | entry;
     Seen { frame: frame.addr(), code: code.expose_provenance(), offset, entry: entry != 0, key }
 }
 
 #[inline(always)]
-fn offset_in<const KIND: u8>(layout: &Layout, code: *const u8, instr: u64) -> u32 {
+fn offset_in<const KIND: u8>(cpython: &Cpython, frame: *const u8, code: *const u8, instr: u64) -> u32 {
+    let layout = &cpython.layout;
     if KIND == OBJECT {
         return (instr as i32).max(0) as u32 * layout.unit;
+    }
+    if KIND == COPIED {
+        // SAFETY: a frame of the calling thread, and its code.
+        return unsafe { copies::offset(cpython, frame, code, instr) };
     }
     // Before the first instruction the pointer may lie in front of it.
     u32::try_from(instr.wrapping_sub(code as u64 + layout.code_size as u64)).unwrap_or(0)
@@ -260,8 +321,7 @@ pub unsafe fn each_frame(links: &Links, mut frame: *const u8, mut visit: impl Fn
         }
         // SAFETY: the caller's word: a frame, and `back` is null or another.
         unsafe {
-            let shim =
-                links.kind == Kind::Shimmed && read::<u8>(frame, usize::from(links.flag)) >= SHIM_OWNER;
+            let shim = links.kind.has_shims() && read::<u8>(frame, usize::from(links.flag)) >= SHIM_OWNER;
             if !shim {
                 visit(frame, read::<*const u8>(frame, usize::from(links.code)).map_addr(|code| code & !7));
             }
@@ -273,6 +333,13 @@ pub unsafe fn each_frame(links: &Links, mut frame: *const u8, mut visit: impl Fn
 const OBJECT: u8 = 0;
 const FLAGGED: u8 = 1;
 const SHIMMED: u8 = 2;
+const COPIED: u8 = 3;
+
+/// True if the address of an instruction does not say which code it is in: up to 3.10 it is none, and copies of code go
+/// away without notice once their thread has ended.
+const fn names_code<const KIND: u8>() -> bool {
+    KIND == OBJECT || KIND == COPIED
+}
 
 /// Visits (frame, code, instruction, 1 if entered from C) of every frame that is the program's.
 ///
@@ -289,7 +356,7 @@ unsafe fn each<const KIND: u8>(
     // 3.14 marks references in the low bits.
     // SAFETY: called with live frames of this thread only.
     let code_of = |frame| unsafe { read::<*const u8>(frame, frame_code) }.map_addr(|code| code & !7);
-    if KIND != SHIMMED {
+    if KIND == OBJECT || KIND == FLAGGED {
         // The inner loop is unrolled: the limit is checked once in so many frames.
         const TOGETHER: usize = 2;
         for _ in 0..LIMIT / TOGETHER {

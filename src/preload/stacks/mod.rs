@@ -322,6 +322,7 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
                 return false;
             }
             match codes::id(&found) {
+                Numbered::Id(code) if code.is_interpreters => {}
                 Numbered::Id(code) => {
                     let frame = Frame::Python { code: code.number, offset: found.offset, entry: found.entry };
                     match native.is_empty() {

@@ -4,6 +4,7 @@
 //!
 //! From 3.11 on the bytes in memory are not those of the compiler: opcodes are specialised while they run,
 //! and from 3.12 on instrumented. Every such form has its own number here and flows as the one it stands for.
+//! Free-threaded builds have the same numbers.
 
 use Flow::*;
 use Stores::*;

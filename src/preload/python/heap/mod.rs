@@ -85,6 +85,9 @@ pub fn obstacle(python: &Interpreter) -> Option<String> {
     let Some(cpython) = thread_frames::verify(python) else {
         return Some("the interpreter is not understood".into());
     };
+    if cpython.layout.is_free_threaded() {
+        return Some("the interpreter is free-threaded".into());
+    }
     if !memory::may_copy() {
         return Some("process_vm_readv is forbidden here".into());
     }

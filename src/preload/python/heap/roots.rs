@@ -207,11 +207,12 @@ impl Heap<'_> {
 
     /// Returns (name, value) of the variables of a frame that have a value.
     pub fn variables(&self, frame: Node, code: Node) -> Vec<(String, Node)> {
+        let Some(first) = self.cpython.layout.frame_variables else { return Vec::new() };
         let names = self.variable_names(code);
         let mut variables = Vec::new();
         for (i, name) in names.into_iter().enumerate() {
             // SAFETY: a frame has a slot for every name of its code; the slot is empty or holds an object.
-            let slot = unsafe { word(frame, self.layout.frame_variables + 8 * i) };
+            let slot = unsafe { word(frame, first + 8 * i) };
             let value = slot & !MARKS;
             if slot & MARKS != NUMBER && value != 0 && self.is_str(name) {
                 variables.push((self.text(name), value));

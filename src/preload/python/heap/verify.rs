@@ -62,7 +62,7 @@ fn look(python: &Interpreter, cpython: &Cpython, layout: &ObjectLayout, api: &Ob
 const NOT_SEARCHED: &str = "holders are not searched for";
 
 fn report(cpython: &Cpython, what: &str, lost: &str) {
-    coverage_gaps::report(&format!("CPython 3.{}: unexpected layout of {what}; {lost}", cpython.minor));
+    coverage_gaps::report(&format!("{}: unexpected layout of {what}; {lost}", cpython.name()));
 }
 
 struct Sample<'a> {
@@ -111,10 +111,11 @@ impl Sample<'_> {
 
     /// The sizes of instances say where what follows begins.
     fn sizes(&self) -> Result<bool, Unmapped> {
+        let Some(variables) = self.cpython.layout.frame_variables else { return Ok(false) };
         let size = |name| word(self.api.types.address(name) as usize + TYPE_BASICSIZE);
         Ok(match self.layout.generator_frame {
-            Some(frame) => size(c"PyGen_Type")? == frame + self.layout.frame_variables,
-            None => size(c"PyFrame_Type")? == self.layout.frame_variables + 8,
+            Some(frame) => size(c"PyGen_Type")? == frame + variables,
+            None => size(c"PyFrame_Type")? == variables + 8,
         })
     }
 
@@ -137,6 +138,7 @@ impl Sample<'_> {
     }
 
     fn frames(&self) -> Result<bool, Unmapped> {
+        let Some(variables) = self.cpython.layout.frame_variables else { return Ok(false) };
         let threads = thread_frames::threads(self.python).into_iter();
         // SAFETY: the states of living threads, and the GIL is held.
         let frames = threads.flat_map(|thread| unsafe { self.cpython.frames(thread) });
@@ -154,7 +156,7 @@ impl Sample<'_> {
                 }
             }
             let arguments = word(code + self.layout.code_argcount)? as u32 as usize;
-            let first = frame.address as usize + self.layout.frame_variables;
+            let first = frame.address as usize + variables;
             for i in 0..length.min(MAX_SLOTS) {
                 let slot = word(first + 8 * i)?;
                 let (value, marks) = (slot & !(MARKS as usize), slot & MARKS as usize);
