@@ -52,6 +52,9 @@ static void *brief(void *unused) {
 static int threads(int count, size_t stack) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
+#ifdef __aarch64__
+    if (stack && stack < 131072) stack = 131072; /* the least that is allowed */
+#endif
     if (stack && pthread_attr_setstacksize(&attributes, stack)) return 92;
     for (int done = 0; done < count; done += 8) {
         pthread_t batch[8];

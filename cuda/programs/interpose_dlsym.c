@@ -7,11 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#ifdef __aarch64__
+#define FIRST_GLIBC "GLIBC_2.17"
+#else
+#define FIRST_GLIBC "GLIBC_2.2.5"
+#endif
+
 void *(*real)(void *, const char *);
 static int calls;
 
 __attribute__((constructor)) static void find(void) {
-    if (!real) real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    if (!real) real = dlvsym(RTLD_NEXT, "dlsym", FIRST_GLIBC);
 }
 
 __attribute__((used)) void *count(const char *name) {
@@ -22,7 +28,12 @@ __attribute__((used)) void *count(const char *name) {
 
 #ifdef TAIL
 __asm__(".globl dlsym\n.type dlsym, @function\ndlsym:\n"
+#ifdef __aarch64__
+        "stp x29, x30, [sp, #-32]!\nstp x0, x1, [sp, #16]\nmov x0, x1\nbl count\nmov x16, x0\n"
+        "ldp x0, x1, [sp, #16]\nldp x29, x30, [sp], #32\nbr x16\n"
+#else
         "push %rdi\npush %rsi\nsub $8, %rsp\nmov %rsi, %rdi\ncall count@PLT\nadd $8, %rsp\npop %rsi\npop %rdi\njmp *%rax\n"
+#endif
         ".size dlsym, . - dlsym\n");
 #else
 void *dlsym(void *handle, const char *name) {

@@ -102,6 +102,7 @@ mod interpose;
 mod lifecycle;
 mod loader;
 mod lock;
+mod machine;
 mod numbering;
 mod python;
 mod recording_path;

@@ -19,7 +19,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use crate::writer::signals::{Undisturbed, kernel, undisturbed};
+use crate::machine::{own_id, system_call};
+use crate::writer::signals::{Undisturbed, undisturbed};
 
 #[cfg(debug_assertions)]
 use crate::writer::signals::in_signal_handler;
@@ -187,7 +188,7 @@ impl RawLock {
         unsafe {
             let word = self.word.as_ptr().cast::<u32>().add(LOWER);
             let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-            kernel(libc::SYS_futex, [word as usize, operation, value as usize, timeout as usize]);
+            system_call(libc::SYS_futex, [word as usize, operation, value as usize, timeout as usize]);
         }
     }
 
@@ -375,23 +376,6 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 #[cfg(test)]
 pub fn is_awaited_by_fork() -> bool {
     FORKING.load(Relaxed) != 0
-}
-
-/// Returns `pthread_self()`. glibc's is the thread pointer itself.
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-#[inline(always)]
-pub fn own_id() -> u64 {
-    let pointer: u64;
-    // SAFETY: the psABI: the thread pointer stands at fs:0.
-    unsafe { std::arch::asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
-    pointer
-}
-
-#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-#[inline(always)]
-pub fn own_id() -> u64 {
-    // SAFETY: asks for the calling thread's id.
-    unsafe { libc::pthread_self() as u64 }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use once_cell::race::OnceBox;
 
 use crate::coverage_gaps;
 use crate::lock::{Mutex, Rank};
+use crate::machine;
 use crate::unwind::LastWalk;
 use crate::writer::recording;
 use crate::writer::recording::Cursor;
@@ -368,7 +369,6 @@ pub fn without_events<R>(ours: impl FnOnce() -> R) -> R {
 
 // Initial-exec TLS: a preloaded library is part of the static block, so the address is one load and one add,
 // and the first use on a thread allocates nothing (the dynamic model may call malloc there).
-#[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .tbss.leaktrace,\"awT\",@nobits",
     ".globl leaktrace_thread_block",
@@ -381,37 +381,12 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-#[cfg(target_arch = "x86_64")]
 const _: () = assert!(size_of::<ThreadState>() <= 64);
 
 /// Returns the calling thread's block.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn current() -> &'static ThreadState {
-    let block: *const ThreadState;
-    // SAFETY: the psABI's initial-exec sequence: the GOT holds the block's offset from the thread pointer at
-    // fs:0. Both are the same for as long as the thread lives. The block is zeroed, which is a value of every
-    // field, and is never freed before its thread is gone; since it is not `Sync`, the reference does not
-    // leave the thread.
-    unsafe {
-        std::arch::asm!(
-            "mov {0}, qword ptr [rip + leaktrace_thread_block@GOTTPOFF]",
-            "add {0}, qword ptr fs:[0]",
-            out(reg) block,
-            options(pure, nomem, nostack),
-        );
-        &*block
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-pub fn current() -> &'static ThreadState {
-    thread_local! {
-        // SAFETY: zero is a value of every field.
-        static BLOCK: ThreadState = const { unsafe { std::mem::zeroed() } };
-    }
-    // SAFETY: it has no destructor, so it lasts as long as its thread; not being `Sync`, the reference stays
-    // there.
-    BLOCK.with(|block| unsafe { &*ptr::from_ref(block) })
+    // SAFETY: the block is zeroed, which is a value of every field, and is never freed before its thread is gone;
+    // since it is not `Sync`, the reference does not leave the thread.
+    unsafe { &*machine::thread_block().cast() }
 }

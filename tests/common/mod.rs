@@ -36,10 +36,14 @@ pub fn target() -> PathBuf {
     std::env::var_os("LEAKTRACE_TARGET").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Returns the library under test, which is built with these tests.
+/// Returns the library under test, which is built with these tests, unless it is for another processor
+/// (`scripts/dev/aarch64`).
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
+        if let Some(given) = std::env::var_os("PRELOAD_UNDER_TEST") {
+            return given.into();
+        }
         let deps = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
         let candidates = [deps.join("libleaktrace.so"), deps.parent().unwrap().join("libleaktrace.so")];
         let modified = |p: &PathBuf| fs::metadata(p).and_then(|m| m.modified()).ok();

@@ -25,7 +25,8 @@ pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     for file in files.iter().filter(|f| f.ends_with(source) || f.extension().is_some_and(|e| e != "c")) {
         fs::read(file).unwrap().hash(&mut hash);
     }
-    (name, flags).hash(&mut hash);
+    // Which compiler `cc` is depends on it.
+    (name, flags, std::env::var_os("PRELOAD_UNDER_TEST")).hash(&mut hash);
     let folder = root().join("target/programs").join(format!("{:016x}", hash.finish()));
     let made = folder.join(name);
     if made.exists() {

@@ -212,9 +212,13 @@ fn loadable(binary: &Path, shown: &str) -> Check {
             "name the program itself".into(),
         );
     };
-    if object.architecture() != object::Architecture::X86_64 {
+    let own = match env::consts::ARCH {
+        "aarch64" => object::Architecture::Aarch64,
+        _ => object::Architecture::X86_64,
+    };
+    if object.architecture() != own {
         let other = format!("{:?}", object.architecture());
-        return Check::Bad(format!("{shown} is for {other}"), "leaktrace supports x86-64 only".into());
+        return Check::Bad(format!("{shown} is for {other}"), format!("this leaktrace is for {own:?}"));
     }
     if !has_interpreter(&bytes) {
         return Check::Bad(
@@ -385,7 +389,8 @@ fn exports(library: &Path, symbol: &str) -> bool {
 fn driver() -> Check {
     const NAME: &str = "libcuda.so.1";
     let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib", "/usr/lib/wsl/lib"];
+    let of_processor = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+    let usual = [&of_processor, "/usr/lib64", "/lib64", "/usr/lib", "/usr/lib/wsl/lib"];
     let folders = env::split_paths(&set).chain(usual.iter().map(PathBuf::from));
     let found = folders.map(|f| f.join(NAME)).find(|p| p.exists()).or_else(|| {
         let cache = Command::new("/sbin/ldconfig").arg("-p").stderr(Stdio::null()).output().ok()?;

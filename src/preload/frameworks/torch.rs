@@ -12,6 +12,7 @@ use crate::analysis::{counters, step_boundaries};
 use crate::hooks::record;
 use crate::lifecycle;
 use crate::loader::link_map;
+use crate::machine;
 use crate::python;
 use crate::settings;
 use crate::shield::shield;
@@ -202,7 +203,7 @@ unsafe extern "C-unwind" fn report_memory_out(requested: i64, allocated: u64, re
     )
 )]
 unsafe extern "C" fn execute() {
-    crate::interpose::tail_jump::tail_jump!(backward_begins)
+    machine::tail_jump!(backward_begins)
 }
 
 unsafe extern "C" fn backward_begins() -> *mut c_void {
@@ -309,7 +310,8 @@ fn ask_thread_id() -> Option<u64> {
 /// `at::RecordFunctionCallback` as PyTorch 1.13 to 2.15 lay it out, passed by value in memory.
 #[repr(C)]
 struct Callback {
-    start: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut *mut c_void,
+    /// Takes a range and returns a `unique_ptr`: not as a C function would.
+    start: unsafe extern "C" fn(),
     end: unsafe extern "C" fn(*const c_void, *mut c_void),
     probability: f64,
     scopes: [u8; 10],
@@ -366,8 +368,8 @@ fn register_for_ranges() {
         needs: [0; 3],
         padding: [0; 3],
     };
-    // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value on the stack, as
-    // C passes it.
+    // SAFETY: PyTorch's function of that name; a struct of more than 16 bytes goes by value, in memory, as C
+    // passes it.
     unsafe {
         let add: unsafe extern "C" fn(Callback) -> u64 = std::mem::transmute(add);
         HANDLE.store(add(callback), Release);
@@ -399,7 +401,12 @@ pub fn leave_ranges() {
 
 /// Begins a range. Returns the `unique_ptr` of a context that we do not need: null, where the caller wants
 /// it.
-unsafe extern "C" fn range_starts(context: *mut *mut c_void, range: *const c_void) -> *mut *mut c_void {
+#[unsafe(naked)]
+unsafe extern "C" fn range_starts() {
+    machine::returns_object!(begin_range)
+}
+
+unsafe extern "C" fn begin_range(context: *mut *mut c_void, range: *const c_void) -> *mut *mut c_void {
     // SAFETY: room for the returned object, by the C++ ABI.
     unsafe { *context = std::ptr::null_mut() };
     if is_optimizer(range) {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::loader::functions::LoaderFunction;
 use crate::loader::link_map;
+use crate::machine;
 use crate::writer::signals::Undisturbed;
 
 unsafe extern "C" {
@@ -53,7 +54,7 @@ pub fn look_up() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "unhooked_pthread_setcanceltype"))]
 unsafe extern "C" fn pthread_setcanceltype() {
-    crate::interpose::tail_jump::tail_jump!(before_type)
+    machine::tail_jump!(before_type)
 }
 
 /// # Safety
@@ -62,7 +63,7 @@ unsafe extern "C" fn pthread_setcanceltype() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "unhooked_pthread_cancel"))]
 unsafe extern "C" fn pthread_cancel() {
-    crate::interpose::tail_jump::tail_jump!(before_cancel)
+    machine::tail_jump!(before_cancel)
 }
 
 fn process() -> u32 {
@@ -169,17 +170,6 @@ struct Action {
 /// The C library's handler, which ours stands before; 0: none yet.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 
-/// The way back from our handler, by the bytes that unwinders know it by where no table describes it. They look at
-/// what lies before it too, which is why something does.
-#[unsafe(naked)]
-unsafe extern "C" fn way_back() {
-    std::arch::naked_asm!("nop", ".byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0", "syscall")
-}
-
-fn way_back_address() -> usize {
-    way_back as *const () as usize + 1
-}
-
 /// Puts our handler before the C library's, which it puts in when the first thread is cancelled. `false`: that
 /// cannot be done.
 fn install() -> bool {
@@ -198,7 +188,7 @@ fn install() -> bool {
     }
     BEFORE.store(before.handler, Release);
     let flags = libc::SA_SIGINFO as u64 | libc::SA_RESTART as u64 | SA_RESTORER;
-    let action = Action { handler: ours as usize, flags, restorer: way_back_address(), mask: 0 };
+    let action = Action { handler: ours as usize, flags, restorer: machine::way_back_address(), mask: 0 };
     change(&action, std::ptr::null_mut())
 }
 
@@ -241,7 +231,7 @@ fn is_inside() -> bool {
         let (pc, found) = unsafe { (_Unwind_GetIP(context), &mut *found.cast::<Look>()) };
         let is_own = link_map::is_own_address(std::ptr::without_provenance(pc));
         found.inside |= is_own && found.outside;
-        found.outside |= pc == way_back_address();
+        found.outside |= pc == machine::way_back_address();
         // 4: any code but "go on" ends the walk.
         if found.inside { 4 } else { 0 }
     }

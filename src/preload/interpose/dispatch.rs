@@ -9,6 +9,7 @@ use crate::interpose::{got_patch, hook_table};
 use crate::lifecycle;
 use crate::loader::link_map::{self, ObjectId};
 use crate::loader::scope;
+use crate::machine;
 
 /// Returns the hook of the entry point `id` for the caller that `return_address` lies in.
 pub unsafe extern "C" fn dispatch(return_address: *const c_void, id: usize) -> *const c_void {
@@ -48,26 +49,26 @@ static CACHE: Cache = Cache::new();
 /// The providers already found, by calling object and entry point. Its size is fixed, and whoever comes later
 /// takes the entry of whoever came before.
 ///
-/// An entry is one word, so a reader finds it whole, or another: (bit 63) object 43 | entry point 8 |
-/// provider 2 | generation 11 (bit 0). The generation keeps out what another thread began to look up before
+/// An entry is one word, so a reader finds it whole, or another: (bit 63) object 44 | entry point 8 |
+/// provider 2 | generation 10 (bit 0). The generation keeps out what another thread began to look up before
 /// objects were unloaded, and inserts after the cache was cleared for that.
 struct Cache([AtomicU64; Cache::SIZE]);
 
 impl Cache {
     const SIZE: usize = 1024;
-    const GENERATION: u64 = (1 << 11) - 1;
-    const PROVIDER_SHIFT: u32 = 11;
-    const ENTRY_POINT_SHIFT: u32 = 13;
-    const OBJECT_SHIFT: u32 = 21;
+    const GENERATION: u64 = (1 << 10) - 1;
+    const PROVIDER_SHIFT: u32 = 10;
+    const ENTRY_POINT_SHIFT: u32 = 12;
+    const OBJECT_SHIFT: u32 = 20;
     const PROVIDER: u64 = (PROVIDERS as u64 - 1) << Cache::PROVIDER_SHIFT;
 
     const fn new() -> Cache {
-        assert!(PROVIDERS == 4 && ENTRY_POINTS.len() < 256);
+        assert!(PROVIDERS == 4 && ENTRY_POINTS.len() < 256 && machine::ADDRESS_END <= 1 << 48);
         Cache([const { AtomicU64::new(0) }; Cache::SIZE])
     }
 
     /// An entry of provider 0. Never 0 itself: entry points count from 1. Link maps are aligned to 16 bytes,
-    /// and addresses of programs have 47 bits.
+    /// and addresses of programs have 48 bits at most.
     fn key(caller: Option<ObjectId>, id: usize, generation: u64) -> u64 {
         let object = caller.map_or(0, |c| c.address() as u64 >> 4);
         object << Cache::OBJECT_SHIFT
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn an_entry_is_found_by_its_own_caller_entry_point_and_generation_only() {
         let cache = Cache::new();
-        let (one, other) = (object(0x7fff_ffff_f000), object(0x7fff_ffff_f010));
+        let (one, other) = (object(0xffff_ffff_f000), object(0x7fff_ffff_f000));
         assert_eq!(cache.get(one, 1, 0), None);
         cache.insert(one, 1, 5, 3);
         assert_eq!(cache.get(one, 1, 5), Some(3));

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_void};
 
 use crate::loader::functions::LoaderFunction;
+use crate::machine;
 use crate::state;
 use crate::writer::recording;
 
@@ -20,7 +21,7 @@ macro_rules! interpose {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
             unsafe extern "C" fn $name() {
-                crate::interpose::tail_jump::tail_jump!(before, "mov edi, {id}"; id = const $number)
+                machine::tail_jump!(before, (first, $number))
             }
         )+
     };
@@ -45,7 +46,7 @@ pub fn look_up() {
 }
 
 /// Notes the call; returns where it goes on.
-extern "C" fn before(number: u32) -> *const c_void {
+extern "C" fn before(_path: *const c_void, number: u32) -> *const c_void {
     if state::is_recording() {
         // Nothing in it allocates or takes a lock: this may be the child of a `vfork`, or a signal handler.
         recording::mark_replaced();

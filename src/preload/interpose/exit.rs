@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::loader::functions::LoaderFunction;
+use crate::machine;
 use crate::state;
 use crate::writer::recording;
 
@@ -21,9 +22,7 @@ macro_rules! interpose {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
             unsafe extern "C" fn $name() {
-                crate::interpose::tail_jump::tail_jump!(
-                    before, "mov esi, edi", "mov edi, {id}"; id = const $number
-                )
+                machine::tail_jump!(before, (first, $number))
             }
         )+
     };
@@ -54,7 +53,7 @@ extern "C" fn exited(status: c_int, _: *mut c_void) {
 }
 
 /// Notes the status; returns where the call goes on.
-extern "C" fn before(number: u32, status: c_int) -> *const c_void {
+extern "C" fn before(status: c_int, number: u32) -> *const c_void {
     note(status);
     let number = number as usize;
     NAMES.get(number).zip(REAL.get(number)).map_or(std::ptr::null(), |(name, real)| real.next(name))

@@ -10,9 +10,9 @@ macro_rules! export {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($id))))]
         unsafe extern "C" fn $id() {
-            crate::interpose::tail_jump::tail_jump!(
-                crate::interpose::dispatch::dispatch, "mov rdi, qword ptr [rsp + 56]", "mov esi, {id}";
-                id = const crate::hooks::entry_points::EntryPointId::$id.number()
+            crate::machine::tail_jump!(
+                crate::interpose::dispatch::dispatch,
+                (caller, crate::hooks::entry_points::EntryPointId::$id.number())
             )
         }
     )+};

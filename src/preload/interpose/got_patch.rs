@@ -126,7 +126,8 @@ fn write(
     slot: &AtomicPtr<c_void>,
     value: *mut c_void,
 ) -> Option<()> {
-    const PAGE: usize = 4096;
+    // SAFETY: asks for a number.
+    let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let address = std::ptr::from_ref(slot) as usize;
     let range = |p: &libc::Elf64_Phdr| {
         let start = object.bias().wrapping_add(p.p_vaddr as usize);
@@ -134,13 +135,13 @@ fn write(
     };
     let of_kind = |kind: u32| objects.program_headers(object).iter().filter(move |p| p.p_type == kind);
     of_kind(libc::PT_LOAD).find(|p| p.p_flags & libc::PF_W != 0 && range(p).contains(&address))?;
-    let page = address & !(PAGE - 1);
+    let page = address & !(page_size - 1);
     // The loader protects whole pages only.
     let read_only = of_kind(libc::PT_GNU_RELRO)
-        .any(|p| (range(p).start & !(PAGE - 1)..range(p).end & !(PAGE - 1)).contains(&address));
+        .any(|p| (range(p).start & !(page_size - 1)..range(p).end & !(page_size - 1)).contains(&address));
     let protect = |how: i32| {
         // SAFETY: a page of the object's own data, mapped and private; readable throughout.
-        !read_only || unsafe { libc::mprotect(page as *mut c_void, PAGE, how) } == 0
+        !read_only || unsafe { libc::mprotect(page as *mut c_void, page_size, how) } == 0
     };
     if !protect(libc::PROT_READ | libc::PROT_WRITE) {
         return None;

@@ -8,6 +8,7 @@ use crate::analysis::loop_steps;
 use crate::coverage_gaps;
 use crate::loader::functions::LoaderFunction;
 use crate::loader::link_map;
+use crate::machine;
 use crate::thread_state;
 
 unsafe extern "C" {
@@ -29,28 +30,7 @@ macro_rules! interpose {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
             unsafe extern "C" fn $name() {
-                // With the rules of unwinding: the frames outside of this one are looked at.
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "push rdi",
-                    ".cfi_adjust_cfa_offset 8",
-                    "push rsi",
-                    ".cfi_adjust_cfa_offset 8",
-                    "sub rsp, 8",
-                    ".cfi_adjust_cfa_offset 8",
-                    "mov esi, {number}",
-                    "call {before}",
-                    "add rsp, 8",
-                    ".cfi_adjust_cfa_offset -8",
-                    "pop rsi",
-                    ".cfi_adjust_cfa_offset -8",
-                    "pop rdi",
-                    ".cfi_adjust_cfa_offset -8",
-                    "jmp rax",
-                    ".cfi_endproc",
-                    number = const $number,
-                    before = sym before,
-                )
+                machine::tail_jump_unwound!(before, $number)
             }
         )+
     };
@@ -75,25 +55,10 @@ unsafe extern "C" fn before(buffer: *const u64, number: u32) -> *const c_void {
     let thread = thread_state::current();
     if thread.is_inside() || loop_steps::holds_detector() {
         // SAFETY: what the program hands to `longjmp`.
-        leave(unsafe { target(buffer) });
+        leave(unsafe { machine::jump_target(buffer) });
     }
     let number = number as usize;
     NAMES.get(number).zip(REAL.get(number)).map_or(std::ptr::null(), |(name, real)| real.next(name))
-}
-
-/// Returns the stack pointer that the jump restores, by the x86-64 layout of glibc's `jmp_buf`: the seventh
-/// word, rotated and masked.
-///
-/// # Safety
-/// `buffer` was filled by `setjmp`.
-unsafe fn target(buffer: *const u64) -> u64 {
-    const RSP: usize = 6;
-    // SAFETY: a buffer of eight words and more; the psABI's thread block has the mask of pointers at fs:0x30.
-    unsafe {
-        let guard: u64;
-        std::arch::asm!("mov {}, qword ptr fs:[0x30]", out(reg) guard, options(pure, readonly, nostack));
-        (*buffer.add(RSP)).rotate_right(17) ^ guard
-    }
 }
 
 /// What a look along the stack finds.

@@ -15,5 +15,4 @@ mod jumps;
 mod proc_address;
 mod sandbox;
 mod symbol_lookup;
-pub mod tail_jump;
 mod trampolines;

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_void};
 
 use crate::lifecycle;
 use crate::loader::functions::LoaderFunction;
+use crate::machine;
 
 static PRCTL: LoaderFunction = LoaderFunction::new();
 static SYSCALL: LoaderFunction = LoaderFunction::new();
@@ -19,50 +20,23 @@ pub fn look_up() {
     SYSCALL.next(SYSCALL_NAME);
 }
 
-/// Defines an interposer: `$test` jumps to `2f` for a call that may install a filter.
-macro_rules! interpose {
-    ($name:ident, $real:ident, $before:ident, $number:literal, $value:expr) => {
-        /// # Safety
-        /// That of the C library's function.
-        #[unsafe(naked)]
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[cfg_attr(test, unsafe(export_name = concat!("unhooked_", stringify!($name))))]
-        unsafe extern "C" fn $name() {
-            std::arch::naked_asm!(
-                concat!("cmp edi, {", $number, "}"),
-                "je 2f",
-                "mov r11, qword ptr [rip + {real}@GOTPCREL]",
-                "mov r11, qword ptr [r11]",
-                "test r11, r11",
-                "je 2f",
-                "jmp r11",
-                "2: push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                "call {before}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                "jmp r11",
-                number = const $value,
-                real = sym $real,
-                before = sym $before,
-            )
-        }
-    };
+/// # Safety
+/// That of the C library's function.
+#[unsafe(naked)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "unhooked_prctl"))]
+unsafe extern "C" fn prctl() {
+    machine::tail_jump_if!(before_prctl, libc::PR_SET_SECCOMP, PRCTL)
 }
 
-interpose!(prctl, PRCTL, before_prctl, "number", libc::PR_SET_SECCOMP);
-interpose!(syscall, SYSCALL, before_syscall, "number", libc::SYS_seccomp);
+/// # Safety
+/// That of the C library's function.
+#[unsafe(naked)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "unhooked_syscall"))]
+unsafe extern "C" fn syscall() {
+    machine::tail_jump_if!(before_syscall, libc::SYS_seccomp, SYSCALL)
+}
 
 /// Takes in what the program asks of `prctl(option, mode, filter)`; returns where it goes on.
 unsafe extern "C" fn before_prctl(option: i32, mode: u64, filter: *const c_void) -> *const c_void {

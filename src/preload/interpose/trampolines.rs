@@ -14,9 +14,7 @@ use crate::interpose::{cancel, dispatch, exec, exit, got_patch, jumps, sandbox, 
 use crate::lifecycle;
 use crate::loader::functions::{DLCLOSE, DLERROR, DLMOPEN, DLOPEN, DLSYM, Dlclose, Dlerror, Dlopen};
 use crate::loader::link_map::{self, ObjectId};
-
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("the trampolines are written for x86-64");
+use crate::machine;
 
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
@@ -35,7 +33,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     constructor
 };
 
-/// What a trampoline does next, in two registers (rax, rdx): it returns a value, or jumps to a function.
+/// What a trampoline does next, returned in two registers: it returns a value, or jumps to a function.
 #[repr(C)]
 pub struct TailCall {
     value: *const c_void,
@@ -66,25 +64,8 @@ impl TailCall {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "unhooked_dlsym"))]
 pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _symbol: *const c_char) -> *mut c_void {
-    std::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "mov rdx, qword ptr [rsp + 24]",
-        "call {resolve}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "test rdx, rdx",
-        "jne 2f",
-        "ret",
-        // A failing look-up goes on to `dlvsym`, which takes one argument more.
-        "2: mov r11, rdx",
-        "lea rdx, [rip + {no_version}]",
-        "jmp r11",
-        resolve = sym symbol_lookup::resolve_dlsym,
-        no_version = sym NO_VERSION,
-    )
+    // A failing look-up goes on to `dlvsym`, which takes one argument more.
+    machine::dlsym!(symbol_lookup::resolve_dlsym, NO_VERSION)
 }
 
 /// Interposes `dlvsym`.
@@ -99,22 +80,7 @@ pub unsafe extern "C" fn dlvsym(
     _symbol: *const c_char,
     _version: *const c_char,
 ) -> *mut c_void {
-    std::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "mov rcx, qword ptr [rsp + 24]",
-        "call {resolve}",
-        "mov r11, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "test r11, r11",
-        "jne 2f",
-        "ret",
-        "2: jmp r11",
-        resolve = sym symbol_lookup::resolve_dlvsym,
-    )
+    machine::dlvsym!(symbol_lookup::resolve_dlvsym)
 }
 
 /// The version of a look-up that is to fail, so that `dlerror` names the object it failed for; no export of
@@ -157,29 +123,7 @@ pub unsafe extern "C" fn dlerror() -> *mut c_char {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "unhooked_dlopen"))]
 pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: i32) -> *mut c_void {
-    std::arch::naked_asm!(
-        "test esi, {deepbind}",
-        "jne 2f",
-        "mov rax, qword ptr [rip + {next}@GOTPCREL]",
-        "mov rax, qword ptr [rax]",
-        "test rax, rax",
-        "je 2f",
-        "jmp rax",
-        "2: push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {open}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "test rdx, rdx",
-        "jne 3f",
-        "ret",
-        "3: jmp rdx",
-        deepbind = const libc::RTLD_DEEPBIND,
-        next = sym DLOPEN,
-        open = sym open_deepbind,
-    )
+    machine::dlopen!(open_deepbind, libc::RTLD_DEEPBIND, DLOPEN)
 }
 
 /// Opens a library whose own scope comes first, and patches it. Its constructors run before that: what those
@@ -216,17 +160,7 @@ unsafe extern "C-unwind" fn open_deepbind(file: *const c_char, mode: i32) -> Tai
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "unhooked_dlmopen"))]
 pub unsafe extern "C" fn dlmopen(_namespace: i64, _file: *const c_char, _mode: i32) -> *mut c_void {
-    std::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {open}",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        open = sym open_in_namespace,
-    )
+    machine::tail_jump!(open_in_namespace)
 }
 
 unsafe extern "C" fn open_in_namespace(namespace: i64, file: *const c_char, mode: i32) -> *const c_void {

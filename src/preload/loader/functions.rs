@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use crate::loader::link_map;
 use crate::loader::object::Version;
+use crate::machine;
 
 pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 pub type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
@@ -46,12 +47,12 @@ impl LoaderFunction {
         })
     }
 
-    /// The C library's own: what we ask ourselves no other preload is to see. Versions begin with x86-64's
-    /// first glibc.
+    /// The C library's own: what we ask ourselves no other preload is to see. Versions begin with the
+    /// processor's first glibc.
     fn of_libc(&self, name: &CStr) -> *mut c_void {
         self.get(|| {
             link_map::with_objects(|objects| {
-                objects.all().find_map(|o| o.definition_exactly(name, c"GLIBC_2.2.5"))
+                objects.all().find_map(|o| o.definition_exactly(name, machine::FIRST_GLIBC))
             })
             .flatten()
         })

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
 use object::NativeEndian;
 use object::elf::{self, Dyn64, GnuHashHeader, Rela64, Sym64, Verdaux, Verdef, Vernaux, Verneed, gnu_hash};
 
+use crate::machine;
+
 const E: NativeEndian = NativeEndian;
 
 /// This library; null until it is known.
@@ -112,8 +114,8 @@ impl LinkMap {
         relocations.flatten().filter_map(|relocation| {
             let info = relocation.r_info.get(E);
             let plain = match info as u32 {
-                elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT => true,
-                elf::R_X86_64_64 => relocation.r_addend.get(E) == 0,
+                machine::GLOBAL_DATA | machine::JUMP_SLOT => true,
+                machine::ABSOLUTE => relocation.r_addend.get(E) == 0,
                 _ => false,
             };
             let slot = self.bias.wrapping_add(relocation.r_offset.get(E) as usize);

@@ -41,7 +41,7 @@ pub fn top() -> Option<Top> {
 fn state(cpython: &Cpython) -> Option<*const u8> {
     // SAFETY: a thread state of a version whose layout we know.
     let is_own =
-        |state| unsafe { read::<u64>(state, usize::from(cpython.links.thread_id)) } == crate::lock::own_id();
+        |state| unsafe { read::<u64>(state, usize::from(cpython.links.thread_id)) } == crate::machine::own_id();
     let main: *const u8 = cpython.main_thread.load(Ordering::Acquire);
     if !main.is_null() && is_own(main) {
         return Some(main);

@@ -191,7 +191,7 @@ fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
         return Err("unknown layout of code objects");
     }
     // SAFETY: asks for the calling thread's id.
-    if crate::lock::own_id() != unsafe { libc::pthread_self() } {
+    if crate::machine::own_id() != unsafe { libc::pthread_self() } {
         return Err("unknown thread ids");
     }
     Ok(Cpython {

@@ -4,6 +4,8 @@
 
 use std::ptr;
 
+use crate::machine;
+
 /// Reads a `T` that lies `offset` bytes behind `base`.
 ///
 /// # Safety
@@ -26,12 +28,10 @@ pub unsafe fn word(base: u64, offset: usize) -> u64 {
 
 /// The kernel's limit of ranges in one call.
 const RANGES: usize = 1024;
-/// The end of the addresses of user space.
-const END: u64 = 1 << 47;
 
 /// True if a word may be an object's address.
 pub fn is_plausible(word: u64) -> bool {
-    word & 7 == 0 && (0x1_0000..END).contains(&word)
+    word & 7 == 0 && (0x1_0000..machine::ADDRESS_END).contains(&word)
 }
 
 /// Copies of some ranges of memory; all zero where one could not be read.

@@ -22,7 +22,7 @@ use leaktrace_core::format::entry::TableEntry;
 const SLOTS: usize = 1 << 18;
 static FORWARD: Forward = Forward([const { AtomicU64::new(0) }; SLOTS]);
 
-/// The table has pages of its own, so that they can be discarded.
+/// The table has pages of its own, so that they can be discarded, where pages are that small.
 #[repr(align(4096))]
 struct Forward([AtomicU64; SLOTS]);
 
@@ -161,6 +161,12 @@ pub fn after_fork_child() {
     let Some(mut contexts) = CONTEXTS.lock() else { return };
     contexts.clear();
     // SAFETY: whole pages of a static that nobody refers into, since the child has one thread; they come back
-    // zeroed.
-    unsafe { libc::madvise(FORWARD.0.as_ptr().cast_mut().cast(), size_of::<Forward>(), libc::MADV_DONTNEED) };
+    // zeroed. Where pages are larger the kernel refuses.
+    let status = unsafe {
+        libc::madvise(FORWARD.0.as_ptr().cast_mut().cast(), size_of::<Forward>(), libc::MADV_DONTNEED)
+    };
+    if status != 0 {
+        let taken = FORWARD.0.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0);
+        taken.for_each(|slot| slot.store(0, Ordering::Relaxed));
+    }
 }

@@ -13,6 +13,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::lock::{Mutex, Rank};
+use crate::machine::LARGEST_PAGE;
 use crate::writer::fault;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::file_layout::SEGMENT;
@@ -42,9 +43,10 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// The bytes of the header that have space from the beginning, and those of any segment in the first chunk.
-const HEADER_SPACE: usize = 4096;
-pub const FIRST_SPACE: usize = 32 * 1024;
+/// The bytes of the header that have space from the beginning, and those of any segment in the first chunk: whole
+/// pages, since a page that is written to needs space for all of it.
+const HEADER_SPACE: usize = LARGEST_PAGE;
+pub const FIRST_SPACE: usize = if LARGEST_PAGE > 32 * 1024 { LARGEST_PAGE } else { 32 * 1024 };
 
 /// Creates the file and maps its first chunk. Returns whether its space is still to be allocated, piece by
 /// piece. `Err` is the errno; `EEXIST`: a plain file has that name; `EINVAL`, `EISDIR`, `ELOOP`: what has it is

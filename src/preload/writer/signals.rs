@@ -7,6 +7,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::machine::system_call;
+
 unsafe extern "C" {
     /// Not in the `libc` crate; POSIX.
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
@@ -100,29 +102,6 @@ pub fn undisturbed<R>(ours: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Asks the kernel, not the C library: its `syscall` is one of our exports, which may not have been looked up yet.
-/// Leaves errno as it is.
-///
-/// # Safety
-/// That of the system call.
-pub unsafe fn kernel(number: libc::c_long, arguments: [usize; 4]) {
-    let [a, b, c, d] = arguments;
-    // SAFETY: the caller's word; the kernel's convention.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") number => _,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-}
-
 /// Returns the signal mask and the cancel state that [`end_undisturbed`] restores.
 fn begin_undisturbed() -> Kept {
     if IS_SHUT_IN.load(Relaxed) {
@@ -150,7 +129,10 @@ fn block_signals() -> Option<u64> {
     let (all, old) = (&raw const ALL, &raw mut mask);
     // SAFETY: the calling thread's own mask, words of ours.
     unsafe {
-        kernel(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, all as usize, old as usize, MASK_BYTES]);
+        system_call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_BLOCK as usize, all as usize, old as usize, MASK_BYTES],
+        );
     }
     Some(mask)
 }
@@ -159,7 +141,7 @@ fn restore_signals(mask: Option<u64>) {
     let Some(mask) = mask else { return };
     let mask = &raw const mask as usize;
     // SAFETY: what `block_signals` found, on the same thread.
-    unsafe { kernel(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, MASK_BYTES]) };
+    unsafe { system_call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, MASK_BYTES]) };
 }
 
 /// What of the thread is restored: its signal mask, its pending signals, its cancel state.

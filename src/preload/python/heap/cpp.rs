@@ -5,6 +5,7 @@
 //! All of it is read by the kernel: threads without the GIL may change and free such objects at any time.
 //! Words that are found are compared, and never followed as pointers.
 
+use crate::machine;
 use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::{Node, Nodes};
 use leaktrace_core::int_map::IntMap;
@@ -268,7 +269,7 @@ pub fn type_name(table: u64) -> Option<String> {
         return None;
     }
     let name = *memory::copy(&[(description + 8, 1)]).get(0).first()?;
-    (0x1_0000..1 << 47).contains(&name).then(|| memory::c_string(name))
+    (0x1_0000..machine::ADDRESS_END).contains(&name).then(|| memory::c_string(name))
 }
 
 /// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`. A class of that
