@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{consumed, leaking_line, list, number, run, text, trained};
 use crate::common::Ran;
-use crate::common::report::{Report, call};
+use crate::common::report::{Report, leaktrace};
 
 /// Bytes by the line that allocates, as `retained` lists them; of the device's own memory.
 fn by_line(report: &Report) -> BTreeMap<(String, u64), u64> {
@@ -115,7 +115,7 @@ fn a_fleet_is_judged_by_queries() {
     tabled(folder.path(), "parquet", "train-2", &ranks.each_ref().map(Ran::recording));
     let report = Report::of(&ranks[0].recording());
     let (finding, line) = (&report.findings()[0], leaking_line());
-    let queries = call(["help", "fleet"]).stdout;
+    let queries = leaktrace().args(["help", "fleet"]).output().unwrap().stdout;
     let answers = asked(folder.path(), &String::from_utf8(queries).unwrap());
     let [leak] = list(&answers[0]) else { panic!("one cause: {}", answers[0]) };
     let place = (&leak["run"], &leak["line"]);

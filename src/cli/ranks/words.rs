@@ -104,6 +104,9 @@ pub struct Row {
     /// Whether they ended before the others, and as the first.
     pub early: bool,
     pub first: bool,
+    /// Whether its processes hold the same.
+    #[serde(skip)]
+    pub is_equal: bool,
 }
 
 /// Lists the processes: those that ended before the others first, and, if not `all` are wanted, equal ones in one row.
@@ -141,6 +144,8 @@ fn row(g: &Gathered, members: Vec<usize>) -> Row {
         true => format!("step {} of {}", grouped(u64::from(p.steps)), grouped(u64::from(g.most_steps(p)))),
         false => count(f64::from(p.steps), "step"),
     };
+    let held = |p: &Process| [p.live_bytes, p.peak_bytes, p.reserved_bytes];
+    let is_equal = members.iter().all(|&i| held(&g.processes[i]) == held(p));
     let mut text = format!(
         "{} after {steps}; live {}, peak {}, reserved {}",
         p.ended,
@@ -156,7 +161,7 @@ fn row(g: &Gathered, members: Vec<usize>) -> Row {
     }
     let name = sanitize(&g.named(&members, NAMES));
     let first = g.ended_early.first() == members.first();
-    Row { name, text: sanitize(&text), early, first, members }
+    Row { name, text: sanitize(&text), early, first, is_equal, members }
 }
 
 /// How far the processes differ in one figure.

@@ -103,9 +103,9 @@ fn table(page: &mut Page, g: &Gathered, all: bool) {
 
 /// Writes how far the processes differ in what they hold, and which differ much.
 fn spreads(page: &mut Page, g: &Gathered) {
-    let figures = figures(g);
-    // The figures of a few stand in the table.
-    if figures.iter().all(|f| f.outliers.is_none()) && (g.processes.len() <= ROWS || figures.is_empty()) {
+    let (figures, rows) = (figures(g), rows(g, false));
+    let in_the_table = rows.len() <= ROWS && rows.iter().all(|row| row.is_equal);
+    if figures.is_empty() || in_the_table && figures.iter().all(|f| f.outliers.is_none()) {
         return;
     }
     page.line(&[(BOLD, &format!("Spread over the {}s", noun(g)))]);
