@@ -290,3 +290,26 @@ pub fn coverage(text: &mut Text, report: &Report, all: bool) {
         text.wrap("", 2, &[(Bold, "Warning:"), (Plain, &sanitize(warning))]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_add_up_to_a_hundredth_are_one_line() {
+        let shown = |bytes: &[u64], finding: Option<usize>, unlisted: u64| {
+            let row = |(i, &bytes): (usize, &u64)| {
+                let finding = finding.filter(|&at| at == i);
+                Row { what: String::new(), bytes, blocks: 1, finding }
+            };
+            worth_a_row(&bytes.iter().enumerate().map(row).collect::<Vec<_>>(), unlisted)
+        };
+        assert_eq!(shown(&[9_000, 880, 70, 50], None, 0), 4, "more than a hundredth");
+        assert_eq!(shown(&[9_000, 970, 6, 4], None, 0), 2);
+        assert_eq!(shown(&[9_000, 970, 6, 4], Some(2), 0), 4, "one of a finding, and one line saves none");
+        assert_eq!(shown(&[9_000, 970, 6, 4], Some(2), 1), 3, "there is such a line already");
+        assert_eq!(shown(&[9_000, 970, 6, 4], None, 200), 4, "what is not listed counts with them");
+        assert_eq!(shown(&[5; 30], None, 0), ROWS);
+        assert_eq!(shown(&[], None, 0), 0);
+    }
+}
