@@ -2,7 +2,9 @@
 //! PyTorch's own, and the leak is found at its line. `scripts/dev/matrix` runs all cases in every
 //! combination.
 
-use crate::common::programs::{script, torch, torch_at, torch_pythons};
+use std::path::Path;
+
+use crate::common::programs::{script, torch, torch_at, torch_python, torch_pythons};
 use crate::common::report::Report;
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -153,9 +155,14 @@ fn what_does_not_leak_is_not_called_a_leak() {
 /// Checks the figures of a run of a known case, and its leaks against those in `expected.json`.
 #[track_caller]
 fn known_case(case: &str, args: &[&str]) {
+    known_case_with(&torch_python(), case, args);
+}
+
+#[track_caller]
+fn known_case_with(python: &Path, case: &str, args: &[&str]) {
     let folder = root().join("tests/cases").join(case);
     let program = folder.join("train.py");
-    let run = || torch_at(&program).args(args).args(["--device", "cuda"]);
+    let run = || Run::new(python).simulated().arg(&program).args(args).args(["--device", "cuda"]);
     let (_, report) = figures_agree(run, "", false);
     let expected: Value =
         serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
@@ -191,6 +198,16 @@ fn a_fixed_program() {
 #[test]
 fn a_spike_at_the_end() {
     known_case("not_leak_eval_spike", &[]);
+}
+
+/// `scripts/test` makes the oldest; `scripts/dev/versions` scores the verdicts with every one.
+#[test]
+fn other_versions_of_pytorch() {
+    for python in &torch_pythons()[1..] {
+        for case in ["torchtitan_losses", "leaky_layer", "simpletuner_unload"] {
+            known_case_with(python, case, &[]);
+        }
+    }
 }
 
 #[test]

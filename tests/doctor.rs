@@ -90,6 +90,50 @@ fn a_driver_that_is_older_than_pytorch_wants() {
     assert!(told.contains("or install a PyTorch for CUDA 11"), "{told}");
 }
 
+/// A PyTorch of which there is nothing but its version and the libraries of these names, with PyTorch's own symbols.
+fn pytorch_of(version: &str, libraries: &[&str]) -> String {
+    let folder = TempDir::new().unwrap();
+    let lib = folder.path().join("torch/lib");
+    fs::create_dir_all(&lib).unwrap();
+    fs::write(folder.path().join("torch/__init__.py"), "").unwrap();
+    let about = folder.path().join(format!("torch-{version}.dist-info"));
+    fs::create_dir(&about).unwrap();
+    let metadata = format!("Metadata-Version: 2.1\nName: torch\nVersion: {version}\n");
+    fs::write(about.join("METADATA"), metadata).unwrap();
+    let source = folder.path().join("symbols.c");
+    let symbols = "void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void) {}
+        void _ZN5torch8autograd6Engine7executeE(void) {}\n";
+    fs::write(&source, symbols).unwrap();
+    for library in libraries {
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-o"]).arg(lib.join(library)).arg(&source);
+        assert!(cc.status().unwrap().success());
+    }
+    let mut command = leaktrace();
+    command.current_dir(folder.path()).env("LEAKTRACE_LIBRARY", library()).env("PYTHONPATH", folder.path());
+    command.env("LD_LIBRARY_PATH", simulated_libraries());
+    flat(&text(&command.args(["doctor", "--"]).arg(python()).output().unwrap(), 0))
+}
+
+#[test]
+fn a_pytorch_for_other_devices_or_newer_than_any_that_was_tried() {
+    let own = ["libc10.so", "libtorch_cpu.so"];
+    let plain = pytorch_of("2.9.0", &own);
+    assert!(plain.contains("PyTorch 2.9.0 is built without CUDA → install a CUDA build"), "{plain}");
+    let rocm = pytorch_of("2.9.0+rocm6.4", &[own[0], own[1], "libtorch_hip.so"]);
+    assert!(
+        rocm.contains("PyTorch 2.9.0+rocm6.4 is built for ROCm: calls of AMD's driver are not seen"),
+        "{rocm}"
+    );
+    let cuda = [own[0], own[1], "libtorch_cuda.so"];
+    for (version, newer) in [("2.15.2", false), ("2.16.0", true), ("3.0.0a1", true)] {
+        let told = pytorch_of(version, &cuda);
+        let says = told.contains(&format!("PyTorch {version} is newer than what was tried"));
+        assert_eq!(says, newer, "{told}");
+        assert!(told.contains("its reporting symbols are found"), "{told}");
+    }
+}
+
 #[test]
 fn the_program_itself_is_not_run() {
     let folder = TempDir::new().unwrap();

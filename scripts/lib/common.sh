@@ -58,6 +58,20 @@ base_python() {
     }
 }
 
+# find_python VERSION: prints the path of this machine's CPython VERSION (3.9), also where a version manager keeps it; fails
+# if there is none.
+find_python() {
+    local python
+    for python in "$(command -v "python$1" || true)" "$HOME"/.pyenv/versions/*/bin/"python$1"; do
+        # A version manager's shim may be there for a version that is not.
+        if [[ -x $python ]] && "$python" -c pass 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+    return 1
+}
+
 # install_packages PYTHON PACKAGES [PIP_OPTION …]: exactly these packages, none of their dependencies.
 install_packages() {
     local python=$1 packages=$2

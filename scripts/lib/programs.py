@@ -54,9 +54,10 @@ def require_build():
 
 
 def environment(traced=True, without=SETTINGS, **settings):
-    """Returns this process's environment without its own settings, with the preload if `traced`, and
-    `settings`."""
-    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith(without)}
+    """Returns this process's environment without its own settings (but for where the simulated GPU is), with the preload
+    if `traced`, and `settings`."""
+    keep = lambda name: name == "LEAKTRACE_TARGET" or not name.startswith(without)
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and keep(k)}
     clean.update(PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1", LEAKTRACE_QUIET="1")
     if traced:
         clean["LD_PRELOAD"] = str(LIBRARY)

@@ -1,6 +1,8 @@
 //! What is known of each framework whose blocks are seen: which files are its own, and the words by which its users
 //! are told what to do. One row each; how its blocks are seen stands in the preload's `frameworks`.
 
+use std::ops::RangeInclusive;
+
 /// A framework, or a part of one that gives out memory.
 #[derive(Debug)]
 pub struct Framework {
@@ -34,6 +36,10 @@ pub const PYTORCH: Framework = Framework {
     releases_cache: Some("`torch.cuda.empty_cache()`"),
     grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
 };
+
+/// PyTorch 2.`minor`: the versions with which reports were held against the truth. Nothing is assumed of a version: what
+/// is read of PyTorch is found by its symbols and type names.
+pub const PYTORCH_VERSIONS: RangeInclusive<u32> = 0..=15;
 
 /// XLA's plugins, by whichever framework they are used: JAX, as good as always.
 pub const JAX: Framework = Framework {

@@ -48,8 +48,10 @@ fn flags_for(via: Via, flags: u64) -> u64 {
 }
 
 export_streams! {
+    /// CUDA 11 has no status.
     init fn cudaGetDriverEntryPoint [cudaGetDriverEntryPoint_ptsz] (via; name: *const c_char, out: *mut Handle,
         flags: u64, status: *mut i32) {
+        let status = if version::major() >= 12 { status } else { null_mut() };
         answer(name, out, version::toolkit_version(), flags_for(via, flags), status)
     }
 

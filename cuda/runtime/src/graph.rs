@@ -19,6 +19,14 @@ pub struct AllocParams {
     pointer: Handle,
 }
 
+/// cudaGraphExecUpdateResultInfo
+#[repr(C)]
+struct UpdateResult {
+    result: i32,
+    node: Handle,
+    from: Handle,
+}
+
 export! {
     device fn cudaGraphAddKernelNode(out: *mut Node, graph: Graph, after: *const Node, count: usize,
         params: *const KernelParams) {
@@ -63,6 +71,27 @@ export! {
         D.graph_add_alloc(out, graph, after, count, params.cast())
     }
 
+    /// Up to CUDA 11 the place of an error stood where the flags are now.
+    device fn cudaGraphInstantiate(out: *mut GraphExec, graph: Graph, flags: u64) {
+        D.graph_instantiate(out, graph, if version::major() >= 12 { flags } else { 0 })
+    }
+
+    /// CUDA 12 has one record where there was room for a node and for a result.
+    device fn cudaGraphExecUpdate(exec: GraphExec, graph: Graph, third: Handle, fourth: *mut i32) {
+        if version::major() >= 12 {
+            return D.graph_exec_update(exec, graph, third);
+        }
+        let mut said = UpdateResult { result: 0, node: null_mut(), from: null_mut() };
+        let done = D.graph_exec_update(exec, graph, (&raw mut said).cast());
+        if !third.is_null() {
+            third.cast::<Handle>().write(said.node);
+        }
+        if !fourth.is_null() {
+            fourth.write(said.result);
+        }
+        done
+    }
+
     device fn cudaGraphAddMemFreeNode(out: *mut Node, graph: Graph, after: *const Node, count: usize,
         pointer: Handle) {
         D.graph_add_free(out, graph, after, count, pointer as DevPtr)
@@ -85,9 +114,7 @@ forward! {
         child: Graph) => graph_add_child;
     device fn cudaGraphInstantiateWithFlags(out: *mut GraphExec, graph: Graph, flags: u64) =>
         graph_instantiate;
-    device fn cudaGraphInstantiate(out: *mut GraphExec, graph: Graph, flags: u64) => graph_instantiate;
     device fn cudaGraphExecDestroy(exec: GraphExec) => graph_exec_destroy;
-    device fn cudaGraphExecUpdate(exec: GraphExec, graph: Graph, result: Handle) => graph_exec_update;
     device fn cudaGraphDebugDotPrint(graph: Graph, path: *const c_char, flags: u32) => graph_dot;
     device fn cudaDeviceGraphMemTrim(device: i32) => graph_mem_trim;
     device fn cudaDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: Handle) =>

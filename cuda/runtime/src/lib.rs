@@ -1,11 +1,11 @@
-//! The simulated CUDA runtime: the body of `libcudart.so.12` and `libcudart.so.13`, and of a "static cudart"
-//! in test programs.
+//! The simulated CUDA runtime: the body of `libcudart.so.11.0`, `libcudart.so.12` and `libcudart.so.13`, and of a
+//! "static cudart" in test programs.
 //!
 //! It owns no memory and no device. Whatever a program asks for goes to the driver, found the way the real
 //! runtime finds it (`lookup`), so that everything that stands between a runtime and a driver sees what it
 //! would see with the real pair. Only documented behaviour is written here; the declarations are our own.
 //!
-//! Both majors come from this one source. Where they differ, `version::major()` says which one this is; the
+//! All majors come from this one source. Where they differ, `version::major()` says which one this is; the
 //! step that links the library defines the C symbol `simgpu_cudart_major`.
 
 // The names are CUDA's.

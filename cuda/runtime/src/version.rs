@@ -1,4 +1,4 @@
-//! Which runtime this is: one source serves both majors.
+//! Which runtime this is: one source serves all majors.
 
 use std::ffi::c_int;
 
@@ -8,11 +8,11 @@ static simgpu_cudart_major: c_int = 13;
 
 #[cfg(not(test))]
 unsafe extern "C" {
-    /// 12 or 13: defined by the step that links this code into a library or a program.
+    /// 11, 12 or 13: defined by the step that links this code into a library or a program.
     static simgpu_cudart_major: c_int;
 }
 
-/// Returns the major version, 12 or 13.
+/// Returns the major version, 11 to 13.
 pub fn major() -> i32 {
     // SAFETY: a constant of the image we are linked into.
     #[cfg_attr(test, allow(unused_unsafe))]
@@ -23,5 +23,9 @@ pub fn major() -> i32 {
 
 /// Returns the version of the toolkit that this runtime stands for.
 pub fn toolkit_version() -> i32 {
-    if major() >= 13 { 13000 } else { 12080 }
+    match major() {
+        ..12 => 11080,
+        12 => 12080,
+        _ => 13000,
+    }
 }

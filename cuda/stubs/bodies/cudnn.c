@@ -139,17 +139,23 @@ SIM(int) cudnnBackendGetAttribute(const struct descriptor *d, int name, int type
  * last layer the biases in the same order. */
 struct rnn { int gates, directions, element; int64_t biases, input, hidden, recurrent, layers; };
 
+static int width_of(int type) { return type == 1 ? 8 : type == 2 || type == 9 ? 2 : 4; }
+
+static void describe(struct rnn *r, int cell, int direction, int hidden, int layers) {
+    r->gates = cell == 2 ? 4 : cell == 3 ? 3 : 1;
+    r->directions = direction ? 2 : 1;
+    r->hidden = r->recurrent = hidden;
+    r->layers = (int64_t)layers * r->directions;
+}
+
 SIM(int) cudnnSetRNNDescriptor_v8(struct rnn *r, int algorithm, int cell, int bias, int direction, int input_mode,
                                   int type, int precision, int math, int input, int hidden, int projection,
                                   int layers, void *dropout, unsigned flags) {
-    r->gates = cell == 2 ? 4 : cell == 3 ? 3 : 1;
-    r->directions = direction ? 2 : 1;
-    r->element = type == 1 ? 8 : type == 2 || type == 9 ? 2 : 4;
+    describe(r, cell, direction, hidden, layers);
+    r->element = width_of(type);
     r->biases = bias != 0;
     r->input = input;
-    r->hidden = hidden;
     r->recurrent = projection > 0 ? projection : hidden;
-    r->layers = (int64_t)layers * r->directions;
     return 0;
 }
 
@@ -195,3 +201,50 @@ SIM(int) cudnnGetRNNTempSpaceSizes(void *handle, void *r, int mode, void *data, 
     OUT_SIZE(reserve, 1 << 16);
     return 0;
 }
+
+/* Up to cuDNN 8: the size of the input and the type of the weights come with each call. */
+#if SIMGPU_MAJOR < 9
+SIM(int) cudnnSetRNNDescriptor_v6(void *handle, struct rnn *r, int hidden, int layers, void *dropout, int input_mode,
+                                  int direction, int cell, int algorithm, int precision) {
+    describe(r, cell, direction, hidden, layers);
+    r->biases = 1;
+    return 0;
+}
+
+SIM(int) cudnnSetRNNProjectionLayers(void *handle, struct rnn *r, int recurrent, int out) {
+    if (recurrent > 0) r->recurrent = recurrent;
+    return 0;
+}
+
+static const struct rnn *with(struct rnn *r, const struct tensor *input, int type) {
+    r->input = input->dim[1];
+    r->element = width_of(type);
+    return r;
+}
+
+SIM(int) cudnnGetRNNParamsSize(void *handle, struct rnn *r, const struct tensor *input, size_t *bytes, int type) {
+    return cudnnGetRNNWeightSpaceSize(handle, with(r, input, type), bytes);
+}
+
+SIM(int) cudnnGetRNNLinLayerMatrixParams(void *handle, struct rnn *r, int layer, const struct tensor *input,
+                                         const struct tensor *all, const void *weights, int matrix,
+                                         struct tensor *shape_of, void **at) {
+    return cudnnGetRNNWeightParams(handle, with(r, input, all->type), layer, 0, weights, matrix, shape_of, at, NULL, NULL);
+}
+
+SIM(int) cudnnGetRNNLinLayerBiasParams(void *handle, struct rnn *r, int layer, const struct tensor *input,
+                                       const struct tensor *all, const void *weights, int matrix,
+                                       struct tensor *shape_of, void **at) {
+    return cudnnGetRNNWeightParams(handle, with(r, input, all->type), layer, 0, weights, matrix, NULL, NULL, shape_of, at);
+}
+
+SIM(int) cudnnGetRNNWorkspaceSize(void *handle, void *r, int length, void *inputs, size_t *bytes) {
+    OUT_SIZE(bytes, WORKSPACE);
+    return 0;
+}
+
+SIM(int) cudnnGetRNNTrainingReserveSize(void *handle, void *r, int length, void *inputs, size_t *bytes) {
+    OUT_SIZE(bytes, 1 << 16);
+    return 0;
+}
+#endif

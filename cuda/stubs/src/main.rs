@@ -56,10 +56,7 @@ fn run() -> Result<()> {
     let work = out.join(".work");
     std::fs::create_dir_all(&work).map_err(|e| format!("cannot create {}: {e}", work.display()))?;
     place_driver(&driver, &out, &wanted)?;
-    let mut jobs = vec![];
-    for major in [12, 13] {
-        jobs.push(runtime::job(major, &runtime, &wanted, &out, &work)?);
-    }
+    let mut jobs = runtime::jobs(&runtime, &wanted, &out, &work)?;
     for (soname, library) in &wanted {
         if vendor::is_stub(soname) {
             jobs.push(emit::job(soname, library, &out, &work)?);

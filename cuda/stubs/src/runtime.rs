@@ -1,8 +1,8 @@
-//! Links the simulated runtime under the SONAME of a major version.
+//! Links the simulated runtime under the SONAME of a version.
 
 use crate::emit::{self, Job, Nodes};
 use crate::wheels::Wanted;
-use crate::{Result, bodies};
+use crate::{Result, bodies, vendor};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeSet;
@@ -11,8 +11,17 @@ use std::path::Path;
 /// cudaErrorNotSupported.
 const NOT_SUPPORTED: i32 = 801;
 
-pub fn job(major: u32, archive: &Path, wanted: &Wanted, out: &Path, work: &Path) -> Result<Job> {
-    let soname = format!("libcudart.so.{major}");
+/// The SONAMEs. That of CUDA 11 is made where a file needs it.
+const OLD: &str = "libcudart.so.11.0";
+const SONAMES: [&str; 2] = ["libcudart.so.12", "libcudart.so.13"];
+
+pub fn jobs(archive: &Path, wanted: &Wanted, out: &Path, work: &Path) -> Result<Vec<Job>> {
+    let old = wanted.contains_key(OLD).then_some(OLD);
+    SONAMES.into_iter().chain(old).map(|soname| job(soname, archive, wanted, out, work)).collect()
+}
+
+fn job(soname: &str, archive: &Path, wanted: &Wanted, out: &Path, work: &Path) -> Result<Job> {
+    let (soname, major) = (soname.to_string(), vendor::major(soname));
     let has = entry_points(archive)?;
     let mut nodes = Nodes::default();
     for name in &has {

@@ -58,9 +58,10 @@ pub fn body(soname: &str) -> &'static str {
     entry(soname).and_then(|(_, body)| *body).unwrap_or_default()
 }
 
-/// Returns the number at the end of a SONAME.
+/// Returns the first number of a SONAME's version.
 pub fn major(soname: &str) -> u32 {
-    soname.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    let (_, version) = soname.split_once(".so.").unwrap_or_default();
+    version.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Returns the needed library that an unversioned import belongs to.

@@ -16,6 +16,7 @@ use object::{Object, ObjectSymbol};
 use super::{Doctor as Arguments, Failure, GATE, locate, output, run};
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 use leaktrace_core::cpython::{self, UNSEEN};
+use leaktrace_core::frameworks::PYTORCH_VERSIONS;
 
 /// How long a probe may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -358,6 +359,12 @@ fn pytorch(folder: &str, version: &str) -> Check {
         );
     }
     let libraries = Path::new(folder).join("lib");
+    if libraries.join("libtorch_hip.so").exists() {
+        return Check::Warning(
+            format!("PyTorch {version} is built for ROCm: calls of AMD's driver are not seen"),
+            "only blocks of PyTorch's allocator may be seen; this was never tried on an AMD GPU".into(),
+        );
+    }
     if !libraries.join("libtorch_cuda.so").exists() {
         return Check::Warning(
             format!("PyTorch {version} is built without CUDA"),
@@ -370,12 +377,26 @@ fn pytorch(folder: &str, version: &str) -> Check {
         .map(|(_, _, what)| *what)
         .collect();
     match missing.is_empty() {
+        true if is_newer(version) => Check::Warning(
+            format!("PyTorch {version} is newer than what was tried; its reporting symbols are found"),
+            format!(
+                "reports were tested with PyTorch 2.{} to 2.{}",
+                PYTORCH_VERSIONS.start(),
+                PYTORCH_VERSIONS.end()
+            ),
+        ),
         true => Check::Good(format!("PyTorch {version}, its reporting symbols are found")),
         false => Check::Warning(
             format!("PyTorch {version}: the symbols that report {} are missing", missing.join(" and ")),
             "use a wheel of PyTorch 2.0 or later; otherwise only the driver's memory is seen".into(),
         ),
     }
+}
+
+/// Returns true if a version of PyTorch is beyond those that reports were tested with.
+fn is_newer(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) > (Some(2), Some(*PYTORCH_VERSIONS.end()))
 }
 
 /// Returns true if a library exports a symbol with this prefix.
