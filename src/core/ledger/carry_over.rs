@@ -63,13 +63,17 @@ pub struct Cause {
     pub device: u8,
     /// The site with the most bytes: what it is known by.
     pub site: u32,
-    /// Steps that carried it over, the first and the latest of them.
+    /// Steps at whose peak it was alive, the first and the latest of them.
     pub steps: u32,
     pub first: u32,
     pub last: u32,
+    /// Steps since the first that carried it over, whether or not it was alive at their peak, and the latest.
+    pub carried: u32,
+    last_carried: u32,
+    /// What these carried.
     pub bytes: Values,
     pub blocks: Values,
-    /// Sums over all steps.
+    /// Sums over these.
     pub parts: Vec<Part>,
     /// The peak of the run without it.
     pub without: u64,
@@ -111,13 +115,14 @@ impl CarryOver {
     fn end_step(&mut self, device: u8, step: u32, frees: &[CarriedFree], last: u64, before: u64) {
         let peak = frees.iter().map(|f| f.peak).max().unwrap_or(0).max(last);
         let mut known: Vec<bool> = self.causes.iter().map(|c| c.device != device).collect();
-        let at = frees.iter().rposition(|f| f.peak == peak);
         // Nothing that was carried over was alive at the peak unless something died after it.
-        if let Some(at) = at.filter(|_| last < peak) {
+        let at = frees.iter().rposition(|f| f.peak == peak).filter(|_| last < peak).filter(|&at| {
             let alive: u64 = frees[at..].iter().fold(0, |sum, f| sum.wrapping_add(f.bytes));
-            if alive as f64 >= MIN_SHARE * peak as f64 {
-                self.follow(device, step, (frees, at), (last, peak, before), &mut known);
-            }
+            alive as f64 >= MIN_SHARE * peak as f64
+        });
+        if at.is_some() || known.contains(&false) {
+            let at = at.unwrap_or(frees.len());
+            self.follow(device, step, (frees, at), (last, peak, before), &mut known);
         }
         for (cause, _) in self.causes.iter_mut().zip(known).filter(|(_, known)| !known) {
             cause.without = cause.without.max(peak);
@@ -137,14 +142,13 @@ impl CarryOver {
         for i in (1..frees.len()).rev() {
             after[i - 1] = after[i].max(frees[i].peak);
         }
-        for burst in bursts(frees, at) {
-            if (burst.bytes as f64) < MIN_SHARE * peak as f64 {
-                continue;
-            }
+        let (at_peak, others): (Vec<Burst>, Vec<Burst>) = bursts(frees)
+            .into_iter()
+            .filter(|burst| burst.bytes as f64 >= MIN_SHARE * peak as f64)
+            .partition(|burst| burst.span >= at);
+        for burst in at_peak {
             let without = peak.saturating_sub(burst.bytes).max(after[burst.span]);
-            let Some(site) = burst.parts.iter().max_by_key(|p| (p.bytes, p.site)).map(|p| p.site) else {
-                continue;
-            };
+            let Some(site) = burst.site() else { continue };
             let found = self.causes.iter().position(|c| c.device == device && c.site == site);
             let cause = match found {
                 Some(i) => i,
@@ -155,6 +159,8 @@ impl CarryOver {
                         steps: 0,
                         first: step,
                         last: step,
+                        carried: 0,
+                        last_carried: 0,
                         bytes: Values::default(),
                         blocks: Values::default(),
                         parts: Vec::new(),
@@ -166,19 +172,38 @@ impl CarryOver {
                 None => continue,
             };
             known[cause] = true;
-            self.causes[cause].add(step, &burst, without);
+            let cause = &mut self.causes[cause];
+            cause.without = cause.without.max(without);
+            if cause.steps == 0 || cause.last != step {
+                cause.steps = cause.steps.saturating_add(1);
+                cause.last = step;
+            }
+            cause.carry(step, &burst);
+        }
+        // How much a step carries does not depend on whether it raised that step's peak.
+        for burst in others {
+            let of = |c: &&mut Cause| c.device == device && Some(c.site) == burst.site();
+            if let Some(cause) = self.causes.iter_mut().find(of) {
+                cause.carry(step, &burst);
+            }
         }
     }
 }
 
+impl Burst {
+    /// Returns the site with the most bytes.
+    fn site(&self) -> Option<u32> {
+        self.parts.iter().max_by_key(|p| (p.bytes, p.site)).map(|p| p.site)
+    }
+}
+
 impl Cause {
-    fn add(&mut self, step: u32, burst: &Burst, without: u64) {
-        self.without = self.without.max(without);
-        if self.steps > 0 && self.last == step {
+    fn carry(&mut self, step: u32, burst: &Burst) {
+        if self.carried > 0 && self.last_carried == step {
             return;
         }
-        self.steps = self.steps.saturating_add(1);
-        self.last = step;
+        self.carried = self.carried.saturating_add(1);
+        self.last_carried = step;
         // What is tiny beside the rest died with it by chance: a scalar, a flag.
         let material = || burst.parts.iter().filter(|p| p.bytes as f64 >= MIN_SHARE * burst.bytes as f64);
         self.bytes.push(material().fold(0, |sum, p| sum.wrapping_add(p.bytes)));
@@ -197,10 +222,9 @@ impl Cause {
     }
 }
 
-/// Returns the bursts among the frees from `at` on: of what was alive at the peak.
-fn bursts(frees: &[CarriedFree], at: usize) -> Vec<Burst> {
+fn bursts(frees: &[CarriedFree]) -> Vec<Burst> {
     let mut all: Vec<Burst> = Vec::new();
-    for (i, f) in frees.iter().enumerate().skip(at) {
+    for (i, f) in frees.iter().enumerate() {
         if f.apart || all.is_empty() {
             all.push(Burst { span: i, parts: Vec::new(), bytes: 0 });
         }
@@ -236,6 +260,11 @@ mod tests {
         assert_eq!((c.causes()[0].without, c.causes()[0].steps), (90, 2));
         c.end_step(0, 4, &[], 110, 120);
         assert_eq!(c.causes()[0].without, 110);
+        // What a step carried counts too where it was not at the peak, but that step is not one that it made higher.
+        c.end_step(0, 5, &[free(7, 20, 50, true)], 90, 120);
+        let cause = &c.causes()[0];
+        assert_eq!((cause.steps, cause.carried, cause.parts[0].bytes), (2, 3, 39 + 30 + 20));
+        assert_eq!(cause.bytes.iter().collect::<Vec<_>>(), [40, 30, 20]);
         // What died before the peak does not raise it.
         let mut c = CarryOver::default();
         c.end_step(0, 2, &[free(7, 39, 50, true)], 80, 0);

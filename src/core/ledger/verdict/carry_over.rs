@@ -51,7 +51,7 @@ fn judge(view: &View<'_>, cause: &Cause) -> Option<Finding> {
             let young = |c: &&Cohort| c.birth == view.steps;
             let young: Vec<Cohort> =
                 alive(p.site).map_or_else(Vec::new, |s| s.cohorts.iter().filter(young).copied().collect());
-            let bytes_per_step = p.bytes as f64 / f64::from(cause.steps);
+            let bytes_per_step = p.bytes as f64 / f64::from(cause.carried.max(1));
             SiteShare {
                 site: p.site,
                 device: cause.device,
