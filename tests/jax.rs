@@ -113,6 +113,51 @@ fn a_staircase_is_found() {
     assert!(report.findings().is_empty(), "{:#?}", report.findings());
 }
 
+/// What a training keeps it has leaked, whatever keeps nothing behind it.
+#[track_caller]
+fn judged_with_an_evaluation(name: &str, bytes: f64) {
+    let ran = jax("programs").arg(name).run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!(report.steps(), 2 * STEPS, "{name}");
+    let [finding] = report.findings() else { panic!("{name}: {:#?}", report.findings()) };
+    let sites = finding["sites"].as_array().unwrap();
+    assert_eq!((&finding["kind"], sites.len()), (&"leak".into(), 1), "{name}: {sites:#?}");
+    assert_eq!(sites[0]["allocated_at"]["line"], mark(name, "# made"), "{name}");
+    assert_eq!(finding["bytes_per_step"], bytes, "{name}");
+
+    let mended = jax("programs").args([name, "mended"]).run().success();
+    let report = Report::of(&mended.recording());
+    let accused: Vec<_> = report.findings().iter().filter(|f| f["kind"] != "carry-over").collect();
+    assert!(accused.is_empty(), "{name}, mended: {accused:#?}");
+}
+
+#[test]
+fn losses_that_are_kept_before_an_evaluation() {
+    judged_with_an_evaluation("evaluated", 4.0);
+}
+
+#[test]
+fn gradients_that_are_kept_before_an_evaluation() {
+    judged_with_an_evaluation("gradients_evaluated", 19240.0);
+}
+
+/// The first loop trains nothing: what it made, the second one has a use for.
+#[test]
+fn what_another_loop_works_with_is_no_leak() {
+    let ran = jax("programs").arg("features").run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.findings().len()), (2 * STEPS, 0), "{:#?}", report.findings());
+}
+
+/// One line makes the output that a container keeps, and what variables hold: a site for each.
+#[test]
+fn a_container_that_is_not_full_is_no_leak_beside_what_lives_on() {
+    let ran = jax("programs").arg("seldom").run().success();
+    let report = Report::of(&ran.recording());
+    let accused: Vec<_> = report.findings().iter().filter(|f| f["kind"] != "carry-over").collect();
+    assert!(report.steps() == STEPS && accused.is_empty(), "{accused:#?}");
+}
+
 /// Parameters whose memory is given on are not carried over, either.
 #[test]
 fn what_fills_up_in_the_first_steps_is_no_leak() {

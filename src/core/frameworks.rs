@@ -9,6 +9,9 @@ pub struct Framework {
     /// The number, beyond those of [`mod@crate::entry_points`], that its blocks bear as their entry point, and its name in
     /// reports. PyTorch's blocks bear none.
     pub allocator: Option<(u16, &'static str)>,
+    /// The numbers that its blocks bear instead where one operation gives several at a time, on one line: each output of
+    /// a compiled function has another life than the others. The last one stands for all behind it.
+    outputs: Option<RangeInclusive<u16>>,
     /// Its Python packages.
     packages: &'static [&'static str],
     /// Whether its own innermost frames are left out of stacks: it comes to the same allocation by several ways (the
@@ -28,6 +31,7 @@ pub struct Framework {
 
 pub const PYTORCH: Framework = Framework {
     allocator: None,
+    outputs: None,
     packages: &["torch"],
     folds: false,
     number: "`.item()`, `.detach()`",
@@ -44,6 +48,7 @@ pub const PYTORCH_VERSIONS: RangeInclusive<u32> = 0..=15;
 /// XLA's plugins, by whichever framework they are used: JAX, as good as always.
 pub const JAX: Framework = Framework {
     allocator: Some((1000, "PJRT")),
+    outputs: Some(2000..=u16::MAX),
     packages: &["jax", "jaxlib"],
     folds: true,
     number: "`float(x)`",
@@ -61,6 +66,13 @@ pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
     ALL.iter().find(bears).copied().unwrap_or(&PYTORCH)
 }
 
+/// Returns the number by which an entry point, or what a block bears as one, has its name.
+pub fn named(entry_point: u16) -> u16 {
+    let gives = |f: &&&Framework| f.outputs.as_ref().is_some_and(|all| all.contains(&entry_point));
+    let of = ALL.iter().find(gives).and_then(|f| f.allocator);
+    of.map_or(entry_point, |(number, _)| number)
+}
+
 /// Returns whether a file that belongs to some package is a framework's own.
 pub fn is_own_file(file: &str) -> bool {
     ALL.iter().any(|f| f.has_file(file))
@@ -72,6 +84,13 @@ pub fn is_folded(file: &str) -> bool {
 }
 
 impl Framework {
+    /// Returns the number that the block of an output bears, by its position from 0 on.
+    pub fn output(&self, position: usize) -> Option<u16> {
+        let all = self.outputs.as_ref()?;
+        let number = u16::try_from(position).ok().and_then(|position| all.start().checked_add(position));
+        Some(number.map_or(*all.end(), |number| number.min(*all.end())))
+    }
+
     fn has_file(&self, file: &str) -> bool {
         let is_in = |path: &str| {
             let mut folders = path.split('/').rev().skip(1);
@@ -90,6 +109,15 @@ impl Framework {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_blocks_of_outputs_have_the_name_of_their_allocator() {
+        let numbers = [0, 1, 63_535, 63_536, usize::MAX].map(|position| JAX.output(position).unwrap_or(0));
+        assert_eq!(numbers, [2000, 2001, u16::MAX, u16::MAX, u16::MAX]);
+        assert_eq!(numbers.map(named), [1000; 5]);
+        assert_eq!([0, 1, 1000].map(named), [0, 1, 1000]);
+        assert_eq!(PYTORCH.output(1), None);
+    }
 
     #[test]
     fn a_framework_has_the_files_of_its_packages() {

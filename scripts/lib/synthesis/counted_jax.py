@@ -36,7 +36,8 @@ def count(program, steps, out):
     def trace(frame, event, _argument):
         if not is_own(frame):
             return None
-        if event in ("line", "return"):
+        # A call's own arguments were made on the line that calls.
+        if event != "exception":
             look()
         back = frame
         if event == "return":

@@ -90,7 +90,8 @@ def expected_kind(plan, births):
 def is_store(plan):
     """Returns whether the program could be one that makes features first and then works with them: a loop that keeps
     what it computes, and then another, no training in either."""
-    return plan.name("final evaluation") == "yes" and plan.name("step").startswith(("inference", "one call"))
+    computes_only = ("inference", "one call", "without jit")
+    return plan.name("final evaluation") == "yes" and plan.name("step").startswith(computes_only)
 
 
 def cause(plan, kind, found, holders):

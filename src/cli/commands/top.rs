@@ -132,7 +132,8 @@ fn read(reader: &Reader, files: &[PathBuf]) -> Vec<Seen> {
         let asked = Query { since: Some(since), ..Query::default() };
         let grown = Report::query(ledger, tables, names, &Run::default(), asked);
         let mut grown = grown.map_or_else(|_| Vec::new(), |r| r.retained);
-        let no_leak = |number| report.non_leaks.iter().flat_map(|f| &f.sites).any(|s| s.number == number);
+        let no_leak =
+            |number| report.non_leaks.iter().flat_map(|f| &f.sites).any(|s| s.numbers.contains(&number));
         grown.retain(|g| !no_leak(g.number));
         (report, grown, since)
     };

@@ -82,7 +82,7 @@ impl Input {
 
     /// Returns the name of an entry point.
     pub fn call(&self, entry_point: u16) -> String {
-        let name = self.recording.tables.entry_points.get(&entry_point).filter(|_| entry_point != 0);
+        let name = self.recording.tables.entry_point(entry_point);
         name.cloned().unwrap_or_else(|| "no stack was taken".to_owned())
     }
 }

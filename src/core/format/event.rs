@@ -111,6 +111,8 @@ codes! {
         /// A framework gave out memory at `address`: what that lies in is a segment. Of blocks whose own `address` is
         /// a handle.
         Segment = 27,
+        /// Something ran that trains: of a framework without backward passes or optimizers that could be seen.
+        Trained = 28,
     }
 }
 

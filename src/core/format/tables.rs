@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::backfilled::BackfillRounds;
 use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
 use super::printable::{printable, printable_but};
+use crate::frameworks;
 use crate::int_map::IntMap;
 
 /// Frames of a stack that are read; the writer writes fewer.
@@ -113,7 +114,7 @@ pub struct Holder {
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub meta: BTreeMap<String, String>,
-    pub entry_points: HashMap<u16, String>,
+    entry_points: HashMap<u16, String>,
     pub codes: HashMap<u32, Code>,
     files: HashSet<Arc<str>>,
     pub modules: HashMap<u32, Module>,
@@ -136,6 +137,11 @@ pub struct Tables {
 pub const BACKWARD_STEPS: &str = "backward_steps";
 
 impl Tables {
+    /// Returns the name of an entry point, or of the allocator whose blocks bear such a number; `None` of 0.
+    pub fn entry_point(&self, number: u16) -> Option<&String> {
+        self.entry_points.get(&frameworks::named(number)).filter(|_| number != 0)
+    }
+
     /// Returns the events whose backward passes turned out to end steps.
     pub fn backward_steps(&self) -> Range<u64> {
         let (first, end) = self.meta.get(BACKWARD_STEPS).and_then(|v| v.split_once(' ')).unwrap_or_default();

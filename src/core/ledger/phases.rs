@@ -11,8 +11,8 @@ const MAX_PHASES: usize = 4096;
 pub struct Phase {
     /// Its first step.
     pub first: u32,
-    /// True for iterations of a loop without a backward pass; else they trained: an optimizer, or another step source,
-    /// ended them, or there were backward passes.
+    /// True for iterations of a loop without a backward pass, or anything else that trains; else they trained: an
+    /// optimizer, or another step source, ended them, or there were backward passes.
     pub looped: bool,
     /// Steps of either kind before it: of others, of loops.
     before: [u32; 2],
@@ -22,21 +22,21 @@ pub struct Phase {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     all: Vec<Phase>,
-    /// Whether there was a backward pass since the last step's end.
-    backward: bool,
+    /// Whether there was a backward pass, or anything else that trains, since the last step's end.
+    trained: bool,
     /// Whether anything but loops ended steps.
     other_sources: bool,
 }
 
 impl Phases {
-    /// Takes in that a backward pass began.
-    pub fn backward(&mut self) {
-        self.backward = true;
+    /// Takes in that a backward pass began, or anything else that trains.
+    pub fn trained(&mut self) {
+        self.trained = true;
     }
 
     /// Takes in that a step ended, by a loop or otherwise.
     pub fn end_step(&mut self, step: u32, by_loop: bool) {
-        let trained = std::mem::take(&mut self.backward);
+        let trained = std::mem::take(&mut self.trained);
         let looped = by_loop && !trained;
         self.other_sources |= !by_loop;
         if self.all.last().is_some_and(|p| p.looped == looped) {

@@ -130,7 +130,7 @@ impl Ledger {
             EventKind::AltBoundary => {
                 self.step_sources.count(e);
                 if e.class == StepSource::Backward as u8 {
-                    self.phases.backward();
+                    self.phases.trained();
                 }
             }
             EventKind::OutOfMemory => self.out_of_memory.record(books, &self.blocks, &self.driver, e),
@@ -143,6 +143,7 @@ impl Ledger {
             EventKind::GraphEnd => self.graphs.end(e),
             EventKind::Annotation => self.annotate(e),
             EventKind::Segment => self.driver.block_reported(books, e.address),
+            EventKind::Trained => self.phases.trained(),
         }
     }
 

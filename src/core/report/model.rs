@@ -189,9 +189,9 @@ fn is_zero(n: &u32) -> bool {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Site {
-    /// Its number in the ledger.
+    /// Its numbers in the ledger: each output of a compiled function has one.
     #[serde(skip)]
-    pub number: u32,
+    pub numbers: Vec<u32>,
     /// The innermost frame in the user's own code; `null`: no stack was taken.
     pub allocated_at: Option<Location>,
     /// The innermost frame of a package other than PyTorch that `allocated_at` called, which tells causes apart that share

@@ -315,22 +315,36 @@ fn entry_point(id: usize) -> u16 {
     }
 }
 
-/// Records a block of a framework's allocator, by the number that its blocks bear as their entry point. Called with
-/// the allocator's lock held: nothing here may wait for anything.
+/// Records a block of a framework's allocator, by the number that its blocks bear as their entry point; returns its
+/// stack. Called with the allocator's lock held: nothing here may wait for anything.
 #[inline]
-pub fn block_alloc(entry_point: u16, device: u8, address: u64, size: u64) {
-    if state::ensure_recording() {
+pub fn block_alloc(entry_point: u16, device: u8, address: u64, size: u64) -> Option<u32> {
+    state::ensure_recording().then(|| {
         step_boundaries::tick();
         let stack = loop_steps::block_stack();
-        append_inline(&Event {
-            address,
-            size,
-            device,
-            stack,
-            entry_point,
-            ..Event::new(EventKind::BlockAlloc)
-        });
+        block_of(stack, entry_point, device, address, size);
+        stack
+    })
+}
+
+/// Records another block of the operation whose first one has this stack.
+#[inline]
+pub fn block_alloc_beside(stack: u32, entry_point: u16, device: u8, address: u64, size: u64) {
+    // Where loops have come round is seen by the first one.
+    if loop_steps::is_searching() {
+        loop_steps::event(false);
     }
+    block_of(stack, entry_point, device, address, size);
+}
+
+#[inline(always)]
+fn block_of(stack: u32, entry_point: u16, device: u8, address: u64, size: u64) {
+    append_inline(&Event { address, size, device, stack, entry_point, ..Event::new(EventKind::BlockAlloc) });
+}
+
+/// Records that something ran that trains.
+pub fn trained() {
+    append(&Event::new(EventKind::Trained));
 }
 
 /// [`block_alloc`] where nothing but to record it has to be done, nor can fail or touch errno. `false`:

@@ -209,6 +209,61 @@ def first_steps():
         params = update_given(params, x, y)
 
 
+def evaluated():
+    """The loss of every step is kept, of batches of several sizes, and an evaluation follows, which keeps nothing."""
+    params, kept = weights(), []
+    for step in range(STEPS):
+        params, loss, _ = update(params, *batch(8 + step % 3))  # made
+        kept.append(float(loss) if MENDED else loss)
+    for _ in range(STEPS):
+        float(predict(params, batch()[0]).mean())
+
+
+def gradients_evaluated():
+    """The same of gradients, where nothing is trained by them."""
+    params, kept = weights(), []
+    for _ in range(STEPS):
+        _, _, grads = update(params, *batch())  # made
+        kept.append(1 if MENDED else grads)
+    for _ in range(STEPS):
+        float(predict(params, batch()[0]).mean())
+
+
+def features():
+    """What one loop computes, another one works with."""
+    params = weights()
+    forward, gathered = jax.jit(predict), []
+    for _ in range(STEPS):
+        gathered.append(forward(params, batch()[0]))
+    for step in range(STEPS):
+        float((gathered[step] * 2).mean())
+
+
+def encode(model, x):
+    return jnp.tanh(x @ model["first"]) @ model["second"]
+
+
+@jax.jit
+def train(model, x):
+    def loss_of(model):
+        out = encode(model, x)
+        return jnp.mean((out - x) ** 2), out
+
+    (loss, out), grads = jax.value_and_grad(loss_of, has_aux=True)(model)
+    return jax.tree.map(lambda p, g: p - 0.01 * g, model, grads), loss, out, grads
+
+
+def seldom():
+    """Now and then an output goes to a container whose bound is far; parameters and gradients live on to the next step."""
+    (first, _), (second, _) = weights((64, 32, 64))
+    model, newest = {"first": first, "second": second}, collections.deque(maxlen=10_000)
+    for step in range(STEPS):
+        x = jnp.asarray(np.random.rand(16, 64).astype("float32"))
+        model, loss, out, grads = train(model, x)
+        if step % 10 == 9:
+            newest.append(out)
+
+
 def main():
     globals()[sys.argv[1]]()
 

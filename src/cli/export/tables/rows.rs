@@ -305,7 +305,7 @@ pub fn events(input: &Input, most: u64, sink: &mut dyn Sink) -> Result<()> {
             int(e.address),
             int(e.size),
             maybe(has_stack(kind).then_some(e.stack)),
-            known(input.recording.tables.entry_points.get(&e.entry_point).map(String::as_str)),
+            known(input.recording.tables.entry_point(e.entry_point).map(String::as_str)),
         ])?;
     }
     Ok(())

@@ -178,7 +178,7 @@ impl History {
             self.sites.push(Site {
                 group: self.group_of.get(&number).copied().unwrap_or(0),
                 layer: s.layer.name(),
-                entry_point: tables.entry_points.get(&s.entry_point).filter(|_| s.entry_point != 0).cloned(),
+                entry_point: tables.entry_point(s.entry_point).cloned(),
                 location: at.map(|f| stacks.frame(f, own(f))),
                 stack: stacks.stack(&frames, at, &own),
                 live_bytes: s.live_bytes,

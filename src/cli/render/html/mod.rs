@@ -81,13 +81,19 @@ impl Page {
         limits: &Limits,
     ) -> Page {
         let words = Words::of(&report);
-        let of_findings =
-            report.findings.iter().chain(&report.non_leaks).flat_map(|f| &f.sites).map(|s| s.number);
+        let of_findings = report.findings.iter().chain(&report.non_leaks).flat_map(|f| &f.sites);
+        let of_findings = of_findings.flat_map(|s| s.numbers.iter().copied());
         let named: Vec<u32> = of_findings.chain(report.retained.iter().map(|r| r.number)).collect();
         let mut stacks = Stacks::new(limits);
         let history = History::new(ledger, tables, names, &report, &named, &mut stacks, limits);
         let slots = |all: &[Finding]| {
-            let of = |f: &Finding| f.sites.iter().map(|s| history.slot(s.number)).collect();
+            // The first of each site, in their order, and then what else they are.
+            let first =
+                |f: &Finding| f.sites.iter().filter_map(|s| s.numbers.first()).copied().collect::<Vec<_>>();
+            let others =
+                |f: &Finding| f.sites.iter().flat_map(|s| s.numbers.iter().skip(1)).copied().collect();
+            let of =
+                |f: &Finding| [first(f), others(f)].concat().into_iter().map(|n| history.slot(n)).collect();
             all.iter().map(of).collect()
         };
         let (finding_sites, non_leak_sites) = (slots(&report.findings), slots(&report.non_leaks));

@@ -145,6 +145,7 @@ impl Oracle {
             EventKind::GraphEnd => self.nodes.retain(|n| n.exec != e.address),
             EventKind::AllocatorTotals | EventKind::PoolTotals | EventKind::MemInfo => {}
             EventKind::Segment => self.reported(e.address),
+            EventKind::Trained => {}
             EventKind::OutOfMemory
             | EventKind::Annotation
             | EventKind::AltBoundary

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::entry::Retention;
+use crate::format::event::StepSource;
 use verdict::{Confidence, Kind, SiteHolder, Verdict, judge};
 
 /// A block each, at an address of its own.
@@ -294,4 +295,31 @@ fn nothing_is_said_without_steps() {
         p.alloc((i + 1) << 12, 512, 1);
     }
     assert_eq!(judge(&p.replay()), Verdict::default());
+}
+
+/// A loop that keeps something, and another one behind it: what a training keeps has leaked, and what is computed only may
+/// be there for the other loop.
+#[test]
+fn what_a_training_keeps_is_a_leak_though_another_loop_follows() {
+    let kinds = |trains: bool| {
+        let mut p = Program::default();
+        for step in 0..100 {
+            if step < 60 {
+                p.alloc(0x1000 + step, 512, 7);
+            }
+            // What shows it, shows it from its second call on.
+            if trains && (1..60).contains(&step) {
+                p.push(Event::new(EventKind::Trained));
+            }
+            p.alloc(1, 64, 8);
+            p.free(1);
+            p.push(Event {
+                address: step + 1,
+                class: StepSource::Loop as u8,
+                ..Event::new(EventKind::StepEnd)
+            });
+        }
+        judge(&p.replay()).findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!((kinds(true), kinds(false)), (vec![Kind::Leak], vec![]));
 }

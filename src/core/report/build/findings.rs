@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Builder;
 use crate::format::event::NO_DEVICE;
+use crate::frameworks::named;
 use crate::ledger::{self, Ledger, verdict};
 use crate::report::{Device, Finding, Point, Program, Site, wording};
 
@@ -15,14 +16,16 @@ const CURVE: usize = 120;
 impl Builder<'_> {
     /// Lists a finding.
     pub(super) fn finding(&mut self, f: &verdict::Finding, devices: &[Device], program: &Program) -> Finding {
-        let parts = f.sites.iter().take(SITES);
+        let parts = by_stack(self.ledger, &f.sites);
         let sites: Vec<Site> = parts
-            .filter_map(|part| {
+            .into_iter()
+            .take(SITES)
+            .filter_map(|(part, numbers)| {
                 let site = self.ledger.site(part.site)?;
                 let (allocated_at, stack) = self.stack(site.stack);
                 let other_native_stacks = self.other_native_stacks(site.stack);
                 Some(Site {
-                    number: part.site,
+                    numbers,
                     allocated_at,
                     library_at: self.library_at(site.stack),
                     bytes_per_step: part.bytes_per_step,
@@ -73,6 +76,28 @@ impl Builder<'_> {
     fn has_run_out(&self) -> bool {
         self.ledger.out_of_memory().last().is_some_and(|failure| failure.step >= self.ledger.step_count())
     }
+}
+
+/// Adds up the sites that only the position among the outputs of a function tells apart, and returns their numbers.
+fn by_stack(ledger: &Ledger, parts: &[verdict::SiteShare]) -> Vec<(verdict::SiteShare, Vec<u32>)> {
+    let mut places: HashMap<_, usize> = HashMap::new();
+    let mut sums: Vec<(verdict::SiteShare, Vec<u32>)> = Vec::new();
+    for part in parts {
+        let key = ledger.site(part.site).map(|s| (s.stack, s.layer, s.device, named(s.entry_point)));
+        match places.get(&key).and_then(|&at| sums.get_mut(at)) {
+            Some((sum, numbers)) => {
+                sum.bytes_per_step += part.bytes_per_step;
+                sum.live_bytes = sum.live_bytes.saturating_add(part.live_bytes);
+                sum.live_blocks = sum.live_blocks.saturating_add(part.live_blocks);
+                numbers.push(part.site);
+            }
+            None => {
+                places.insert(key, sums.len());
+                sums.push((part.clone(), vec![part.site]));
+            }
+        }
+    }
+    sums
 }
 
 /// Returns what each finding's sites retained over the run, less what they set up first and have beside the finding.

@@ -254,7 +254,7 @@ impl Builder<'_> {
     }
 
     fn entry_point(&self, id: u16) -> Option<String> {
-        self.tables.entry_points.get(&id).filter(|_| id != 0).cloned()
+        self.tables.entry_point(id).cloned()
     }
 
     fn untracked_call(&self, m: &ledger::UntrackedCalls) -> Option<UntrackedCall> {

@@ -89,7 +89,7 @@ fn ran_out(report: &Report, oom: &OutOfMemory) -> String {
 
 /// Returns the finding that a row of live memory belongs to, by its index.
 pub fn finding_of(findings: &[Finding], row: &Retained) -> Option<usize> {
-    findings.iter().position(|f| f.sites.iter().any(|site| site.number == row.number))
+    findings.iter().position(|f| f.sites.iter().any(|site| site.numbers.contains(&row.number)))
 }
 
 /// Returns how the process ended and when: `exit status 1 (uncaught ValueError) after 7.4 s`.

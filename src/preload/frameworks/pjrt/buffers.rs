@@ -1,40 +1,87 @@
 //! The buffers that are alive, and what is known of executables: asked of the plugin once, outside of the lock.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::table::{Table, slot};
+use super::training::{Input, Training};
 use crate::hooks::devices;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use leaktrace_core::format::event::NO_DEVICE;
-use leaktrace_core::int_map::{IntMap, int_map};
+use leaktrace_core::int_map::{IntHasher, IntMap, int_map};
 
 /// A buffer's memory on a device.
 #[derive(Clone, Copy)]
 pub struct Block {
     pub bytes: u64,
     pub device: u8,
+    /// Its number among all that was remembered; 0 before that.
+    number: u32,
 }
 
 /// What an executable gives: one for each device and output, the devices' one after the other; `None` is no block.
 pub type Outputs = Arc<[Option<Block>]>;
 
+/// What is known of an executable that was called.
+struct Executable {
+    /// The number of outputs for each device.
+    count: usize,
+    outputs: Outputs,
+    /// The function that it is, for these shapes, and whether that trains, when it is known.
+    function: u64,
+    trains: Option<bool>,
+    calls: u32,
+    /// Whether one of its inputs was seen to be donated to it.
+    donates: bool,
+}
+
+/// What a call of an executable has made.
+pub struct Made {
+    pub count: usize,
+    pub outputs: Outputs,
+    pub trains: bool,
+    /// Whether inputs may have been donated.
+    pub may_donate: bool,
+}
+
+/// What an executable does with its inputs was settled when it was compiled: after so many calls that donated none, only
+/// one in so many is looked at. What a call might donate all the same ends with its handle.
+const CALLS_LOOKED_AT: u32 = 16;
+const CALLS_BETWEEN: u32 = 64;
+
 pub struct Buffers {
     /// By their handles.
     live: IntMap<u64, Block>,
-    /// By their handles: the number of outputs for each device, and what they are, of executables that were called.
-    executables: IntMap<u64, (usize, Outputs)>,
+    /// Buffers that were remembered so far.
+    count: u32,
+    /// By their handles.
+    executables: IntMap<u64, Executable>,
+    /// By a hash of their names.
+    functions: IntMap<u64, Training>,
     /// By the handles of a device and a memory: the device's number, or [`NO_DEVICE`] where the memory is the host's.
     places: IntMap<(u64, u64), u8>,
 }
 
-pub static BUFFERS: Mutex<Buffers> =
-    Mutex::new(Rank::Buffers, Buffers { live: int_map(), executables: int_map(), places: int_map() });
+/// Functions of which it is known whether they train; others count as if they did not.
+const MAX_FUNCTIONS: usize = 1 << 14;
+
+pub static BUFFERS: Mutex<Buffers> = Mutex::new(
+    Rank::Buffers,
+    Buffers { live: int_map(), count: 0, executables: int_map(), functions: int_map(), places: int_map() },
+);
+
+impl Buffers {
+    fn remember(&mut self, buffer: u64, block: Block) {
+        self.count = self.count.wrapping_add(1);
+        self.live.insert(buffer, Block { number: self.count, ..block });
+    }
+}
 
 /// Remembers a buffer; `false` where that cannot be, or there is nothing to remember.
 pub fn remember(buffer: u64, block: Block) -> bool {
     match BUFFERS.lock() {
         Some(mut buffers) => {
-            buffers.live.insert(buffer, block);
+            buffers.remember(buffer, block);
             true
         }
         None => false,
@@ -65,7 +112,7 @@ pub fn ask(table: Table, buffer: u64) -> Option<Block> {
     let bytes = table.ask(slot::BUFFER_BYTES, buffer).filter(|&bytes| bytes != 0)?;
     let device = table.ask(slot::BUFFER_DEVICE, buffer)?;
     let memory = table.ask(slot::BUFFER_MEMORY, buffer).unwrap_or(0);
-    Some(Block { bytes, device: number(table, device, memory)? })
+    Some(Block { bytes, device: number(table, device, memory)?, number: 0 })
 }
 
 /// Asks for the number of a device, and has it described; `None` where the memory is the host's. By default (0) it is
@@ -102,36 +149,88 @@ fn describe(table: Table, device: u64) -> Option<(String, u64)> {
     Some((kind, table.memory_limit(device).unwrap_or(0)))
 }
 
-/// Remembers what a call of an executable has made; `handles` gives the buffers, of so many outputs for each device. What
-/// they are is asked at the first call, and at each one of an executable that `moves` from device to device.
+/// Remembers what a call of an executable has made of its inputs on one device; `handles` gives the buffers, of so many
+/// outputs for each device. What they are is asked at the first call, and at each one of an executable that `moves` from
+/// device to device.
 pub fn remember_outputs<I: Iterator<Item = u64>>(
     table: Table,
     executable: u64,
     devices: usize,
     moves: bool,
+    inputs: &[u64],
     handles: impl Fn(usize) -> I,
-) -> Option<(usize, Outputs)> {
-    let remember = |mut buffers: MutexGuard<'_, Buffers>, (count, outputs): (usize, Outputs)| {
-        for (buffer, block) in handles(count).zip(outputs.iter()) {
-            if let (Some(block), 1..) = (block, buffer) {
-                buffers.live.insert(buffer, *block);
-            }
-        }
-        (count, outputs)
-    };
+) -> Option<Made> {
     let buffers = BUFFERS.lock()?;
-    match buffers.executables.get(&executable).cloned() {
-        Some(known) if !moves && known.1.len() == devices * known.0 => Some(remember(buffers, known)),
+    match buffers.executables.get(&executable) {
+        Some(known) if !moves && known.outputs.len() == devices * known.count => {
+            remember_made(buffers, executable, inputs, handles)
+        }
         _ => {
             drop(buffers);
             let inner = table.ask(slot::EXECUTABLE_OF, executable)?;
             let count = table.ask(slot::EXECUTABLE_OUTPUTS, inner).unwrap_or(0) as usize;
+            let name = table.text(slot::EXECUTABLE_NAME, inner);
+            let function = name.map_or(executable, |name| {
+                let mut hasher = IntHasher::default();
+                (name, inputs.len(), count).hash(&mut hasher);
+                hasher.finish()
+            });
             table.end_executable(inner);
-            let asked = (count, handles(count).map(|buffer| ask(table, buffer)).collect::<Outputs>());
+            let outputs = handles(count).map(|buffer| ask(table, buffer)).collect::<Outputs>();
             let mut buffers = BUFFERS.lock()?;
-            buffers.executables.insert(executable, asked.clone());
-            Some(remember(buffers, asked))
+            buffers.executables.insert(
+                executable,
+                Executable { count, outputs, function, trains: None, calls: 0, donates: false },
+            );
+            remember_made(buffers, executable, inputs, handles)
         }
+    }
+}
+
+/// Remembers what a call of an executable that is known has made.
+fn remember_made<I: Iterator<Item = u64>>(
+    mut buffers: MutexGuard<'_, Buffers>,
+    executable: u64,
+    inputs: &[u64],
+    handles: impl Fn(usize) -> I,
+) -> Option<Made> {
+    let buffers = &mut *buffers;
+    let known = buffers.executables.get_mut(&executable)?;
+    let (count, outputs) = (known.count, Arc::clone(&known.outputs));
+    let calls = known.calls;
+    known.calls = calls.wrapping_add(1);
+    let may_donate = known.donates || calls < CALLS_LOOKED_AT || calls.is_multiple_of(CALLS_BETWEEN);
+    let trains = known.trains.unwrap_or_else(|| {
+        if buffers.functions.len() >= MAX_FUNCTIONS {
+            return false;
+        }
+        let input = |buffer: &u64| {
+            let known = buffers.live.get(buffer)?;
+            Some(Input { number: known.number, bytes: known.bytes })
+        };
+        let inputs: Vec<Option<Input>> = inputs.iter().map(input).collect();
+        let bytes: Vec<u64> = outputs.iter().take(count).flatten().map(|block| block.bytes).collect();
+        let first = buffers.count.wrapping_add(1);
+        let made = first..first.wrapping_add(outputs.iter().flatten().count() as u32);
+        let training = buffers.functions.entry(known.function).or_default();
+        let trains = training.call(&inputs, &bytes, made);
+        known.trains = training.known();
+        trains
+    });
+    for (buffer, block) in handles(count).zip(outputs.iter()) {
+        if let (Some(block), 1..) = (block, buffer) {
+            buffers.remember(buffer, *block);
+        }
+    }
+    Some(Made { count, outputs, trains, may_donate })
+}
+
+/// Takes in that an executable had an input donated to it.
+pub fn donates(executable: u64) {
+    if let Some(mut buffers) = BUFFERS.lock()
+        && let Some(known) = buffers.executables.get_mut(&executable)
+    {
+        known.donates = true;
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod buffers;
 mod table;
+mod training;
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -172,7 +173,7 @@ unsafe extern "C-unwind" fn made<const N: usize, const SLOT: usize, const AT: us
                     && let Some(block) = buffers::ask(table, buffer)
                     && buffers::remember(buffer, block)
                 {
-                    born(table, buffer, block);
+                    born(table, buffer, block, ALLOCATOR, None);
                 }
             });
         }
@@ -208,7 +209,7 @@ unsafe extern "C-unwind" fn moved<const N: usize, const SLOT: usize, const AT: u
                     && after != 0
                     && buffers::remember(after, block)
                 {
-                    born(table, after, block);
+                    born(table, after, block, ALLOCATOR, None);
                 }
             });
         }
@@ -249,30 +250,40 @@ unsafe fn executed(table: Table, arguments: Arguments) {
     };
     // SAFETY: as above: the device that this one call is for, where it is named.
     let moves = unsafe { *arguments > 9 * 8 && *arguments.add(9) != 0 };
-    if !inputs.is_null() {
-        for device in 0..devices {
-            for input in 0..count {
-                // SAFETY: a list of so many buffers for each device.
-                let buffer = unsafe { *(*inputs.add(device)).add(input) };
-                // Its memory is an output's now.
-                if table.is_deleted(buffer) {
-                    ended(buffer, record::block_given_on);
-                }
-            }
-        }
-    }
-    if outputs.is_null() {
-        return;
-    }
-    let made = |count: usize| {
+    // SAFETY: a list of so many buffers for each device.
+    let inputs_of = |device: usize| unsafe {
+        let list = if inputs.is_null() { std::ptr::null() } else { *inputs.add(device) };
+        if list.is_null() { &[][..] } else { std::slice::from_raw_parts(list, count) }
+    };
+    let outputs_of = |count: usize| {
         // SAFETY: a list of so many buffers for each device, which the call has filled.
         (0..devices).flat_map(move |d| (0..count).map(move |o| unsafe { *(*outputs.add(d)).add(o) }))
     };
-    if let Some((count, blocks)) = buffers::remember_outputs(table, executable, devices, moves, made) {
-        for (buffer, block) in made(count).zip(blocks.iter()) {
-            if let (Some(block), 1..) = (block, buffer) {
-                born(table, buffer, *block);
-            }
+    // Before the inputs are forgotten.
+    let made = (!outputs.is_null() && devices > 0)
+        .then(|| buffers::remember_outputs(table, executable, devices, moves, inputs_of(0), outputs_of))
+        .flatten();
+    if made.as_ref().is_none_or(|made| made.may_donate) {
+        let mut donated = false;
+        for &buffer in (0..devices).flat_map(inputs_of).filter(|&&buffer| table.is_deleted(buffer)) {
+            // Its memory is an output's now.
+            ended(buffer, record::block_given_on);
+            donated = true;
+        }
+        if donated {
+            buffers::donates(executable);
+        }
+    }
+    let Some(made) = made else { return };
+    if made.trains {
+        record::trained();
+    }
+    let mut stack = None;
+    for (at, (buffer, block)) in outputs_of(made.count).zip(made.outputs.iter()).enumerate() {
+        if let (Some(block), 1..) = (block, buffer) {
+            // Where there is but one, it needs no number of its own.
+            let output = (made.count > 1).then(|| JAX.output(at % made.count)).flatten();
+            stack = born(table, buffer, *block, output.unwrap_or(ALLOCATOR), stack);
         }
     }
 }
@@ -291,15 +302,23 @@ unsafe extern "C-unwind" fn unloaded<const N: usize>(arguments: Arguments) -> *m
     }
 }
 
-/// Records a buffer that was made, and is remembered.
-fn born(table: Table, buffer: u64, block: Block) {
+/// Records a buffer that was made, and is remembered, by the number that it bears; one that the call which made it has
+/// made beside others has the `stack` of the first. Returns its stack.
+fn born(table: Table, buffer: u64, block: Block, number: u16, stack: Option<u32>) -> Option<u32> {
     note_segment(table, buffer);
-    record::block_alloc(ALLOCATOR, block.device, buffer, block.bytes);
+    let stack = match stack {
+        Some(stack) => {
+            record::block_alloc_beside(stack, number, block.device, buffer, block.bytes);
+            Some(stack)
+        }
+        None => record::block_alloc(number, block.device, buffer, block.bytes),
+    };
     static MADE: AtomicU32 = AtomicU32::new(0);
     if MADE.load(Relaxed) < POKES {
         MADE.fetch_add(1, Relaxed);
         python::poke();
     }
+    stack
 }
 
 /// Buffers at which the interpreter is asked for a moment, to have its end reported: it may not run Python when the

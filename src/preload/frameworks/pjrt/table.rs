@@ -28,6 +28,7 @@ pub mod slot {
     pub const DEVICE_DEFAULT_MEMORY: Slot = Slot(33);
     pub const DEVICE_MEMORY_STATS: Slot = Slot(34);
     pub const EXECUTABLE_DESTROY: Slot = Slot(40);
+    pub const EXECUTABLE_NAME: Slot = Slot(41);
     pub const EXECUTABLE_OUTPUTS: Slot = Slot(44);
     pub const EXECUTABLE_UNLOADED: Slot = Slot(50);
     pub const EXECUTABLE_OF: Slot = Slot(51);
