@@ -47,7 +47,19 @@ pub const JAX: Framework = Framework {
     grows_segments: None,
 };
 
-pub const ALL: [&Framework; 2] = [&PYTORCH, &JAX];
+/// Keras is no part of it: its loops are the program's, as other trainers' are.
+pub const TENSORFLOW: Framework = Framework {
+    allocator: Some((1001, "BFCAllocator")),
+    packages: &["tensorflow"],
+    folds: true,
+    number: "`float(x)`",
+    copy: "`float(x)` or `x.numpy()`",
+    gives_on: None,
+    releases_cache: None,
+    grows_segments: None,
+};
+
+pub const ALL: [&Framework; 3] = [&PYTORCH, &JAX, &TENSORFLOW];
 
 /// Returns the framework that gave a block, by the name of the entry point that the block bears.
 pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
@@ -66,6 +78,14 @@ pub fn is_folded(file: &str) -> bool {
 }
 
 impl Framework {
+    /// Returns the number that its blocks bear as their entry point.
+    pub const fn number_of_allocator(&self) -> u16 {
+        match self.allocator {
+            Some((number, _)) => number,
+            None => 0,
+        }
+    }
+
     fn has_file(&self, file: &str) -> bool {
         let is_in = |path: &str| {
             let mut folders = path.split('/').rev().skip(1);
