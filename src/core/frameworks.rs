@@ -20,6 +20,8 @@ pub struct Framework {
     pub gives_on: Option<&'static str>,
     /// What gives cached memory back to the driver, if anything does.
     pub releases_cache: Option<&'static str>,
+    /// Whether the allocator gives segments back that no block lies in: else none is kept from it by a block.
+    pub returns_segments: bool,
     /// What lets the allocator grow a segment in place, if anything does.
     pub grows_segments: Option<&'static str>,
 }
@@ -32,6 +34,7 @@ pub const PYTORCH: Framework = Framework {
     copy: "`.item()` or `.detach().cpu()`",
     gives_on: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
+    returns_segments: true,
     grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
 };
 
@@ -44,6 +47,7 @@ pub const JAX: Framework = Framework {
     copy: "`float(x)` or `np.asarray(x)`",
     gives_on: Some("`donate_argnums`"),
     releases_cache: None,
+    returns_segments: true,
     grows_segments: None,
 };
 
@@ -56,6 +60,7 @@ pub const TENSORFLOW: Framework = Framework {
     copy: "`float(x)` or `x.numpy()`",
     gives_on: None,
     releases_cache: None,
+    returns_segments: false,
     grows_segments: None,
 };
 
@@ -64,6 +69,12 @@ pub const ALL: [&Framework; 3] = [&PYTORCH, &JAX, &TENSORFLOW];
 /// Returns the framework that gave a block, by the name of the entry point that the block bears.
 pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
     let bears = |f: &&&Framework| f.allocator.is_some_and(|(_, name)| Some(name) == entry_point);
+    ALL.iter().find(bears).copied().unwrap_or(&PYTORCH)
+}
+
+/// Returns the framework that gave a block, by the number of the entry point that the block bears.
+pub fn of_number(entry_point: u16) -> &'static Framework {
+    let bears = |f: &&&Framework| f.allocator.is_some_and(|(number, _)| number == entry_point);
     ALL.iter().find(bears).copied().unwrap_or(&PYTORCH)
 }
 

@@ -101,7 +101,9 @@ fn look_ups<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>, wanted: &mut Wanted) 
     for section in elf.sections().filter(|section| section.name() == Ok(".rodata")) {
         for text in section.data()?.split(|byte| *byte == 0).filter(|text| text.len() < 128) {
             let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-            let Some(name) = std::str::from_utf8(text).ok().filter(|_| text.iter().all(is_name)) else { continue };
+            let Some(name) = std::str::from_utf8(text).ok().filter(|_| text.iter().all(is_name)) else {
+                continue;
+            };
             for soname in vendor::looked_up_in(name) {
                 wanted.entry((*soname).to_string()).or_default().entry(name.to_string()).or_insert(None);
             }

@@ -141,10 +141,10 @@ static POOL: [Pool; POOLS] = [const {
 /// Returns the pool of an allocator; `None` if there are too many.
 fn pool(allocator: *mut c_void) -> Option<&'static Pool> {
     let is_its = |pool: &&Pool| match pool.allocator.load(Acquire) {
-        0 => pool.allocator.compare_exchange(0, allocator.addr(), AcqRel, Acquire).map_or_else(
-            |other| other == allocator.addr(),
-            |_| true,
-        ),
+        0 => pool
+            .allocator
+            .compare_exchange(0, allocator.addr(), AcqRel, Acquire)
+            .map_or_else(|other| other == allocator.addr(), |_| true),
         known => known == allocator.addr(),
     };
     POOL.iter().find(is_its)
@@ -235,9 +235,8 @@ fn failed(allocator: *mut c_void, bytes: usize) {
     if !state::is_recording() {
         return;
     }
-    let (device, live) = pool(allocator).map_or((NO_DEVICE, 0), |pool| {
-        (pool.device.load(Relaxed), pool.live.load(Relaxed))
-    });
+    let (device, live) =
+        pool(allocator).map_or((NO_DEVICE, 0), |pool| (pool.device.load(Relaxed), pool.live.load(Relaxed)));
     let device = if device == NO_DEVICE { 0 } else { device };
     record::out_of_memory(device, bytes as u64, live);
     step_boundaries::out_of_memory();
@@ -326,7 +325,8 @@ unsafe extern "C-unwind" fn draw() -> u64 {
         return 0;
     }
     // SAFETY: TensorFlow's function of that name, which takes nothing.
-    let drawn = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn() -> u64>(original)() };
+    let drawn =
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn() -> u64>(original)() };
     if state::is_recording() {
         shield(|| called(drawn));
     }

@@ -346,14 +346,7 @@ pub fn block_alloc_of_operation(
         step_boundaries::tick();
         loop_steps::event(false);
         let stack = stacks::operations::stack(this_thread(), name, caller);
-        append(&Event {
-            address,
-            size,
-            device,
-            stack,
-            entry_point,
-            ..Event::new(EventKind::BlockAlloc)
-        });
+        append(&Event { address, size, device, stack, entry_point, ..Event::new(EventKind::BlockAlloc) });
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! No other words are followed: some of them lead to devices and contexts, and by these to all there is.
 
-use super::cpp::{Item, type_name};
+use super::cpp::{Item, type_names};
 use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::Nodes;
 use leaktrace_core::int_map::IntMap;
@@ -12,8 +12,8 @@ use leaktrace_core::int_map::IntMap;
 /// `tensorflow::TensorHandle`, `tensorflow::Var`
 const HANDLE: &str = "N10tensorflow12TensorHandleE";
 const VARIABLE: &str = "N10tensorflow3VarE";
-/// Templates in a namespace of `tensor.cc`, of the elements' type: a buffer, and a part of one.
-const BUFFERS: [&str; 2] = ["N10tensorflow12_GLOBAL__N_16BufferI", "N10tensorflow12_GLOBAL__N_19SubBufferI"];
+/// `tensorflow::TensorBuffer`, from which every kind of buffer is derived.
+const BUFFER: &str = "N10tensorflow12TensorBufferE";
 /// The elements of a variable's own buffer.
 const RESOURCE: &str = "14ResourceHandle";
 
@@ -108,13 +108,20 @@ impl Eager {
         if !is_plausible(table) {
             return Class::Other;
         }
-        *self.classes.entry(table).or_insert_with(|| match type_name(table).as_deref() {
-            Some(HANDLE) => Class::Handle,
-            Some(VARIABLE) => Class::Variable,
-            Some(name) if BUFFERS.iter().any(|start| name.starts_with(start)) => {
-                if name.contains(RESOURCE) { Class::Resource } else { Class::Buffer }
+        *self.classes.entry(table).or_insert_with(|| {
+            let names = type_names(table);
+            match names.first().map_or("", String::as_str) {
+                HANDLE => Class::Handle,
+                VARIABLE => Class::Variable,
+                name if names.iter().any(|name| name == BUFFER) => {
+                    if name.contains(RESOURCE) {
+                        Class::Resource
+                    } else {
+                        Class::Buffer
+                    }
+                }
+                _ => Class::Other,
             }
-            _ => Class::Other,
         })
     }
 }
