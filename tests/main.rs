@@ -41,6 +41,7 @@ mod simulated;
 mod stacks;
 mod steps;
 mod symbol_lookup;
+mod tensorflow;
 mod terminal;
 mod top;
 mod torn;

@@ -25,6 +25,8 @@ pub struct Framework {
     pub gives_on: Option<&'static str>,
     /// What gives cached memory back to the driver, if anything does.
     pub releases_cache: Option<&'static str>,
+    /// Whether the allocator gives segments back that no block lies in: else none is kept from it by a block.
+    pub returns_segments: bool,
     /// What lets the allocator grow a segment in place, if anything does.
     pub grows_segments: Option<&'static str>,
 }
@@ -38,6 +40,7 @@ pub const PYTORCH: Framework = Framework {
     copy: "`.item()` or `.detach().cpu()`",
     gives_on: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
+    returns_segments: true,
     grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
 };
 
@@ -55,10 +58,25 @@ pub const JAX: Framework = Framework {
     copy: "`float(x)` or `np.asarray(x)`",
     gives_on: Some("`donate_argnums`"),
     releases_cache: None,
+    returns_segments: true,
     grows_segments: None,
 };
 
-pub const ALL: [&Framework; 2] = [&PYTORCH, &JAX];
+/// Keras is no part of it: its loops are the program's, as other trainers' are.
+pub const TENSORFLOW: Framework = Framework {
+    allocator: Some((1001, "BFCAllocator")),
+    outputs: None,
+    packages: &["tensorflow"],
+    folds: true,
+    number: "`float(x)`",
+    copy: "`float(x)` or `x.numpy()`",
+    gives_on: None,
+    releases_cache: None,
+    returns_segments: false,
+    grows_segments: None,
+};
+
+pub const ALL: [&Framework; 3] = [&PYTORCH, &JAX, &TENSORFLOW];
 
 /// Returns the framework that gave a block, by the name of the entry point that the block bears.
 pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
@@ -71,6 +89,12 @@ pub fn named(entry_point: u16) -> u16 {
     let gives = |f: &&&Framework| f.outputs.as_ref().is_some_and(|all| all.contains(&entry_point));
     let of = ALL.iter().find(gives).and_then(|f| f.allocator);
     of.map_or(entry_point, |(number, _)| number)
+}
+
+/// Returns the framework that gave a block, by the number of the entry point that the block bears.
+pub fn of_number(entry_point: u16) -> &'static Framework {
+    let bears = |f: &&&Framework| f.allocator.is_some_and(|(number, _)| number == named(entry_point));
+    ALL.iter().find(bears).copied().unwrap_or(&PYTORCH)
 }
 
 /// Returns whether a file that belongs to some package is a framework's own.
@@ -89,6 +113,14 @@ impl Framework {
         let all = self.outputs.as_ref()?;
         let number = u16::try_from(position).ok().and_then(|position| all.start().checked_add(position));
         Some(number.map_or(*all.end(), |number| number.min(*all.end())))
+    }
+
+    /// Returns the number that its blocks bear as their entry point.
+    pub const fn number_of_allocator(&self) -> u16 {
+        match self.allocator {
+            Some((number, _)) => number,
+            None => 0,
+        }
     }
 
     fn has_file(&self, file: &str) -> bool {

@@ -12,7 +12,7 @@ use std::mem::forget;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
-use crate::frameworks::pjrt;
+use crate::frameworks::{pjrt, tensorflow};
 use crate::hooks::devices;
 use crate::interpose::got_patch;
 use crate::lifecycle;
@@ -109,6 +109,7 @@ pub fn forget_parent() {
         python::after_fork_child();
         devices::forget();
         pjrt::after_fork_child();
+        tensorflow::after_fork_child();
     }
 }
 

@@ -19,7 +19,7 @@
 //! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,
 //!   record one event.
 //! * `frameworks`: where a framework's blocks, steps and failures are seen: the symbols by which PyTorch reports
-//!   them, the table of functions that XLA's plugins give (JAX).
+//!   them, the table of functions that XLA's plugins give (JAX), the allocator that TensorFlow exports.
 //! * `stacks`: the call stack as one number. `python` reads Python frames raw on their own thread, `unwind`
 //!   native frames from the unwind tables, checked word by word against the thread's previous stack; what a
 //!   backward node allocates is tied to the forward line by the sequence number that the operation took.
@@ -84,6 +84,9 @@
 //! calls `hooks::record::block_alloc` and `block_free` for its blocks and `out_of_memory` where one was refused, and a
 //! module of `python::heap` for how its objects reach memory. Blocks that are known by handles tell by a `Segment` event
 //! which driver memory is their pool. Steps, verdicts and reports need nothing. Its test programs go where JAX's are.
+//! TensorFlow is the example of one that is known by exported C++ symbols and whose threads have no Python: `draw` and
+//! `stacks::operations` lead from such a thread to the line that called. It was run on the simulated GPU only, whose
+//! stubs come from the names that its libraries look up (`cuda/stubs/src/vendor.rs`).
 //!
 //! **A PyTorch version**: `scripts/python-env VERSION` makes `target/pyenv-VERSION`; add it to `TORCHES` in
 //! `scripts/dev/matrix` and run `scripts/dev/matrix torch-VERSION`. `frameworks` and `python` rely on PyTorch

@@ -38,6 +38,25 @@ const OWNERS: [(&str, &str); 8] = [
     ("nvJitLink", "libnvJitLink.so"),
 ];
 
+/// Files, by the beginning of their name, that import nothing of the vendor's: they open its libraries, and look each
+/// function up by its name.
+const LOOKING_UP: [&str; 1] = ["libtensorflow_"];
+
+/// The libraries that these open, by the beginning of what they look up in them. The first that fits. Their numbers are those
+/// of CUDA 12; of cuDNN there are two.
+const LOOKED_UP: [(&str, &[&str]); 10] = [
+    ("cublasLt", &["libcublasLt.so.12"]),
+    ("cublas", &["libcublas.so.12"]),
+    ("cudnn", &["libcudnn.so.8", "libcudnn.so.9"]),
+    ("cufft", &["libcufft.so.11"]),
+    ("cusparse", &["libcusparse.so.12"]),
+    ("cusolver", &["libcusolver.so.11"]),
+    ("nccl", &["libnccl.so.2"]),
+    ("cupti", &["libcupti.so.12"]),
+    ("nvJitLink", &["libnvJitLink.so.12"]),
+    ("cuda", &["libcudart.so.12"]),
+];
+
 fn entry(soname: &str) -> Option<&'static (&'static str, Option<&'static str>)> {
     LIBRARIES.iter().find(|(stem, _)| stem_is(soname, stem))
 }
@@ -56,6 +75,20 @@ pub fn is_vendor(soname: &str) -> bool {
 
 pub fn body(soname: &str) -> &'static str {
     entry(soname).and_then(|(_, body)| *body).unwrap_or_default()
+}
+
+/// Returns whether a file looks the vendor's functions up.
+pub fn looks_up(file: &str) -> bool {
+    LOOKING_UP.iter().any(|start| file.starts_with(start))
+}
+
+/// Returns the libraries in which a name is looked up that stands in such a file; none if it is no function's.
+pub fn looked_up_in(name: &str) -> &'static [&'static str] {
+    let is_its = |start: &str| {
+        let after = name.strip_prefix(start).and_then(|rest| rest.chars().next());
+        after.is_some_and(|letter| letter.is_ascii_uppercase())
+    };
+    LOOKED_UP.iter().find(|(start, _)| is_its(start)).map_or(&[], |(_, sonames)| sonames)
 }
 
 /// Returns the first number of a SONAME's version.

@@ -3,7 +3,7 @@
 use crate::{Result, vendor};
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, ElfFile};
-use object::read::{Object, ObjectSymbol, ReadCache};
+use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
 use object::{Endianness, ReadRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,7 +26,13 @@ struct Loose {
 pub fn wanted(paths: &[PathBuf]) -> Result<Wanted> {
     let (mut wanted, mut loose) = (Wanted::new(), Vec::new());
     for path in shared_objects(paths)? {
-        with_elf(&path, |elf| imports(elf, &mut wanted, &mut loose))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        with_elf(&path, |elf| {
+            if vendor::looks_up(&name) {
+                look_ups(elf, &mut wanted)?;
+            }
+            imports(elf, &mut wanted, &mut loose)
+        })?;
     }
     let sonames: Vec<String> = wanted.keys().cloned().collect();
     for Loose { symbol, needed } in loose {
@@ -85,6 +91,22 @@ fn imports<'data, R: ReadRef<'data>>(
                 }
             }
             None => loose.push(Loose { symbol: name, needed: needed.clone() }),
+        }
+    }
+    Ok(())
+}
+
+/// Finds the names that a file looks up: among its constants, each ends with a zero byte.
+fn look_ups<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>, wanted: &mut Wanted) -> object::Result<()> {
+    for section in elf.sections().filter(|section| section.name() == Ok(".rodata")) {
+        for text in section.data()?.split(|byte| *byte == 0).filter(|text| text.len() < 128) {
+            let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+            let Some(name) = std::str::from_utf8(text).ok().filter(|_| text.iter().all(is_name)) else {
+                continue;
+            };
+            for soname in vendor::looked_up_in(name) {
+                wanted.entry((*soname).to_string()).or_default().entry(name.to_string()).or_insert(None);
+            }
         }
     }
     Ok(())

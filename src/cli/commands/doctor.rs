@@ -25,7 +25,10 @@ const SYMBOLS: [(&str, &str, &str); 2] = [
     ("libc10.so", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "blocks"),
     ("libtorch_cpu.so", "_ZN5torch8autograd6Engine7executeE", "backward passes"),
 ];
-/// A script that prints facts about the interpreter, and about PyTorch and JAX, which it does not import.
+/// The library that has TensorFlow's pool, and what it must export.
+const TENSORFLOW: (&str, &str) =
+    ("libtensorflow_framework.so.2", "_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE");
+/// A script that prints facts about the interpreter, and about PyTorch, JAX and TensorFlow, which it does not import.
 const PROBE: &str = "\
 import sys, sysconfig, importlib.util as u, os
 print('version', sys.version.split()[0])
@@ -54,6 +57,12 @@ try:
     print('jax_version', version('jax'))
 except Exception:
     pass
+try:
+    spec = u.find_spec('tensorflow')
+except (ImportError, ValueError):
+    spec = None
+if spec and spec.origin:
+    print('tensorflow', os.path.dirname(spec.origin))
 try:
     import ctypes
     driver = ctypes.c_int()
@@ -302,13 +311,16 @@ fn python(binary: &Path, library: &Path, checks: &mut Vec<(&'static str, Check)>
         "python",
         layout(&value("implementation"), &value("version"), value("debug") == "1", value("threaded") == "1"),
     ));
-    let (torch, jax) = (value("torch"), value("jax_version"));
-    if jax.is_empty() || !torch.is_empty() {
+    let (torch, jax, tensorflow) = (value("torch"), value("jax_version"), value("tensorflow"));
+    if !torch.is_empty() || jax.is_empty() && tensorflow.is_empty() {
         checks.push(("pytorch", pytorch(&torch, &value("torch_version"))));
     }
     if !jax.is_empty() {
         let seen = "its arrays are seen on every device that a plugin of XLA's brings, as for GPUs";
         checks.push(("jax", Check::Good(format!("JAX {jax}: {seen}"))));
+    }
+    if !tensorflow.is_empty() {
+        checks.push(("tensorflow", self::tensorflow(&tensorflow)));
     }
     checks.extend(versions(&value("driver"), &value("torch_cuda")).map(|check| ("versions", check)));
 }
@@ -354,7 +366,7 @@ fn layout(implementation: &str, version: &str, debug: bool, threaded: bool) -> C
 fn pytorch(folder: &str, version: &str) -> Check {
     if folder.is_empty() {
         return Check::Warning(
-            "neither PyTorch nor JAX is installed for this interpreter".into(),
+            "none of PyTorch, JAX and TensorFlow is installed for this interpreter".into(),
             "only memory allocated from the driver is seen, and steps from loops, LEAKTRACE_STEP or leaktrace_step".into(),
         );
     }
@@ -397,6 +409,18 @@ fn pytorch(folder: &str, version: &str) -> Check {
 fn is_newer(version: &str) -> bool {
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next(), numbers.next()) > (Some(2), Some(*PYTORCH_VERSIONS.end()))
+}
+
+/// Checks whether the blocks of TensorFlow's pool can be seen.
+fn tensorflow(folder: &str) -> Check {
+    let library = Path::new(folder).join(TENSORFLOW.0);
+    match exports(&library, TENSORFLOW.1) {
+        true => Check::Good("TensorFlow, the functions of its pool are found".into()),
+        false => Check::Warning(
+            "TensorFlow: the functions of its pool are not exported".into(),
+            "use a wheel of TensorFlow 2.16 to 2.21; otherwise only the driver's memory is seen".into(),
+        ),
+    }
 }
 
 /// Returns true if a library exports a symbol with this prefix.

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use super::{Failure, locate};
 
 /// Packages whose libraries need the vendor's; those that are not installed are skipped.
-const PACKAGES: &str = "torch torchvision torchaudio";
+const PACKAGES: &str = "torch torchvision torchaudio tensorflow";
 
 /// Sets the command up to find the simulated GPU before any other. `size`: its memory; empty for its default.
 pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {
@@ -204,6 +204,7 @@ fn key(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Vec<u8> {
     for package in packages {
         add(&package.join("version.py"));
         add(&package.join("lib/libtorch_cuda.so"));
+        add(&package.join("libtensorflow_cc.so.2"));
     }
     key
 }

@@ -110,6 +110,7 @@ impl<W: Write> Snapshot<'_, W> {
     fn frame(&mut self, frame: &NamedFrame) -> io::Result<()> {
         let file = match frame.kind {
             FrameKind::Autograd => "autograd",
+            FrameKind::Operation => "operation",
             _ if frame.file.is_empty() => "??",
             _ => frame.file.as_str(),
         };

@@ -36,7 +36,8 @@ pub enum TableEntry<'a> {
     /// A device's name and total memory in bytes.
     Device { index: u8, name: &'a str, total_bytes: u64 },
     /// A node of an autograd graph: the mangled name of its type, and the stack of the forward operation that
-    /// made it (0: not known).
+    /// made it (0: not known). Or an operation of a function that runs on threads without Python: its name behind
+    /// [`OPERATION`], and the stack that called the function.
     Backward { id: u32, node: &'a str, forward: u32 },
     /// A holder of blocks of a site after step `step`. Of one site only the entries of the highest `search`
     /// count. `name_len`: the bytes of `path` that name the holder alone.
@@ -92,7 +93,7 @@ pub struct Site {
 /// │ 1   │ module id        │ pc − bias        │   native, a return address
 /// │ 2   │ address                             │   native, in no known module
 /// │ 3   │ 0                                   │   the stack goes on, but could not be followed
-/// │ 3   │ backward id      │ 0                │   what lies further in ran in this backward node
+/// │ 3   │ backward id      │ 0                │   what lies further in ran in this node or operation
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {
@@ -102,6 +103,9 @@ pub enum Frame {
     Backward(u32),
     Truncated,
 }
+
+/// What the name of an operation begins with; no type's does.
+pub const OPERATION: &str = "operation ";
 
 const ID: u64 = (1 << 30) - 1;
 const ADDRESS: u64 = (1 << 62) - 1;

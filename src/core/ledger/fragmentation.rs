@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::blocks::Blocks;
 use super::books::Books;
 use super::driver::Driver;
+use super::sites::Sites;
 use crate::format::event::NO_DEVICE;
+use crate::frameworks;
 
 /// Reserved memory is worth a look from this many times the peak of live bytes, and from so many bytes, on.
 const TIMES_PEAK: f64 = 1.5;
@@ -78,16 +80,20 @@ impl Fragmentation {
         }
         let segments = driver.segments_with_device(&books.sites);
         for (device, reserved) in strained {
-            let mut pinned = pinned_on(device, &segments, blocks);
+            let mut pinned = pinned_on(device, &segments, blocks, &books.sites);
             (pinned.device, pinned.step, pinned.reserved) = (device, step, reserved);
             self.pinned.push(pinned);
         }
     }
 }
 
-fn pinned_on(device: u8, segments: &[(u64, u64, u8)], blocks: &Blocks) -> Pinned {
+fn pinned_on(device: u8, segments: &[(u64, u64, u8)], blocks: &Blocks, sites: &Sites) -> Pinned {
+    let of_site = |site| frameworks::of_number(sites.get(site).map_or(0, |s| s.entry_point));
     let mut used: Vec<Used> = vec![Used::default(); segments.len()];
     for (address, block) in blocks.iter() {
+        if !of_site(block.site).returns_segments {
+            continue;
+        }
         let at = segments.partition_point(|s| s.0 <= address).checked_sub(1);
         let Some(at) = at.filter(|&at| address < segments[at].1 && segments[at].2 == device) else {
             continue;

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::format::entry::Frame;
+use crate::format::entry::{Frame, OPERATION};
 use crate::format::tables::{Module, Stack, Tables};
 
 /// What kind of code a frame is.
@@ -29,6 +29,8 @@ pub enum FrameKind {
     Native,
     /// A node of an autograd graph: frames before it ran in its backward pass, frames behind it created it.
     Autograd,
+    /// An operation of a compiled function: frames behind it called the function.
+    Operation,
 }
 
 /// A frame with its name.
@@ -153,7 +155,10 @@ impl<'a> Names<'a> {
         let mut frames =
             merged().unwrap_or_else(|| self.python(&stack.python).chain(self.native(native)).collect());
         if let Some(node) = node.and_then(|id| self.tables.backward.get(&id)) {
-            frames.push(nameless(FrameKind::Autograd, innermost_name(&node.node)));
+            frames.push(match node.node.strip_prefix(OPERATION) {
+                Some(name) => nameless(FrameKind::Operation, name.to_owned()),
+                None => nameless(FrameKind::Autograd, innermost_name(&node.node)),
+            });
             frames.extend(self.forward(node.forward));
         }
         frames
@@ -164,6 +169,7 @@ impl<'a> Names<'a> {
     pub fn forward_of(&self, stack: u32) -> Vec<NamedFrame> {
         let node = self.tables.stacks.get(stack).and_then(|s| split_backward(&s).1);
         let node = node.and_then(|id| self.tables.backward.get(&id));
+        let node = node.filter(|node| !node.node.starts_with(OPERATION));
         node.map_or_else(Vec::new, |node| self.forward(node.forward))
     }
 

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::analysis::{counters, step_boundaries};
+use crate::frameworks::Original;
 use crate::hooks::record;
 use crate::lifecycle;
 use crate::loader::link_map;
@@ -31,33 +32,6 @@ struct Device {
 
 /// `c10::DeviceType::CUDA`
 const CUDA: i8 = 1;
-
-/// A PyTorch function that we interpose, and the address of the real one.
-struct Original {
-    symbol: &'static CStr,
-    address: AtomicPtr<c_void>,
-}
-
-impl Original {
-    const fn new(symbol: &'static CStr) -> Original {
-        Original { symbol, address: AtomicPtr::new(std::ptr::null_mut()) }
-    }
-
-    /// Returns the address, which is found once, without the loader.
-    #[inline(always)]
-    fn get(&self) -> *mut c_void {
-        let known = self.address.load(Acquire);
-        if known.is_null() { self.find() } else { known }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn find(&self) -> *mut c_void {
-        let found = link_map::find_in_any(self.symbol).unwrap_or(std::ptr::null_mut());
-        self.address.store(found, Release);
-        found
-    }
-}
 
 /// `c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device)`, PyTorch 2.0 and later
 #[unsafe(link_section = ".data.leaktrace")]

@@ -44,6 +44,7 @@ questions! {
     POP_CONTEXT c"cuCtxPopCurrent_v2";
     GREEN_CONTEXT c"cuCtxFromGreenCtx";
     ADDRESS_RANGE c"cuMemGetAddressRange_v2";
+    POINTER_ATTRIBUTE c"cuPointerGetAttribute";
     IS_CAPTURING c"cuStreamIsCapturing";
     GRAPH_NODES c"cuGraphGetNodes";
     NODE_TYPE c"cuGraphNodeGetType";
@@ -233,12 +234,14 @@ pub fn memory_info(device: u8) -> Option<(u64, u64)> {
         (ask!(MEM_INFO, (&mut free, &mut total) as (*mut usize, *mut usize)) == Some(0))
             .then_some((free as u64, total as u64))
     };
-    if current().0 == device {
-        return ask();
-    }
-    let context = primary_context(i32::from(device));
+    if current().0 == device { ask() } else { in_primary_context(i32::from(device), ask) }
+}
+
+/// Asks where a device's primary context is current, if that is active.
+fn in_primary_context<R>(device: i32, ask: impl FnOnce() -> Option<R>) -> Option<R> {
+    let context = primary_context(device);
     if context.is_null()
-        || !primary_context_active(i32::from(device))
+        || !primary_context_active(device)
         || ask!(PUSH_CONTEXT, (context) as (CUcontext)) != Some(0)
     {
         return None;
@@ -247,6 +250,22 @@ pub fn memory_info(device: u8) -> Option<(u64, u64)> {
     let mut popped: CUcontext = std::ptr::null_mut();
     let _ = ask!(POP_CONTEXT, (&mut popped) as (*mut CUcontext));
     answer
+}
+
+/// The device whose memory lies at `p`. Where the calling thread has no context, it is asked in one that the program has.
+pub fn device_of(p: u64) -> Option<u8> {
+    /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`
+    const ORDINAL: u32 = 9;
+    let ask = || {
+        let mut device = -1i32;
+        let out = (&raw mut device).cast();
+        let asked = ask!(POINTER_ATTRIBUTE, (out, ORDINAL, p) as (*mut c_void, u32, u64));
+        u8::try_from(device).ok().filter(|_| asked == Some(0))
+    };
+    if !may_ask() {
+        return None;
+    }
+    ask().or_else(|| (0..PRIMARY_CONTEXTS.len() as i32).find_map(|device| in_primary_context(device, ask)))
 }
 
 /// Pools that the program made, and the device of each.

@@ -347,6 +347,23 @@ pub fn trained() {
     append(&Event::new(EventKind::Trained));
 }
 
+/// [`block_alloc`] by an operation of that name, in a function that was called from some stack.
+pub fn block_alloc_of_operation(
+    entry_point: u16,
+    device: u8,
+    address: u64,
+    size: u64,
+    name: &[u8],
+    caller: u32,
+) {
+    if state::ensure_recording() {
+        step_boundaries::tick();
+        loop_steps::event(false);
+        let stack = stacks::operations::stack(this_thread(), name, caller);
+        append(&Event { address, size, device, stack, entry_point, ..Event::new(EventKind::BlockAlloc) });
+    }
+}
+
 /// [`block_alloc`] where nothing but to record it has to be done, nor can fail or touch errno. `false`:
 /// something has, and nothing was recorded.
 #[inline(always)]

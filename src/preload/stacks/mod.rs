@@ -16,6 +16,7 @@
 
 pub mod autograd;
 pub mod native_samples;
+pub mod operations;
 mod recursion;
 pub mod stack_interner;
 
@@ -297,6 +298,11 @@ pub fn suspect(stacks: &[u32]) {
     }
 }
 
+/// True if no stacks are taken.
+fn takes_nothing() -> bool {
+    WANTED.load(Ordering::Relaxed) == 0
+}
+
 /// True if stacks hold Python's frames where there are any.
 pub fn takes_python() -> bool {
     WANTED.load(Ordering::Relaxed) & PYTHON != 0
@@ -379,6 +385,7 @@ pub fn after_fork_child() {
     codes::after_fork_child();
     modules::after_fork_child();
     autograd::after_fork_child();
+    operations::after_fork_child();
     native_samples::after_fork_child();
     numbering::after_fork_child();
 }

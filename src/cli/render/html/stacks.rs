@@ -72,7 +72,7 @@ impl Stacks {
         let kind = match f.kind {
             FrameKind::Python => 0,
             FrameKind::Native => 1,
-            FrameKind::Autograd => 2,
+            FrameKind::Autograd | FrameKind::Operation => 2,
         };
         let (file, function) = (self.name(&f.file), self.name(&f.function));
         let frame = Frame(kind, own.into(), file, f.line.unwrap_or(0), function);

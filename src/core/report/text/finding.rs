@@ -175,6 +175,7 @@ fn whole_stack(rows: &mut Rows<'_>, site: &Site, cwd: &str) {
     for frame in &site.stack {
         let at = match frame.frame.kind {
             FrameKind::Autograd => format!("in the backward pass ({}) of", frame.frame.function),
+            FrameKind::Operation => format!("in the operation {} of", frame.frame.function),
             _ => location(frame, cwd),
         };
         rows.say("stack", &at, if frame.own { Bold } else { Plain });

@@ -17,12 +17,13 @@ pub fn filtered(frames: Vec<Frame>) -> Vec<Frame> {
     shown
 }
 
-/// Returns the innermost frame that the user's line called through: the node whose backward pass allocated, else the
-/// Python function of a package, but for frameworks whose ways to an allocation are many.
+/// Returns the innermost frame that the user's line called through: the node whose backward pass allocated, or the operation
+/// of a compiled function, else the Python function of a package, but for frameworks whose ways to an allocation are many.
 pub fn through(frames: &[Frame]) -> Option<String> {
     let own = frames.iter().position(|f| f.own)?;
     let below = &frames[..own];
-    let node = below.iter().find(|f| f.frame.kind == FrameKind::Autograd);
+    let is_node = |f: &&Frame| matches!(f.frame.kind, FrameKind::Autograd | FrameKind::Operation);
+    let node = below.iter().find(is_node);
     let called =
         node.or_else(|| below.iter().find(|f| f.is_python() && !frameworks::is_folded(&f.frame.file)))?;
     Some(called.frame.function.clone()).filter(|name| !name.is_empty())

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
+use crate::frameworks::{is_recorded, poke_at_first};
 use crate::hooks::{events, record};
 use crate::lifecycle;
-use crate::python;
 use crate::shield::shield;
 use crate::state;
 use buffers::Block;
@@ -32,10 +32,7 @@ use leaktrace_core::frameworks::JAX;
 pub const SYMBOL: &CStr = c"GetPjrtApi";
 
 /// The number that blocks of a plugin bear as their entry point.
-const ALLOCATOR: u16 = match JAX.allocator {
-    Some((number, _)) => number,
-    None => 0,
-};
+const ALLOCATOR: u16 = JAX.number_of_allocator();
 
 /// Plugins that can be told apart in one process. An argument does not say whose it is, so that each has functions of
 /// its own.
@@ -132,11 +129,6 @@ fn wrappers<const N: usize>() -> [(Slot, Entry); 15] {
 fn own<const N: usize>() -> Table {
     // SAFETY: stored by `get` before anybody was given a function of ours.
     unsafe { Table::at(KNOWN[N].own.load(Acquire)) }
-}
-
-/// Whether what happens is recorded. It may be the first event of all.
-fn is_recorded() -> bool {
-    state::is_recording() || lifecycle::start()
 }
 
 /// Calls the plugin's entry with the caller's arguments, and notes memory that ran out in it.
@@ -313,17 +305,10 @@ fn born(table: Table, buffer: u64, block: Block, number: u16, stack: Option<u32>
         }
         None => record::block_alloc(number, block.device, buffer, block.bytes),
     };
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    if MADE.load(Relaxed) < POKES {
-        MADE.fetch_add(1, Relaxed);
-        python::poke();
-    }
+    poke_at_first();
     stack
 }
 
-/// Buffers at which the interpreter is asked for a moment, to have its end reported: it may not run Python when the
-/// first one is made.
-const POKES: u32 = 4096;
 /// Buffers whose address is asked for after the driver has given memory.
 const ASKED: u32 = 16;
 

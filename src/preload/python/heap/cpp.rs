@@ -264,12 +264,30 @@ impl Cpp {
 /// Returns the mangled name of the type that a table of virtual functions belongs to: the word before it
 /// leads to the type's description, whose second word is the name (Itanium C++ ABI).
 pub fn type_name(table: u64) -> Option<String> {
-    let description = *memory::copy(&[(table - 8, 1)]).get(0).first()?;
+    described(*memory::copy(&[(table - 8, 1)]).get(0).first()?).map(|(name, _)| name)
+}
+
+/// Returns the name of that type, and those of what it is derived from, as far as each has one base.
+pub fn type_names(table: u64) -> Vec<String> {
+    const DEEPEST: usize = 8;
+    let mut names = Vec::new();
+    let mut description = memory::copy(&[(table - 8, 1)]).get(0)[0];
+    while let Some((name, base)) = described(description).filter(|_| names.len() < DEEPEST) {
+        names.push(name);
+        description = base;
+    }
+    names
+}
+
+/// Returns the name in a type's description, and the word behind it: the description of its base, if it has one.
+fn described(description: u64) -> Option<(String, u64)> {
     if !is_plausible(description) {
         return None;
     }
-    let name = *memory::copy(&[(description + 8, 1)]).get(0).first()?;
-    (0x1_0000..machine::ADDRESS_END).contains(&name).then(|| memory::c_string(name))
+    let words = memory::copy(&[(description + 8, 1), (description + 16, 1)]);
+    let name = words.get(0)[0];
+    let text = (0x1_0000..machine::ADDRESS_END).contains(&name).then(|| memory::c_string(name))?;
+    Some((text, words.get(1)[0]))
 }
 
 /// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`. A class of that

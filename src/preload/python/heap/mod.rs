@@ -9,6 +9,7 @@ mod arrays;
 mod bounds;
 mod contexts;
 mod cpp;
+mod eager;
 mod labels;
 mod objects;
 mod roots;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 use crate::python::api::{Functions, ObjectApi};
 use crate::python::heap::arrays::Arrays;
 use crate::python::heap::cpp::{Cpp, MemoryClass};
+use crate::python::heap::eager::Eager;
 use crate::python::heap::objects::{Kind, TypeTable};
 use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::layout::ObjectLayout;
@@ -38,6 +40,7 @@ pub struct Heap<'a> {
     types: TypeTable,
     cpp: Cpp,
     arrays: Arrays,
+    eager: Eager,
     blocks: &'a Nodes,
     /// The lowest and the highest of `blocks`.
     range: (u64, u64),
@@ -115,6 +118,7 @@ impl<'a> Heap<'a> {
             types: TypeTable::new(api.types),
             cpp: Cpp::default(),
             arrays: Arrays::default(),
+            eager: Eager::default(),
             blocks,
             range,
             namespaces: Nodes::default(),
@@ -174,6 +178,7 @@ impl<'a> Heap<'a> {
                 }
             }
             Kind::Array => work.arrays.push((holder, objects::words(node, 2, info.words))),
+            Kind::Eager => work.eager.push((holder, objects::words(node, 2, info.words))),
             Kind::Context => work.bodies.push((holder, node, objects::words(node, 2, info.words))),
             _ => {}
         }
@@ -187,6 +192,7 @@ impl<'a> Heap<'a> {
         work.tensors.extend(tensors.map(|(item, _)| *item));
         self.cpp.tensors(&work.tensors, graphs, self.blocks, found);
         self.arrays.find(&work.arrays, self.blocks, found);
+        self.eager.find(&work.eager, self.blocks, found);
         if !graphs {
             return;
         }
@@ -230,6 +236,7 @@ struct Work {
     graph: Vec<cpp::Item>,
     bodies: Vec<(u32, Node, Vec<u64>)>,
     arrays: Vec<(u32, Vec<u64>)>,
+    eager: Vec<(u32, Vec<u64>)>,
 }
 
 impl HeapGraph for Heap<'_> {

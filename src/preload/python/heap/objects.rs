@@ -35,6 +35,8 @@ pub enum Kind {
     Context,
     /// An instance of JAX's array class.
     Array,
+    /// An instance of TensorFlow's class of tensors.
+    Eager,
     Other,
 }
 
@@ -235,6 +237,8 @@ impl TypeTable {
             Kind::Context
         } else if named("ArrayImpl") {
             Kind::Array
+        } else if named("EagerTensor") {
+            Kind::Eager
         } else {
             Kind::Other
         };
