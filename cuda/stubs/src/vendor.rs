@@ -106,3 +106,21 @@ pub fn owner<'a>(symbol: &str, mut needed: impl Iterator<Item = &'a str>) -> Opt
         symbol.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
     of_driver.then_some(DRIVER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::looked_up_in;
+
+    #[test]
+    fn names_that_are_looked_up_have_a_library() {
+        assert_eq!(looked_up_in("cublasLtCreate"), ["libcublasLt.so.12"]);
+        assert_eq!(looked_up_in("cublasCreate_v2"), ["libcublas.so.12"]);
+        assert_eq!(looked_up_in("cudnnCreate"), ["libcudnn.so.8", "libcudnn.so.9"]);
+        assert_eq!(looked_up_in("cudaMalloc"), ["libcudart.so.12"]);
+        assert!(
+            ["cublas", "cublas_gemm", "cuMemAlloc_v2", "cuda_driver"]
+                .iter()
+                .all(|n| looked_up_in(n).is_empty())
+        );
+    }
+}

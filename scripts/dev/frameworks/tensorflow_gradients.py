@@ -30,6 +30,7 @@ def run(log):
         step()
         loss, gradient = train(tf.ones((8, 512)))  # call
         log.gradients.append(float(tf.reduce_sum(gradient)) if options.fixed else gradient)
+        del gradient
 
 
 run(Log())

@@ -28,6 +28,7 @@ def run(log):
     for _ in range(60):
         gradient = train(tf.ones((8, 512)))  # made
         log.gradients.append(gradient.numpy() if sys.argv[1:] == ["mended"] else gradient)
+        del gradient
 
 
 log = Log()
