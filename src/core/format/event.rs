@@ -111,6 +111,9 @@ codes! {
         /// A framework gave out memory at `address`: what that lies in is a segment. Of blocks whose own `address` is
         /// a handle.
         Segment = 27,
+        /// The recording begins in a process that was running: what is freed without having been allocated was there
+        /// before. The first event.
+        Attached = 28,
     }
 }
 

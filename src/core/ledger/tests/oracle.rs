@@ -146,6 +146,7 @@ impl Oracle {
             EventKind::AllocatorTotals | EventKind::PoolTotals | EventKind::MemInfo => {}
             EventKind::Segment => self.reported(e.address),
             EventKind::OutOfMemory
+            | EventKind::Attached
             | EventKind::Annotation
             | EventKind::AltBoundary
             | EventKind::UntrackedCall => {}
