@@ -29,8 +29,8 @@ const POLL: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  leaktrace attach 4711                     record from now on, until detached
-  leaktrace attach --steps 200 4711         record 200 steps, print the report, detach
+  leaktrace attach 4711                record from now on, until detached
+  leaktrace attach --steps 200 4711    record, print the report, detach
   leaktrace attach --seconds 60 --out /scratch/%p.ltrace 4711
   leaktrace detach 4711
 
