@@ -14,8 +14,21 @@ use crate::common::report::leaktrace;
 use crate::common::{library, root};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 11] =
-    ["run", "report", "check", "diff", "export", "top", "doctor", "jupyter", "completions", "man", "help"];
+const COMMANDS: [&str; 13] = [
+    "run",
+    "attach",
+    "detach",
+    "report",
+    "check",
+    "diff",
+    "export",
+    "top",
+    "doctor",
+    "jupyter",
+    "completions",
+    "man",
+    "help",
+];
 const TOPICS: [&str; 10] =
     ["report", "steps", "stacks", "formats", "environment", "files", "exit-status", "limits", "ci", "fleet"];
 

@@ -3,6 +3,7 @@
 //!
 //! They must not link `leaktrace_preload`, which would bring that crate's own `dlsym` into the tests.
 
+mod attach;
 mod backward;
 mod cases;
 mod check;

@@ -62,6 +62,11 @@ pub fn report_noted() {
     }
 }
 
+/// Has all gaps written to the next recording of this process too.
+pub fn begin_anew() {
+    WRITTEN_BY.iter().for_each(|by| by.store(0, Release));
+}
+
 /// Writes all gaps to a recording that was just opened.
 pub fn flush() {
     (0..MAX_GAPS).for_each(flush_one);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
 use crate::frameworks::{pjrt, tensorflow};
 use crate::hooks::devices;
-use crate::interpose::got_patch;
+use crate::interpose::{got_patch, slots};
 use crate::lifecycle;
 use crate::loader;
 use crate::lock::{Mutex, RawLock};
@@ -28,7 +28,7 @@ use crate::writer::{file, recording, segment_pool};
 
 /// Returns every lock of this library, in the order of taking.
 fn locks() -> impl Iterator<Item = &'static RawLock> {
-    [lifecycle::OPENING.raw(), got_patch::ONE_AT_A_TIME.raw()]
+    [lifecycle::OPENING.raw(), slots::SLOTS.raw()]
         .into_iter()
         .chain(got_patch::PENDING.iter().map(Mutex::raw))
         .chain([
@@ -103,14 +103,19 @@ extern "C" fn after_in_child() {
 /// Forgets what is the parent's, in a child that is about to open a recording.
 pub fn forget_parent() {
     if REMEMBERS.swap(false, AcqRel) {
-        stacks::after_fork_child();
-        got_patch::after_fork_child();
-        step_boundaries::after_fork_child();
-        python::after_fork_child();
-        devices::forget();
-        pjrt::after_fork_child();
-        tensorflow::after_fork_child();
+        forget_recording();
     }
+}
+
+/// Forgets what was written to another recording than the one that is about to be opened.
+pub fn forget_recording() {
+    stacks::after_fork_child();
+    got_patch::after_fork_child();
+    step_boundaries::after_fork_child();
+    python::after_fork_child();
+    devices::forget();
+    pjrt::after_fork_child();
+    tensorflow::after_fork_child();
 }
 
 #[cfg(test)]

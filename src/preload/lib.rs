@@ -14,6 +14,7 @@
 //!   address that the real look-up returned; the real function is the one in the caller's own scope. Also
 //!   `exec`, `_exit`, `longjmp`, what cancels a thread, and what installs a seccomp filter: after them the recording would
 //!   be wrong, or the program aborted.
+//!   `interpose::attach` leads here what a running process calls, and back.
 //! * `loader`: what is loaded in the process, and what the loader would find: the list of objects, their
 //!   symbols, the rules of scope.
 //! * `hooks`: one small function per shape of entry point: call the real function, read its out-parameters,

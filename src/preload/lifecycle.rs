@@ -25,6 +25,8 @@ use crate::thread_state;
 use crate::writer::recording;
 use crate::writer::signals::{self, Undisturbed, in_signal_handler, with_signals_blocked};
 use leaktrace_core::format::entry::TableEntry;
+use leaktrace_core::format::event::{Event, EventKind};
+use leaktrace_core::format::tables::{ATTACHED, DETACHED};
 use leaktrace_core::frameworks;
 
 /// What analysis has the driver and Python do.
@@ -169,6 +171,54 @@ pub fn start() -> bool {
     if state::get() != State::Armed {
         return state::is_recording();
     }
+    open().inspect_err(|why| stderr::say(&format!("{why}; nothing is recorded"))).is_ok()
+}
+
+/// Opens a recording in a process that was running, by the settings that were handed over. There may have been one
+/// before, which has ended.
+pub fn attach() -> Result<(), String> {
+    let ended = state::get() == State::Off;
+    if ended {
+        fork::forget_recording();
+        coverage_gaps::begin_anew();
+        let settings = settings::get();
+        step_boundaries::arm(settings.step, &SERVICES);
+        stacks::arm(settings.stacks);
+        state::set(State::Armed);
+    }
+    arm();
+    wait_until_armed();
+    {
+        let _opening = OPENING.lock().ok_or("a signal handler is in the way")?;
+        if state::get() != State::Armed {
+            return Err("another thread is at it".into());
+        }
+        open()?;
+    }
+    recording::append_entry(&TableEntry::Meta { key: ATTACHED, value: "yes" });
+    // Nothing of the program's leads here yet: this is the first event, and an event takes no lock's holder.
+    thread_state::append(&Event::new(EventKind::Attached));
+    Ok(())
+}
+
+/// Ends the recording while the process goes on, which may be attached to again. With the GIL held, if there is one.
+pub fn detach() {
+    let undisturbed = Undisturbed::begin();
+    thread_state::without_events(|| {
+        recording::append_entry(&TableEntry::Meta { key: DETACHED, value: "yes" });
+        step_boundaries::leave();
+        recording::mark_clean(state::elapsed());
+        torch::leave();
+        python::remove();
+        state::give_up();
+        recording::abandon();
+        step_boundaries::forget_ledger();
+    });
+    drop(undisturbed);
+}
+
+/// Armed → Recording. With [`OPENING`] held.
+fn open() -> Result<(), String> {
     fork::forget_parent();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let path = settings::get().path();
@@ -186,12 +236,11 @@ pub fn start() -> bool {
             state::take_ownership();
             state::set(State::Recording);
             coverage_gaps::flush();
-            true
+            Ok(())
         }
         Err(why) => {
-            stderr::say(&format!("{why}; nothing is recorded"));
             state::set(State::Off);
-            false
+            Err(why)
         }
     }
 }

@@ -1,9 +1,10 @@
-//! The settings, which come from the environment, with one clear line for each that was set wrong. It knows
+//! The settings, which come from the environment, or from who attaches, with one clear line for each that was set wrong. It knows
 //! no more of what they mean than their names.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use once_cell::race::OnceBox;
 
@@ -15,10 +16,28 @@ use leaktrace_core::steps::StepSetting;
 /// The settings of this process image. A forked child has them from its parent: when it changes its
 /// environment, it is too late anyway.
 static SETTINGS: OnceBox<Settings> = OnceBox::new();
+/// Those that were handed over by attaching; null: there are none.
+static HANDED_OVER: AtomicPtr<Settings> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Returns the settings of this process, which are read on first use.
 pub fn get() -> &'static Settings {
-    SETTINGS.get_or_init(|| Box::new(Settings::read()))
+    // SAFETY: null, or what `hand_over` leaked.
+    match unsafe { HANDED_OVER.load(Acquire).as_ref() } {
+        Some(settings) => settings,
+        None => SETTINGS.get_or_init(|| Box::new(Settings::read(|variable| std::env::var_os(variable)))),
+    }
+}
+
+/// Has these settings hold in place of the environment's, which is the program's own: a line for each, as `NAME=value`
+/// by the names of the variables.
+pub fn hand_over(lines: &[u8]) {
+    let value = |variable: &str| {
+        let of =
+            |line: &&[u8]| line.strip_prefix(variable.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+        lines.split(|b| *b == b'\n').find_map(|line| of(&line)).map(OsString::from_vec)
+    };
+    // Never freed: a thread may be reading those from before.
+    HANDED_OVER.store(Box::into_raw(Box::new(Settings::read(value))), Release);
 }
 
 /// All settings, with their defaults.
@@ -41,20 +60,20 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the environment. A wrong value is said on stderr, and the default taken.
-    fn read() -> Settings {
+    /// Reads all, by `set`. A wrong value is said on stderr, and the default taken.
+    fn read(set: impl Fn(&str) -> Option<OsString>) -> Settings {
+        let set = |variable: &str| set(variable).filter(|value| !value.is_empty());
         Settings {
-            on: word(SWITCH, true, |v| match v {
+            on: word(&set, SWITCH, true, |v| match v {
                 "on" | "1" => Some(true),
                 "off" | "0" => Some(false),
                 _ => None,
             }),
-            out: out(),
-            step: choice("LEAKTRACE_STEP", StepSetting::VALUES, StepSetting::Auto, |v| v.parse().ok()),
-            range: std::env::var("LEAKTRACE_STEP")
-                .ok()
-                .and_then(|v| v.strip_prefix("range:").map(Into::into)),
-            stacks: word(STACKS, Stacks::Auto, |v| match v {
+            out: out(set("LEAKTRACE_OUT")),
+            step: choice(&set, "LEAKTRACE_STEP", StepSetting::VALUES, StepSetting::Auto, |v| v.parse().ok()),
+            range: set("LEAKTRACE_STEP")
+                .and_then(|v| v.to_str().and_then(|v| v.strip_prefix("range:")).map(Into::into)),
+            stacks: word(&set, STACKS, Stacks::Auto, |v| match v {
                 "auto" => Some(Stacks::Auto),
                 "python" => Some(Stacks::Python),
                 "native" => Some(Stacks::Native),
@@ -62,20 +81,20 @@ impl Settings {
                 "off" => Some(Stacks::Off),
                 _ => None,
             }),
-            holders: word(HOLDERS, true, |v| match v {
+            holders: word(&set, HOLDERS, true, |v| match v {
                 "auto" => Some(true),
                 "off" => Some(false),
                 _ => None,
             }),
-            dump_every: choice("LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", None, |v| {
+            dump_every: choice(&set, "LEAKTRACE_DUMP_EVERY", "a number of steps, at least 1", None, |v| {
                 v.parse().ok().filter(|n| *n > 0).map(Some)
             }),
-            all_events: word(EVENTS, false, |v| match v {
+            all_events: word(&set, EVENTS, false, |v| match v {
                 "window" => Some(false),
                 "all" => Some(true),
                 _ => None,
             }),
-            quiet: std::env::var_os("LEAKTRACE_QUIET").is_some_and(|v| !v.is_empty() && v != "0"),
+            quiet: set("LEAKTRACE_QUIET").is_some_and(|v| v != "0"),
         }
     }
 
@@ -108,10 +127,8 @@ const LEAKTRACE_RUN: &str = "LEAKTRACE_RUN";
 /// The letters that mean something behind a `%`. Anything else stays as it is written.
 const PLACEHOLDERS: &[u8] = b"pehr%";
 
-fn out() -> OsString {
-    let Some(value) = std::env::var_os("LEAKTRACE_OUT").filter(|v| !v.is_empty()) else {
-        return "leaktrace.%p.ltrace".into();
-    };
+fn out(value: Option<OsString>) -> OsString {
+    let Some(value) = value else { return "leaktrace.%p.ltrace".into() };
     let mut bytes = value.as_bytes().iter();
     while bytes.any(|b| *b == b'%') {
         if !bytes.next().is_some_and(|sign| PLACEHOLDERS.contains(sign)) {
@@ -125,12 +142,15 @@ fn out() -> OsString {
     value
 }
 
-fn word<T>(of: Choice, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
-    choice(of.variable, &of.takes(), default, parse)
+/// What a variable is set to, if it is.
+type Set<'s> = &'s dyn Fn(&str) -> Option<OsString>;
+
+fn word<T>(set: Set, of: Choice, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
+    choice(set, of.variable, &of.takes(), default, parse)
 }
 
-fn choice<T>(variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
-    let Some(value) = std::env::var_os(variable).filter(|v| !v.is_empty()) else { return default };
+fn choice<T>(set: Set, variable: &str, takes: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
+    let Some(value) = set(variable) else { return default };
     value.to_str().and_then(parse).unwrap_or_else(|| {
         say(&format!(
             "{variable}={} is not understood: it takes {takes}; the default is used",

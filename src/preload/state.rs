@@ -10,7 +10,7 @@
 //!
 //! Dormant: one pointer was stored, and whether there is a stderr, nothing else; `sh`, `git` and the like
 //! never leave it. Armed: everything that needs the loader was looked up, so that no hook has to. Recording:
-//! there is a recording, and it is this process's to write. Off: for good.
+//! there is a recording, and it is this process's to write. Off: for good, unless somebody attaches (again).
 //!
 //! What is done on the way from one state to the next is for `lifecycle` to know, which starts and ends the
 //! recording.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
 
-use super::{Doctor as Arguments, Failure, GATE, locate, output, run};
+use super::{Doctor as Arguments, Failure, GATE, attach, locate, output, run};
 use crate::render::terminal::{BAD, BOLD, DIM, GOOD, PLAIN, Page, UNSURE};
 use leaktrace_core::cpython::{self, UNSEEN};
 use leaktrace_core::frameworks::PYTORCH_VERSIONS;
@@ -99,6 +99,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(path) => check_program(&path, rest, &library, &mut checks),
     }
     checks.push(("driver", driver()));
+    checks.push(("attach", attaching()));
     let failed = checks.iter().any(|(_, f)| matches!(f, Check::Bad(..)));
     let mut page = Page::new(output::width(None), arguments.color.is_on(None));
     for (what, check) in &checks {
@@ -128,6 +129,19 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
     page.wrap("", 0, &[(style, verdict)]);
     output::write(None, &[], page.into_text().as_bytes())?;
     Ok(ExitCode::from(if failed { GATE } else { 0 }))
+}
+
+/// Checks whether programs that run already could be recorded: nothing that this program needs.
+fn attaching() -> Check {
+    let root = rustix::process::geteuid().is_root();
+    match (attach::obstacle(root), attach::has_gdb()) {
+        (Some(why), _) => Check::Good(format!("leaktrace attach would not work: {why}")),
+        (None, false) => Check::Good(
+            "leaktrace attach would work with CPython 3.14 and later; gdb, which it takes for earlier ones, is not installed"
+                .into(),
+        ),
+        (None, true) => Check::Good("leaktrace attach would work: the same user's processes can be reached, and gdb is here".into()),
+    }
 }
 
 /// Finds the file that the shell would run.

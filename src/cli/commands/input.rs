@@ -19,7 +19,7 @@ use crate::runs::{self, Identity, natural};
 use leaktrace_core::format::event::{Event, EventKind, RECORD};
 use leaktrace_core::format::printable::printable;
 use leaktrace_core::format::reader::{self, Ended, Recording};
-use leaktrace_core::format::tables::Tables;
+use leaktrace_core::format::tables::{DETACHED, Tables};
 use leaktrace_core::ledger::{BoundarySource, Ledger};
 use leaktrace_core::report::{End, Program, Query, Report, Run};
 use leaktrace_core::symbols::Names;
@@ -191,6 +191,9 @@ impl Reader {
             ledger = read_by(&recording, &ledger, by)?;
         }
         let (end, duration_ns) = match recording.ended {
+            Ended::Clean(after) if recording.tables.meta.contains_key(DETACHED) => {
+                (End::Detached, Some(after))
+            }
             Ended::Clean(after) => (End::Clean, Some(after)),
             Ended::Replaced => (End::Replaced, None),
             Ended::Open if is_running(&recording) => (End::Running, None),

@@ -1,6 +1,7 @@
 //! The program's commands, and the parser of their arguments. A command turns its arguments into calls of the
 //! other modules, and errors into lines; it knows no format.
 
+mod attach;
 mod check;
 mod diff;
 mod doctor;
@@ -48,6 +49,10 @@ struct Arguments {
 enum Command {
     /// Run a program and record its GPU memory
     Run(Run),
+    /// Record a program that runs already
+    Attach(attach::Attach),
+    /// End what attach began; the program goes on
+    Detach(attach::Detach),
     /// Report retained GPU memory and leaks
     Report(Report),
     /// Fail if there is a leak: the gate for CI
@@ -174,6 +179,26 @@ struct Report {
     /// Write to OUT instead of the standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
+}
+
+impl Report {
+    /// The report of a recording, as it is without any option.
+    fn of(file: PathBuf) -> Report {
+        Report {
+            files: vec![file],
+            format: None,
+            at: None,
+            step: None,
+            since: None,
+            by: By::Site,
+            all: false,
+            suppressions: None,
+            all_frames: false,
+            steps_by: None,
+            color: Color::Auto,
+            output: None,
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -405,6 +430,8 @@ pub fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Attach(arguments) => attach::attach(&arguments),
+        Command::Detach(arguments) => attach::detach(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Export(arguments) => export::export(arguments),

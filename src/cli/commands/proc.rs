@@ -18,6 +18,14 @@ pub fn started(pid: u32) -> Option<u64> {
     alive.then_some(boot + since_boot / TICKS)
 }
 
+/// Returns when a process started, in the kernel's ticks since the machine did; `None` if there is none, or if it is dead.
+pub fn ticks(pid: u32) -> Option<u64> {
+    let stat = stat(pid)?;
+    let mut fields = stat.split_whitespace();
+    let alive = !matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| alive)
+}
+
 /// Returns whether a process is alive that started at this tick of the kernel's clock, and has this number
 /// where it lives, be that a container.
 pub fn is_alive(pid: u32, started: u64) -> bool {

@@ -334,7 +334,7 @@ impl Gathered {
             let takes_part = p.steps > 0 || (ranked && p.rank.is_some());
             let fewer = p.steps.saturating_add(slack) < most;
             takes_part
-                && p.end != End::Running
+                && !matches!(p.end, End::Running | End::Detached)
                 && (fewer || ((p.end == End::Killed || p.failed()) && cleanly))
         };
         let mut early: Vec<usize> =

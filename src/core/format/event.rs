@@ -113,6 +113,9 @@ codes! {
         Segment = 27,
         /// Something ran that trains: of a framework without backward passes or optimizers that could be seen.
         Trained = 28,
+        /// The recording begins in a process that was running: what is freed without having been allocated was there
+        /// before. The first event.
+        Attached = 29,
     }
 }
 

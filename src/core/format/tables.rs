@@ -11,6 +11,10 @@ use super::printable::{printable, printable_but};
 use crate::frameworks;
 use crate::int_map::IntMap;
 
+/// The keys of what is said of a recording that began in a running process, and of one that ended in one.
+pub const ATTACHED: &str = "attached";
+pub const DETACHED: &str = "detached";
+
 /// Frames of a stack that are read; the writer writes fewer.
 const MAX_FRAMES: usize = 2048;
 /// Bytes of a file's or a function's name that are read; the writer writes no more.

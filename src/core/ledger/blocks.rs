@@ -43,7 +43,7 @@ impl Blocks {
     #[inline]
     pub fn free(&mut self, books: &mut Books, annotations: &mut Annotations, e: &Event) -> bool {
         let Some(b) = self.live.remove(&e.address) else {
-            books.unknown_free(0);
+            books.unknown_block_free(e.device, e.size);
             books.device(e.device).block_event(e.seq);
             return false;
         };

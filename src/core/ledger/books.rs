@@ -60,6 +60,8 @@ pub struct Books {
     pub last_ns: u64,
     /// The devices when the program announced its exit; `None` while it runs.
     pub exit: Option<Vec<DeviceAt>>,
+    /// Whether the recording began in a process that was running.
+    pub attached: bool,
     /// What was born since the last boundary.
     pub newborn: Vec<(Space, u64)>,
     /// Freed since the last boundary though alive then. Until the next boundary shows that the program went
@@ -185,8 +187,23 @@ impl Books {
         self.sites.get(site)
     }
 
+    /// Takes in the free of a block that nobody was seen to allocate. Of a process that was running, it may have been
+    /// there before.
+    pub fn unknown_block_free(&mut self, device: u8, bytes: u64) {
+        if !self.attached || !self.device(device).freed_from_before(bytes) {
+            self.unknown_free(0);
+        }
+    }
+
+    /// Takes in the free of a driver allocation that nobody was seen to allocate. How large it was is not known.
+    pub fn unknown_driver_free(&mut self, class: usize) {
+        if !self.attached {
+            self.unknown_free(class);
+        }
+    }
+
     /// Counts a free of something that nobody was seen to allocate.
-    pub fn unknown_free(&mut self, class: usize) {
+    fn unknown_free(&mut self, class: usize) {
         let count = &mut self.unknown_frees[class.min(CLASSES - 1)];
         *count = count.wrapping_add(1);
     }

@@ -43,6 +43,8 @@ pub struct Device {
     /// What the step before left alive and this one freed, in order.
     pub(super) carried_frees: Vec<CarriedFree>,
     last_block_seq: u64,
+    /// What was there when the recording began, in a process that was running; `None` before anybody said.
+    before: Option<Before>,
     /// Comparisons with the caching allocator's own total, and how many did not agree.
     pub(super) checks: u64,
     pub(super) mismatches: u64,
@@ -50,6 +52,13 @@ pub struct Device {
     pub total_bytes: u64,
     /// In use by the driver's latest report, but part of no allocation that was seen.
     pub unattributed_bytes: Option<u64>,
+}
+
+/// What caching allocators had when the recording began, by their own account, and still have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Before {
+    block_bytes: u64,
+    reserved_bytes: u64,
 }
 
 /// A device at one moment.
@@ -63,6 +72,8 @@ pub struct DeviceAt {
     pub driver_bytes: u64,
     pub host_bytes: u64,
     pub external_bytes: u64,
+    /// Blocks that were there before the recording began, in a process that was running: no part of any other figure.
+    pub before_bytes: u64,
     /// In use of the device's memory pools as the driver counts it, its own rounding included.
     pub pool_used_bytes: u64,
     /// Most live bytes since the boundary before; of a moment outside the steps, since the beginning.
@@ -90,7 +101,8 @@ impl Device {
 
     /// Returns what caching allocators and pools hold from the driver, used or not.
     pub fn reserved_bytes(&self) -> u64 {
-        self.segment_bytes.wrapping_add(self.pool_reserved)
+        let before = self.before.unwrap_or_default().reserved_bytes;
+        self.segment_bytes.wrapping_add(self.pool_reserved).wrapping_add(before)
     }
 
     /// Returns everything the driver gave and has not got back.
@@ -172,14 +184,44 @@ impl Device {
     }
 
     /// Compares the caching allocator's own total with the blocks here; `then` is the low half of the latest
-    /// sequence number when it was read.
-    pub(super) fn compare_allocator(&mut self, seq: u64, allocated: u64, then: u32) {
+    /// sequence number when it was read. Of a process that was running (`attached`), the first total tells what was
+    /// there before.
+    pub(super) fn compare_allocator(
+        &mut self,
+        seq: u64,
+        allocated: u64,
+        reserved: u64,
+        then: u32,
+        attached: bool,
+    ) {
         let events_ago = (seq as u32).wrapping_sub(then);
         // Only a total that no later block event of ours has overtaken can be compared.
-        if self.last_block_seq <= seq.saturating_sub(u64::from(events_ago)) {
-            self.checks = self.checks.wrapping_add(1);
-            self.mismatches = self.mismatches.wrapping_add(u64::from(allocated != self.block_bytes));
+        if self.last_block_seq > seq.saturating_sub(u64::from(events_ago)) {
+            return;
         }
+        if attached {
+            let reserved_bytes = reserved.saturating_sub(self.segment_bytes);
+            let unseen = allocated.saturating_sub(self.block_bytes);
+            let block_bytes = self.before.map_or(unseen, |before| before.block_bytes);
+            if self.before.replace(Before { block_bytes, reserved_bytes }).is_none() {
+                return;
+            }
+        }
+        let before = self.before.unwrap_or_default().block_bytes;
+        self.checks = self.checks.wrapping_add(1);
+        let differs = allocated != self.block_bytes.wrapping_add(before);
+        self.mismatches = self.mismatches.wrapping_add(u64::from(differs));
+    }
+
+    /// Takes off a block that was there before the recording began; false if there cannot have been one.
+    pub(super) fn freed_from_before(&mut self, bytes: u64) -> bool {
+        // What goes before the first total is no part of it.
+        let Some(before) = &mut self.before else { return true };
+        match before.block_bytes.checked_sub(bytes) {
+            Some(rest) => before.block_bytes = rest,
+            None => return false,
+        }
+        true
     }
 
     pub(super) fn set_pool_totals(&mut self, reserved: u64, used: u64) {
@@ -190,7 +232,9 @@ impl Device {
     pub(super) fn set_memory_info(&mut self, free: u64, total: u64) {
         // All of a pool's memory is charged to the device, used or not.
         let outside_pools = self.driver_bytes().wrapping_sub(self.pooled_bytes);
-        let tracked = outside_pools.wrapping_add(self.pool_reserved.max(self.pooled_bytes));
+        let before = self.before.unwrap_or_default().reserved_bytes;
+        let tracked =
+            outside_pools.wrapping_add(self.pool_reserved.max(self.pooled_bytes)).wrapping_add(before);
         self.total_bytes = total;
         self.unattributed_bytes = Some(total.saturating_sub(free).saturating_sub(tracked));
     }
@@ -204,6 +248,7 @@ impl Device {
             driver_bytes: self.driver_bytes(),
             host_bytes: self.host_bytes,
             external_bytes: self.external_bytes,
+            before_bytes: self.before.unwrap_or_default().block_bytes,
             pool_used_bytes: self.pool_used,
             peak_bytes,
             unattributed_bytes: self.unattributed_bytes,

@@ -130,7 +130,7 @@ impl Driver {
             }
             None => {
                 let class = e.class.min(CLASSES as u8 - 1);
-                books.unknown_free(usize::from(class));
+                books.unknown_driver_free(usize::from(class));
                 FreeOutcome::Unknown(class)
             }
         };

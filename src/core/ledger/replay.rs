@@ -117,11 +117,12 @@ impl Ledger {
             EventKind::Retain => self.driver.retain(e),
             EventKind::ContextEnd => self.driver.context_end(books, e),
             EventKind::AllocatorTotals => {
+                let attached = books.attached;
                 let device = books.device(e.device);
                 // A block event that is missing may change the total: the two can be compared only where none
                 // is.
                 if !self.sequence.awaits_before(e.seq) {
-                    device.compare_allocator(e.seq, e.address, e.stack);
+                    device.compare_allocator(e.seq, e.address, e.size, e.stack, attached);
                 }
             }
             EventKind::PoolTotals => books.device(e.device).set_pool_totals(e.size, e.address),
@@ -142,6 +143,7 @@ impl Ledger {
             EventKind::GraphLaunch => self.graphs.launch(&mut self.driver, books, e),
             EventKind::GraphEnd => self.graphs.end(e),
             EventKind::Annotation => self.annotate(e),
+            EventKind::Attached => books.attached = true,
             EventKind::Segment => self.driver.block_reported(books, e.address),
             EventKind::Trained => self.phases.trained(),
         }

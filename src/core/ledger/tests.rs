@@ -410,3 +410,33 @@ fn a_boundary_placed_afterwards_is_as_one_noted_in_time() {
     let on = Ledger::replay(Some(&state), again).unwrap();
     assert_eq!((on.step_count(), on.lost_events()), (3, 0));
 }
+
+#[test]
+fn what_was_there_before_attaching_is_known_by_its_total() {
+    let mut p = Program::default();
+    let free = |address, size| Event { address, size, device: 0, ..Event::new(EventKind::BlockFree) };
+    let total = |seq: u64, address| Event {
+        address,
+        size: 4 << 20,
+        stack: seq as u32,
+        device: 0,
+        ..Event::new(EventKind::AllocatorTotals)
+    };
+    p.push(Event::new(EventKind::Attached));
+    p.push(free(0x1000, 512));
+    p.alloc(0x2000, 1024, 1);
+    p.push(total(3, 1024 + 4096));
+    p.step();
+    let before = |p: &Program| p.replay().judged_devices()[0].before_bytes;
+    assert_eq!((before(&p), p.replay().judged_devices()[0].reserved_bytes), (4096, 4 << 20));
+    p.push(free(0x3000, 1536));
+    p.driver(EventKind::Free, MemoryClass::Linear, 0x10_0000, 0);
+    p.push(total(6, 1024 + 2560));
+    p.step();
+    let ledger = p.replay();
+    assert_eq!((before(&p), ledger.unknown_frees().iter().sum::<u64>()), (2560, 0));
+    assert_eq!(ledger.matches_allocator(), Some(true));
+    // What is larger than all that was there was not.
+    p.push(free(0x4000, 8192));
+    assert_eq!((before(&p), p.replay().unknown_frees()[0]), (2560, 1));
+}

@@ -27,6 +27,8 @@ pub enum End {
     Killed,
     /// Another program took its place by `exec`.
     Replaced,
+    /// leaktrace was detached from it; the program went on.
+    Detached,
     /// It was still running when the recording was read.
     #[default]
     Running,
@@ -135,6 +137,10 @@ pub struct Device {
     pub peak_bytes: u64,
     /// `block_bytes` and `driver_allocation_bytes` together.
     pub live_bytes: u64,
+    /// Live blocks that were allocated before leaktrace was attached, by their allocator's account; a part of
+    /// `reserved_bytes` only. Absent: none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub before_attaching_bytes: u64,
     /// What caching allocators and memory pools hold from the driver, used or not.
     pub reserved_bytes: u64,
     /// In use by the driver's account, but allocated by no recorded call; `null`: the driver was not asked.
@@ -181,8 +187,8 @@ pub struct Frame {
     pub hidden_frames: u32,
 }
 
-fn is_zero(n: &u32) -> bool {
-    *n == 0
+fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
+    *n == N::default()
 }
 
 /// A line, reached by a call path, that allocates.

@@ -26,7 +26,7 @@ use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, RECORD};
 use leaktrace_core::format::{reader, tables::BACKWARD_STEPS, tables::Tables};
 use leaktrace_core::ledger::Ledger;
-use leaktrace_core::report::{self, End, Report, Run};
+use leaktrace_core::report::{self, Report, Run};
 use leaktrace_core::symbols::Names;
 
 /// The events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
@@ -193,7 +193,7 @@ impl Analyzer {
         });
         let names = Names::new(&tables, None);
         let run = Run {
-            end: if step_boundaries::is_exiting() { End::Clean } else { End::Running },
+            end: step_boundaries::end(),
             pid: std::process::id(),
             duration_ns: Some(state::elapsed()),
             dropped_events: recording::dropped(),

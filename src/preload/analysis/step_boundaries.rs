@@ -24,7 +24,7 @@ use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::holders::{Found, Wanted};
 use leaktrace_core::ledger::Ledger;
-use leaktrace_core::report;
+use leaktrace_core::report::{self, End};
 use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 
 /// The stream of steps of this process.
@@ -33,6 +33,8 @@ pub static STEPS: Mutex<Steps> = Mutex::new(Rank::Steps, Steps::new(StepSetting:
 static LOOPS_END_STEPS: AtomicBool = AtomicBool::new(false);
 /// Whether the end of the process was dealt with.
 static EXITED: AtomicBool = AtomicBool::new(false);
+/// Whether that is so because the tracing ends, and the program goes on.
+static LEAVING: AtomicBool = AtomicBool::new(false);
 /// Whether memory ran out, and who holds it is still to be searched for: the first few times only.
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
 const OOM_SEARCHES: u32 = 2;
@@ -84,6 +86,7 @@ fn with_steps<R>(call: impl FnOnce(&mut Steps) -> R) -> Option<R> {
 /// Begins the ledger of a recording that was opened.
 pub fn begin() {
     EXITED.store(false, Release);
+    LEAVING.store(false, Release);
     COVERED.store(1, Release);
     step_schedule::begin();
     if let Some(mut slot) = ANALYZER.lock() {
@@ -456,6 +459,16 @@ pub fn out_of_memory() {
 
 /// Ends the last step, writes the last report and a summary on stderr, since the program is ending.
 pub fn exit() {
+    finish(End::Clean);
+}
+
+/// Ends the last step and writes the last report, since the tracing ends and the program goes on.
+pub fn leave() {
+    LEAVING.store(true, Release);
+    finish(End::Detached);
+}
+
+fn finish(end: End) {
     if !state::is_recording() || EXITED.swap(true, AcqRel) {
         return;
     }
@@ -470,7 +483,9 @@ pub fn exit() {
         end_loop(analyzer);
     }
     sample_counters();
-    thread_state::append(&Event { address: state::elapsed(), ..Event::new(EventKind::Exit) });
+    if end == End::Clean {
+        thread_state::append(&Event { address: state::elapsed(), ..Event::new(EventKind::Exit) });
+    }
     let Some(mut guard) = ANALYZER.try_lock_for(LONGEST) else { return };
     let Some(analyzer) = guard.as_mut() else { return };
     if !analyzer.drain() {
@@ -490,7 +505,7 @@ pub fn exit() {
     }
     let report = analyzer.report();
     analyzer.write("txt", &report, report::text::render);
-    if settings::get().quiet {
+    if settings::get().quiet || end == End::Detached {
         return;
     }
     match (report, state::path()) {
@@ -500,9 +515,19 @@ pub fn exit() {
     }
 }
 
-/// Returns whether the program is ending.
-pub fn is_exiting() -> bool {
-    EXITED.load(Acquire)
+/// Returns how the program's recording is ending, if it is.
+pub fn end() -> End {
+    match (EXITED.load(Acquire), LEAVING.load(Acquire)) {
+        (false, _) => End::Running,
+        (true, true) => End::Detached,
+        (true, false) => End::Clean,
+    }
+}
+
+/// Frees the ledger and what the detector of loops knows, since the recording has ended and the program goes on.
+pub fn forget_ledger() {
+    loop_steps::stop();
+    drop(ANALYZER.lock().and_then(|mut analyzer| analyzer.take()));
 }
 
 /// Forgets the steps and the ledger of the parent, in a forked child.

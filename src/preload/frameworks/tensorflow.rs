@@ -225,7 +225,9 @@ unsafe fn born(allocator: *mut c_void, real: Real, block: *mut c_void) {
         Some((name, caller)) => {
             record::block_alloc_of_operation(ALLOCATOR, device, address, bytes, name, caller);
         }
-        None => record::block_alloc(ALLOCATOR, device, address, bytes),
+        None => {
+            record::block_alloc(ALLOCATOR, device, address, bytes);
+        }
     }
     poke_at_first();
 }

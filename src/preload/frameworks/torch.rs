@@ -303,6 +303,8 @@ static HANDLE: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".data.leaktrace")]
 static WATCHING: AtomicU32 = AtomicU32::new(1);
 const REGISTERED: u32 = u32::MAX / 2;
+/// `void at::removeCallback(uint64_t)`
+const REMOVE: &CStr = c"_ZN2at14removeCallbackEm";
 
 /// Returns whether our callback is still to be registered.
 #[inline(always)]
@@ -360,7 +362,7 @@ pub fn leave_ranges() {
     if HANDLE.load(Relaxed) == 0 || settings::get().range.is_some() {
         return;
     }
-    let Some(remove) = link_map::find_in_any(c"_ZN2at14removeCallbackEm") else { return };
+    let Some(remove) = link_map::find_in_any(REMOVE) else { return };
     let handle = HANDLE.swap(0, AcqRel);
     if handle != 0 {
         // Ranges were seen at the beginning of the run only.
@@ -371,6 +373,22 @@ pub fn leave_ranges() {
             remove(handle);
         }
     }
+}
+
+/// Takes our callback out of PyTorch, since the tracing ends; the next recording gets another. Not for the inside of a
+/// callback.
+pub fn leave() {
+    let handle = HANDLE.swap(0, AcqRel);
+    if handle != 0
+        && let Some(remove) = link_map::find_in_any(REMOVE)
+    {
+        // SAFETY: as in `leave_ranges`.
+        unsafe {
+            let remove: unsafe extern "C" fn(u64) = std::mem::transmute(remove);
+            remove(handle);
+        }
+    }
+    WATCHING.store(1, Release);
 }
 
 /// Begins a range. Returns the `unique_ptr` of a context that we do not need: null, where the caller wants

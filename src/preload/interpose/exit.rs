@@ -38,12 +38,15 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers for the end by `exit`, and looks the other functions up: the child of a fork may not ask the loader, which
-/// another thread may have locked. Once, when the library is loaded.
-pub fn watch() {
+/// Looks the functions up: the child of a fork may not ask the loader, which another thread may have locked.
+pub fn look_up() {
     for (name, real) in NAMES.iter().zip(&REAL) {
         real.next(name);
     }
+}
+
+/// Registers for the end by `exit`. Once, when the library is loaded.
+pub fn watch() {
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { on_exit(exited, std::ptr::null_mut()) };
 }

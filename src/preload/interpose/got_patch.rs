@@ -4,12 +4,13 @@
 //!
 //! Not inside a hook: this runs where the program itself asks the loader.
 
-use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 use crate::coverage_gaps;
-use crate::loader::link_map::{self, LoadedObjects, Name, ObjectId};
+use crate::interpose::slots::{self, SLOTS};
+use crate::loader::link_map::{self, Name, ObjectId};
 use crate::loader::object::LinkMap;
 use crate::loader::scope;
 use crate::lock::{Mutex, Rank};
@@ -57,7 +58,7 @@ pub fn last_object() -> Option<ObjectId> {
 pub fn patch_opened(root: ObjectId, last: Option<ObjectId>) {
     // One at a time: between making a page writable and back no other may do the same.
     shield(|| {
-        let Some(_one) = ONE_AT_A_TIME.try_lock_for(Duration::from_secs(1)) else {
+        let Some(_one) = SLOTS.try_lock_for(Duration::from_secs(1)) else {
             return coverage_gaps::report(
                 "what was opened with RTLD_DEEPBIND while another such opening took its time",
             );
@@ -93,7 +94,7 @@ fn patch_closure<const SIZE: usize>(
                 Some(last) => objects.after(last).any(|o| o.id() == object.id()),
                 None => objects.dlopened_objects().any(|o| o.id() == object.id()),
             };
-            if is_new && !(remember(object) && point_to_us(objects, object).is_some()) {
+            if is_new && !(remember(object) && slots::point_to_us(objects, object).is_some()) {
                 if unpatched == named {
                     path.set(object.path());
                 }
@@ -102,52 +103,6 @@ fn patch_closure<const SIZE: usize>(
         });
     });
     unpatched > named
-}
-
-/// Points the slots of an object to our exports. `None` if that cannot be done.
-fn point_to_us(objects: &LoadedObjects, object: &LinkMap) -> Option<()> {
-    for (symbol, slot) in object.address_slots() {
-        let Some(export) = object.symbol_name(symbol).and_then(link_map::own_export) else { continue };
-        // SAFETY: the loader wrote an address there.
-        let bound = unsafe { &*(slot as *const AtomicPtr<c_void>) };
-        // Also where it is bound to the program's own function or that of a preload before us: there we hand
-        // it on.
-        if bound.load(Acquire) != export {
-            write(objects, object, bound, export)?;
-        }
-    }
-    Some(())
-}
-
-/// Stores into a slot, also where the loader has made the page read-only after relocation.
-fn write(
-    objects: &LoadedObjects,
-    object: &LinkMap,
-    slot: &AtomicPtr<c_void>,
-    value: *mut c_void,
-) -> Option<()> {
-    // SAFETY: asks for a number.
-    let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let address = std::ptr::from_ref(slot) as usize;
-    let range = |p: &libc::Elf64_Phdr| {
-        let start = object.bias().wrapping_add(p.p_vaddr as usize);
-        start..start + p.p_memsz as usize
-    };
-    let of_kind = |kind: u32| objects.program_headers(object).iter().filter(move |p| p.p_type == kind);
-    of_kind(libc::PT_LOAD).find(|p| p.p_flags & libc::PF_W != 0 && range(p).contains(&address))?;
-    let page = address & !(page_size - 1);
-    // The loader protects whole pages only.
-    let read_only = of_kind(libc::PT_GNU_RELRO)
-        .any(|p| (range(p).start & !(page_size - 1)..range(p).end & !(page_size - 1)).contains(&address));
-    let protect = |how: i32| {
-        // SAFETY: a page of the object's own data, mapped and private; readable throughout.
-        !read_only || unsafe { libc::mprotect(page as *mut c_void, page_size, how) } == 0
-    };
-    if !protect(libc::PROT_READ | libc::PROT_WRITE) {
-        return None;
-    }
-    slot.store(value, Release);
-    protect(libc::PROT_READ).then_some(())
 }
 
 /// An opening whose file only the loader can find, for it searches on behalf of the caller: it takes place
@@ -229,10 +184,6 @@ pub fn note_dlmopen(file: &CStr) {
         ));
     });
 }
-
-/// Held while import tables are patched: between making a page writable and back no other thread may do the
-/// same.
-pub static ONE_AT_A_TIME: Mutex<()> = Mutex::new(Rank::ImportTables, ());
 
 /// Forgets the openings of other threads, which a forked child does not have.
 pub fn after_fork_child() {

@@ -4,6 +4,7 @@
 //!
 //! It knows the loader and the table of hooks. What a call means is for `hooks` to know.
 
+pub mod attach;
 mod cancel;
 mod dispatch;
 mod exec;
@@ -14,5 +15,6 @@ mod hook_table;
 mod jumps;
 mod proc_address;
 mod sandbox;
+pub mod slots;
 mod symbol_lookup;
 mod trampolines;

@@ -21,17 +21,23 @@ use crate::machine;
 static CONSTRUCTOR: extern "C" fn() = {
     // Nothing else: a process that never touches CUDA pays for a few look-ups.
     extern "C" fn constructor() {
-        DLSYM.next(c"dlsym");
-        DLOPEN.next(c"dlopen");
-        exec::look_up();
-        jumps::look_up();
-        cancel::look_up();
-        sandbox::look_up();
+        look_up();
         exit::watch();
         lifecycle::loaded();
     }
     constructor
 };
+
+/// Looks up what the interposers hand on to.
+pub fn look_up() {
+    DLSYM.next(c"dlsym");
+    DLOPEN.next(c"dlopen");
+    exec::look_up();
+    jumps::look_up();
+    cancel::look_up();
+    sandbox::look_up();
+    exit::look_up();
+}
 
 /// What a trampoline does next, returned in two registers: it returns a value, or jumps to a function.
 #[repr(C)]

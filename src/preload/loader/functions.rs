@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use crate::loader::link_map;
-use crate::loader::object::Version;
+use crate::loader::object::{LinkMap, Version};
 use crate::machine;
 
 pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -40,8 +40,11 @@ impl LoaderFunction {
     pub fn next(&self, name: &CStr) -> *mut c_void {
         self.get(|| {
             link_map::with_objects(|objects| {
-                let mut behind_us = objects.startup_objects().skip_while(|o| !o.is_own()).skip(1);
-                behind_us.find_map(|o| o.definition(name, Version::Any))
+                let find = |o: &LinkMap| o.definition(name, Version::Any);
+                if link_map::is_late() {
+                    return objects.startup_objects().find_map(find);
+                }
+                objects.startup_objects().skip_while(|o| !o.is_own()).skip(1).find_map(find)
             })
             .flatten()
         })
@@ -89,11 +92,13 @@ pub fn real_dlsym() -> Option<Dlsym> {
 /// RTLD_NEXT pins nothing: only RTLD_DEFAULT makes the asking object depend on what it found. Not in
 /// [`link_map::with_objects`].
 pub fn behind_us(symbol: &CStr, version: Version) -> Option<*mut c_void> {
+    // In a process that was running nothing stands behind us, and we stand behind the global scope ourselves.
+    let scope = if link_map::is_late() { libc::RTLD_DEFAULT } else { libc::RTLD_NEXT };
     let found = match version {
         Version::Any => {
             let dlsym = real_dlsym()?;
             // SAFETY: a C string; called from this library, so it is ours that RTLD_NEXT skips.
-            unsafe { dlsym(libc::RTLD_NEXT, symbol.as_ptr()) }
+            unsafe { dlsym(scope, symbol.as_ptr()) }
         }
         Version::Linked(version) | Version::Asked(version) => {
             let dlvsym = libc_dlvsym();
@@ -103,11 +108,11 @@ pub fn behind_us(symbol: &CStr, version: Version) -> Option<*mut c_void> {
             // SAFETY: the address of `dlvsym`, two C strings; from this library, see above.
             unsafe {
                 let dlvsym: Dlvsym = std::mem::transmute(dlvsym);
-                dlvsym(libc::RTLD_NEXT, symbol.as_ptr(), version.as_ptr())
+                dlvsym(scope, symbol.as_ptr(), version.as_ptr())
             }
         }
     };
     // Also keeps the call from being the last thing here: the return address must be one of ours.
     std::hint::black_box(found);
-    (!found.is_null()).then_some(found)
+    (!found.is_null() && !link_map::is_own_address(found)).then_some(found)
 }

@@ -15,7 +15,7 @@
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::loader::object::{LinkMap, OWN, Version};
 use crate::loader::walk;
@@ -39,6 +39,8 @@ static FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static HEAD: AtomicPtr<LinkMap> = AtomicPtr::new(std::ptr::null_mut());
 /// The last of the objects that the process began with.
 static LAST_AT_STARTUP: AtomicPtr<LinkMap> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether this library came into a process that was running: see [`came_late`].
+static IS_LATE: AtomicBool = AtomicBool::new(false);
 
 /// Finds our own object and the loader's list. Called by the constructor, when the list holds what the
 /// process began with (and what constructors before ours have opened), or by the first look-up, should one
@@ -72,6 +74,18 @@ pub fn init() {
     });
     OWN.store(own, Release);
     FIND_OBJECT.store(find_in_any(c"_dl_find_object").unwrap_or(std::ptr::null_mut()), Release);
+}
+
+/// Notes that this library was opened in a running process, which began with the objects up to `last`: nothing
+/// stands behind us, and nothing is bound to us.
+pub fn came_late(last: &LinkMap) {
+    LAST_AT_STARTUP.store(std::ptr::from_ref(last).cast_mut(), Release);
+    IS_LATE.store(true, Release);
+}
+
+/// Returns whether [`came_late`] was said.
+pub fn is_late() -> bool {
+    IS_LATE.load(Acquire)
 }
 
 unsafe extern "C" {
@@ -192,6 +206,16 @@ pub fn unloads() -> u64 {
     unloads
 }
 
+/// How many objects the loader has loaded so far.
+pub fn loads() -> u64 {
+    let mut loads = 0;
+    iterate(&mut |info, _| {
+        loads = info.dlpi_adds;
+        true
+    });
+    loads
+}
+
 /// The unloads that were dealt with.
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -264,6 +288,12 @@ impl LoadedObjects {
             at = unsafe { object.next.as_ref() };
             Some(object)
         })
+    }
+
+    /// This library.
+    pub fn own(&self) -> Option<&LinkMap> {
+        // SAFETY: null, or our own link map; this library is never unloaded.
+        unsafe { OWN.load(Acquire).as_ref() }
     }
 
     /// The objects that the process began with: the program, the preloads, what they need.

@@ -25,6 +25,51 @@ pub struct LinkMap {
     pub(super) previous: *const LinkMap,
 }
 
+/// A word that the loader stores a symbol's address in.
+#[derive(Clone, Copy)]
+pub struct AddressSlot {
+    /// The symbol's index.
+    pub symbol: usize,
+    pub address: usize,
+    pub of: SlotOf,
+}
+
+/// What an [`AddressSlot`] is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SlotOf {
+    /// Calls, which are bound at the first of them as a rule.
+    Call,
+    /// Code that loads the address.
+    Reference,
+    /// A variable of the program's, which it may change.
+    Data,
+}
+
+/// Symbols of one object that another one defines too: the index in the one, the address in the other.
+pub struct References<const N: usize> {
+    count: usize,
+    list: [(usize, *mut c_void); N],
+}
+
+impl<const N: usize> References<N> {
+    fn push(&mut self, index: usize, address: *mut c_void) {
+        if let Some(entry) = self.list.get_mut(self.count) {
+            *entry = (index, address);
+            self.count += 1;
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The other object's address of the symbol with that index in this one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<*mut c_void> {
+        self.list[..self.count].iter().find(|(i, _)| *i == index).map(|(_, address)| *address)
+    }
+}
+
 /// How an object refers to a symbol.
 #[derive(Clone, Copy, Default)]
 pub struct Reference<'o> {
@@ -101,9 +146,8 @@ impl LinkMap {
         self.value(elf::DT_SONAME).and_then(|offset| self.string(offset))
     }
 
-    /// The relocations that store a symbol's address as it is: the symbol's index, and the slot that holds
-    /// the address.
-    pub fn address_slots(&self) -> impl Iterator<Item = (usize, usize)> {
+    /// The relocations that store a symbol's address as it is.
+    pub fn address_slots(&self) -> impl Iterator<Item = AddressSlot> {
         let tables = [(elf::DT_JMPREL, elf::DT_PLTRELSZ), (elf::DT_RELA, elf::DT_RELASZ)];
         let relocations = tables.into_iter().filter_map(|(table, size)| {
             let (table, size) = (self.pointer(table)?, self.value(size)?);
@@ -113,14 +157,36 @@ impl LinkMap {
         });
         relocations.flatten().filter_map(|relocation| {
             let info = relocation.r_info.get(E);
-            let plain = match info as u32 {
-                machine::GLOBAL_DATA | machine::JUMP_SLOT => true,
-                machine::ABSOLUTE => relocation.r_addend.get(E) == 0,
-                _ => false,
+            let of = match info as u32 {
+                machine::GLOBAL_DATA => SlotOf::Reference,
+                machine::JUMP_SLOT => SlotOf::Call,
+                machine::ABSOLUTE if relocation.r_addend.get(E) == 0 => SlotOf::Data,
+                _ => return None,
             };
-            let slot = self.bias.wrapping_add(relocation.r_offset.get(E) as usize);
-            plain.then_some(((info >> 32) as usize, slot))
+            let address = self.bias.wrapping_add(relocation.r_offset.get(E) as usize);
+            Some(AddressSlot { symbol: (info >> 32) as usize, address, of })
         })
+    }
+
+    /// The indices under which this object refers to what `other` defines and `other`'s address of it, up to `N`.
+    /// It may define the same itself, and still be bound to another's.
+    pub fn references_to<const N: usize>(&self, other: &LinkMap) -> References<N> {
+        let mut found = References { count: 0, list: [(0, std::ptr::null_mut()); N] };
+        for index in self.undefined_symbols() {
+            let name = self.symbol_name(index).filter(|name| !name.is_empty());
+            if let Some((_, address)) = name.and_then(|name| other.defined(name, |_| true)) {
+                found.push(index, address);
+            }
+        }
+        for index in other.defined_symbols() {
+            let Some(name) = other.symbol_name(index) else { continue };
+            if let Some((own, _)) = self.defined(name, |_| true)
+                && let Some((_, address)) = other.defined(name, |_| true)
+            {
+                found.push(own, address);
+            }
+        }
+        found
     }
 
     /// The name of a symbol by its index in the table.
@@ -160,18 +226,43 @@ impl LinkMap {
         Some(unsafe { &*symbols.add(index) })
     }
 
-    /// The index of a symbol that the object needs; these stand before those that the hash table knows.
+    /// The indices of the symbols that the object needs; these stand before those that the hash table knows.
+    fn undefined_symbols(&self) -> impl Iterator<Item = usize> {
+        let table = self.pointer(elf::DT_GNU_HASH).or_else(|| self.pointer(elf::DT_HASH));
+        // SAFETY: the heads of the two kinds of hash table: in both the second word ends the undefined symbols.
+        let count = table.map_or(0, |table| unsafe { *(table as *const u32).add(1) });
+        let is_undefined =
+            |index: &usize| self.symbol(*index).is_some_and(|entry| entry.st_shndx.get(E) == elf::SHN_UNDEF);
+        (1..count as usize).filter(is_undefined)
+    }
+
+    /// The index of a symbol that the object needs.
     fn undefined(&self, symbol: &CStr) -> Option<usize> {
-        // SAFETY: the heads of the two kinds of hash table: in both the second word ends the undefined
-        // symbols.
-        let count = unsafe {
-            let table = self.pointer(elf::DT_GNU_HASH).or_else(|| self.pointer(elf::DT_HASH))?;
-            *(table as *const u32).add(1)
-        };
-        (1..count as usize).find(|index| {
-            self.symbol(*index).is_some_and(|entry| entry.st_shndx.get(E) == elf::SHN_UNDEF)
-                && self.symbol_name(*index) == Some(symbol)
-        })
+        self.undefined_symbols().find(|index| self.symbol_name(*index) == Some(symbol))
+    }
+
+    /// The indices of the symbols that the object defines, if it has the new kind of hash table.
+    fn defined_symbols(&self) -> impl Iterator<Item = usize> {
+        let range = self.pointer(elf::DT_GNU_HASH).map_or(0..0, |table| {
+            // SAFETY: the layout of a DT_GNU_HASH table, see `defined`: the bucket with the highest index begins the
+            // last chain.
+            unsafe {
+                let head = &*(table as *const GnuHashHeader<NativeEndian>);
+                let (buckets, first) = (head.bucket_count.get(E), head.symbol_base.get(E));
+                let filters = (table as *const GnuHashHeader<NativeEndian>).add(1).cast::<u64>();
+                let bucket = filters.add(head.bloom_count.get(E) as usize).cast::<u32>();
+                let chains = bucket.add(buckets as usize);
+                let mut last = (0..buckets as usize).map(|i| *bucket.add(i)).max().unwrap_or(0);
+                if last < first {
+                    return 0..0;
+                }
+                while *chains.add((last - first) as usize) & 1 == 0 {
+                    last += 1;
+                }
+                first as usize..last as usize + 1
+            }
+        });
+        range.filter(|index| self.symbol(*index).is_some_and(|s| s.st_type() == elf::STT_FUNC))
     }
 
     fn version_index(&self, index: usize) -> Option<u16> {

@@ -20,7 +20,7 @@ use std::ffi::{CStr, c_void};
 use object::elf::gnu_hash;
 
 use crate::loader::functions::behind_us;
-use crate::loader::link_map::{LoadedObjects, Name, ObjectId, with_objects};
+use crate::loader::link_map::{LoadedObjects, Name, ObjectId, came_late, with_objects};
 use crate::loader::object::{LinkMap, Version};
 
 type Address = *mut c_void;
@@ -174,6 +174,23 @@ fn local_definition(
         }
         scope.objects(&index).find_map(defines)
     })
+}
+
+/// Finds out whether this library was opened in a running process: then it stands behind all that the process began
+/// with, which is the program, the preloads and what these need.
+pub fn look_whether_late() {
+    with_objects(|objects| {
+        let index = Index::new(objects);
+        let Some(program) = index.objects[0] else { return };
+        let needed = index.closure(program);
+        let last = needed.order[..needed.count].iter().copied().max().map_or(0, usize::from);
+        let own = (0..index.count).find(|i| index.objects[*i].is_some_and(LinkMap::is_own));
+        if own.is_none_or(|own| own > last)
+            && let Some(last) = index.objects[last]
+        {
+            came_late(last);
+        }
+    });
 }
 
 /// Calls `each` for an object and what it needs, breadth first, as the loader orders them.

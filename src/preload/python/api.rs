@@ -218,24 +218,40 @@ impl Api {
     /// # Safety
     /// The GIL is held; `module` is null or an object.
     pub unsafe fn register(&self, module: Object, name: &CStr, method: &'static Method) -> bool {
+        // SAFETY: the caller's word; the result is given up at once.
+        unsafe {
+            let result = self.result_of_registering(module, name, method);
+            self.release(result);
+            !result.is_null()
+        }
+    }
+
+    /// Does the same, and returns what the call did, which is the caller's to give up; null if it failed.
+    ///
+    /// # Safety
+    /// As for [`Api::register`].
+    pub unsafe fn result_of_registering(
+        &self,
+        module: Object,
+        name: &CStr,
+        method: &'static Method,
+    ) -> Object {
         if module.is_null() {
-            return false;
+            return std::ptr::null_mut();
         }
         let python = &self.functions;
         // SAFETY: the caller's word; every reference made here is given up here.
         unsafe {
             let function = (python.PyObject_GetAttrString)(module, name.as_ptr());
             let ours = (python.PyCFunction_NewEx)(method, std::ptr::null_mut(), std::ptr::null_mut());
-            let mut done = false;
+            let mut result = std::ptr::null_mut();
             if !function.is_null() && !ours.is_null() {
-                let result = (python.PyObject_CallFunctionObjArgs)(function, ours, std::ptr::null_mut());
-                done = !result.is_null();
-                self.release(result);
+                result = (python.PyObject_CallFunctionObjArgs)(function, ours, std::ptr::null_mut());
             }
             self.release(ours);
             self.release(function);
             (python.PyErr_Clear)();
-            done
+            result
         }
     }
 }

@@ -125,29 +125,31 @@ fn mark(address: u64) {
 
 static ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Puts our deallocator before the one of `PyCode_Type`. Once; it stays.
-pub fn watch_deallocation(cpython: &Cpython) {
-    if ORIGINAL.load(Ordering::Acquire) != 0 {
-        return;
-    }
+/// The word that holds the deallocator of `PyCode_Type`.
+fn deallocator(cpython: &Cpython) -> &'static AtomicUsize {
     let slot = cpython.code_type + cpython.layout.of_type(TYPE_DEALLOC);
-    let slot: *mut usize = std::ptr::with_exposed_provenance_mut(slot);
     // SAFETY: the slot of a static type object: writable data for as long as the interpreter's library, an
-    // aligned word that others read whole. The original is stored first, so our function never runs without
-    // it.
-    unsafe {
-        let slot = AtomicUsize::from_ptr(slot);
-        let original = slot.load(Ordering::Acquire);
-        if original == 0 || original == deallocate as *const () as usize {
-            return;
-        }
+    // aligned word that others read whole.
+    unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(slot)) }
+}
+
+/// Puts our deallocator before the one of `PyCode_Type`, if it is not there.
+pub fn watch_deallocation(cpython: &Cpython) {
+    let (slot, ours) = (deallocator(cpython), deallocate as *const () as usize);
+    let original = slot.load(Ordering::Acquire);
+    if original != 0 && original != ours {
+        // First, so that our function never runs without it.
         ORIGINAL.store(original, Ordering::Release);
-        if slot
-            .compare_exchange(original, deallocate as *const () as usize, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
-            ORIGINAL.store(0, Ordering::Release);
-        }
+        let _ = slot.compare_exchange(original, ours, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Takes our deallocator away again, unless somebody has put another before it.
+pub fn unwatch_deallocation(cpython: &Cpython) {
+    let (slot, ours) = (deallocator(cpython), deallocate as *const () as usize);
+    let original = ORIGINAL.load(Ordering::Acquire);
+    if original != 0 {
+        let _ = slot.compare_exchange(ours, original, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 

@@ -5,11 +5,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 
+use crate::loader::link_map;
 use crate::python::api::{Method, Object};
 use crate::python::interpreter::{self, Interpreter};
-use crate::python::{callbacks, gc, lifetime, optimizers};
+use crate::python::{callbacks, codes, gc, lifetime, optimizers};
 use crate::thread_state;
 use crate::writer::signals::with_signals_blocked;
 
@@ -23,6 +24,8 @@ const INSTALLED: u8 = 2;
 /// On some thread. Without a GIL, or where an import gives it up, another may come to it meanwhile.
 const UNDER_WAY: u8 = 3;
 
+/// PyTorch's handle of the post hook, by which it is removed; null: there is none.
+static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static POKES: AtomicU32 = AtomicU32::new(0);
 static HELPER: AtomicBool = AtomicBool::new(false);
 
@@ -56,7 +59,8 @@ fn ask() {
 /// Asks the interpreter for a moment. Returns false if there is none now, or never.
 fn schedule() -> bool {
     let asked = interpreter::get().is_some_and(|python| python.add_pending_call(on_main_thread));
-    if asked && !HELPER.swap(true, AcqRel) {
+    // Who was attached to gets no thread of ours: it was asked while it held the GIL.
+    if asked && !link_map::is_late() && !HELPER.swap(true, AcqRel) {
         start_helper();
     }
     asked
@@ -85,6 +89,47 @@ unsafe fn attempt(python: &'static Interpreter) {
     }
 }
 
+/// Installs now, if this thread has the GIL.
+pub fn install_now() {
+    if let Some(cpython) = interpreter::cpython() {
+        codes::watch_deallocation(cpython);
+    }
+    if let Some(python) = interpreter::get().filter(|python| python.has_gil()) {
+        let _ = STATE.compare_exchange(WANTED, ASKED, AcqRel, Acquire);
+        // SAFETY: just asked.
+        unsafe { attempt(python) };
+    }
+}
+
+/// Removes PyTorch's post hook, if this thread has the GIL. Our `atexit` function stays, and does nothing.
+pub fn remove() {
+    if let Some(cpython) = interpreter::cpython() {
+        codes::unwatch_deallocation(cpython);
+    }
+    let Some(python) = interpreter::get().filter(|python| python.has_gil()) else { return };
+    if STATE.compare_exchange(INSTALLED, UNDER_WAY, AcqRel, Acquire).is_err() {
+        return;
+    }
+    let (api, calls) = (&python.api, &python.api.functions);
+    // SAFETY: the GIL is held; every reference made here is given up here, and the handle is ours.
+    unsafe {
+        let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        (calls.PyErr_Fetch)(&mut kind, &mut value, &mut trace);
+        let handle = HANDLE.swap(ptr::null_mut(), AcqRel);
+        if !handle.is_null() {
+            let remove = (calls.PyObject_GetAttrString)(handle, c"remove".as_ptr());
+            if !remove.is_null() {
+                api.release((calls.PyObject_CallFunctionObjArgs)(remove, ptr::null_mut(), ptr::null_mut()));
+            }
+            api.release(remove);
+            api.release(handle);
+        }
+        (calls.PyErr_Clear)();
+        (calls.PyErr_Restore)(kind, value, trace);
+    }
+    STATE.store(WANTED, Release);
+}
+
 /// # Safety
 /// The GIL is held.
 unsafe fn install(python: &Interpreter) -> bool {
@@ -101,7 +146,9 @@ unsafe fn install(python: &Interpreter) -> bool {
         let ready = !torch.is_null() && !optimizers.is_null() && !is_importing(python, torch);
         if ready {
             // PyTorch before 2.0 has no such function: the native callback alone tells of its steps.
-            api.register(optimizers, c"register_optimizer_step_post_hook", &OPTIMIZER_STEPPED);
+            let name = c"register_optimizer_step_post_hook";
+            let handle = api.result_of_registering(optimizers, name, &OPTIMIZER_STEPPED);
+            api.release(HANDLE.swap(handle, AcqRel));
         }
         (calls.PyErr_Clear)();
         (calls.PyErr_Restore)(kind, value, trace);

@@ -80,6 +80,29 @@ pub fn survive_still() {
     BUSY.store(false, Release);
 }
 
+/// Takes the handler out again, since the recording has ended and its chunks are no file's any more. Where the program
+/// has set another over it, that one stays, and may hand on to ours.
+pub fn give_up() {
+    if GIVEN_BACK.load(Acquire) || BUSY.swap(true, Acquire) {
+        return;
+    }
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
+    // SAFETY: a structure of our own; element `depth - 1` was written before the handler was put in.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        let depth = DEPTH.load(Acquire);
+        if depth > 0
+            && libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == handler as usize
+        {
+            let before = (&raw const (*BEFORE.0.get())[depth - 1]).cast::<libc::sigaction>();
+            libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
+            DEPTH.store(depth - 1, Release);
+        }
+    }
+    BUSY.store(false, Release);
+}
+
 /// Notes that the file is gone.
 pub fn lost() {
     // SAFETY: null, or what `survive` was given, which lives for ever.

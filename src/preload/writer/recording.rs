@@ -420,6 +420,14 @@ pub fn close() {
     RECORDING.store(0, Release);
 }
 
+/// Ends the recording while the process goes on: nothing more is written to it, and the file is let go. Threads that are
+/// in the middle of an event write it to memory of nobody's.
+pub fn abandon() {
+    close();
+    file::forget(true);
+    fault::give_up();
+}
+
 /// Notes the status that this process exits with, `ended_ns` after the beginning.
 pub fn mark_exit(status: i32, ended_ns: u64) {
     if !is_this_process() {

@@ -52,6 +52,11 @@ pub fn shut_in() {
     IS_SHUT_IN.store(true, Relaxed);
 }
 
+/// Returns whether the program has done so.
+pub fn is_shut_in() -> bool {
+    IS_SHUT_IN.load(Relaxed)
+}
+
 /// What the kernel calls a signal mask: a bit each, signal 1 first.
 const MASK_BYTES: usize = 8;
 

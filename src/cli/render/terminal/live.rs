@@ -130,6 +130,7 @@ fn processes_table(seen: &[Seen]) -> Table<'static> {
             let (state, style) = match r.program.end {
                 End::Running => ("running", Style::new().fg(Color::Green)),
                 End::Clean => ("ended", dim()),
+                End::Detached => ("detached", dim()),
                 End::Replaced => ("replaced by exec", dim()),
                 End::Killed => ("killed", Style::new().fg(Color::Red)),
             };

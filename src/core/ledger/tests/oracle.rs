@@ -147,6 +147,7 @@ impl Oracle {
             EventKind::Segment => self.reported(e.address),
             EventKind::Trained => {}
             EventKind::OutOfMemory
+            | EventKind::Attached
             | EventKind::Annotation
             | EventKind::AltBoundary
             | EventKind::UntrackedCall => {}

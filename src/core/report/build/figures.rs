@@ -75,6 +75,7 @@ impl Builder<'_> {
                     total_bytes: known.map_or(total, |k| k.total_bytes),
                     peak_bytes: peak(d),
                     live_bytes: d.live_bytes(),
+                    before_attaching_bytes: d.before_bytes,
                     reserved_bytes: d.reserved_bytes,
                     unattributed_bytes: d.unattributed_bytes,
                     block_bytes: d.block_bytes,

@@ -158,7 +158,8 @@ fn until_full(device: &Device, f: &verdict::Finding) -> Option<u64> {
 
 /// Counts the steps until the device is full at a rate of growth.
 pub(super) fn steps_to_oom(device: &Device, growth_bytes_per_step: f64) -> Option<u64> {
-    steps_until(device, device.live_bytes, growth_bytes_per_step)
+    let live = device.live_bytes.saturating_add(device.before_attaching_bytes);
+    steps_until(device, live, growth_bytes_per_step)
 }
 
 /// Counts the steps until a device is full of which so many bytes are taken, besides what is unattributed.

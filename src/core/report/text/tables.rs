@@ -250,6 +250,9 @@ fn figures(d: &Device, over: bool) -> String {
     let mut all: Vec<String> = Vec::new();
     let mut add = |what: &str, bytes: u64| all.push(what.replace("{}", &size(bytes as f64)));
     add("live {}", d.live_bytes);
+    if d.before_attaching_bytes > 0 {
+        add("allocated before attaching {}", d.before_attaching_bytes);
+    }
     add("peak {}", d.peak_bytes);
     add("reserved {}", d.reserved_bytes);
     if d.external_bytes > 0 {

@@ -55,7 +55,7 @@ fn where_and_who(f: &Finding, cwd: &str) -> String {
 pub fn final_failure(report: &Report) -> Option<&OutOfMemory> {
     let (p, steps) = (&report.program, report.steps.count);
     let is_final = |oom: &&OutOfMemory| match (p.end, p.exit_status) {
-        (End::Clean, Some(0)) | (End::Replaced, _) => false,
+        (End::Clean, Some(0)) | (End::Replaced | End::Detached, _) => false,
         _ if p.exception.as_ref().is_some_and(|name| name.contains("OutOfMemory")) => true,
         // An iteration that an exception leaves has ended, too.
         (End::Clean, Some(_)) | (End::Killed, _) => oom.step >= steps,
@@ -116,6 +116,7 @@ const fn ending(end: End) -> &'static str {
         End::Clean => "exited",
         End::Killed => "killed or crashed",
         End::Replaced => "replaced by exec",
+        End::Detached => "detached",
         End::Running => "running",
     }
 }
