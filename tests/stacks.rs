@@ -316,11 +316,14 @@ fn a_site_under_suspicion_tells_each_way_into_the_allocator() {
             );
             continue;
         }
-        // The first was seen at once, the other only because somebody went on looking.
+        // The first was seen at once, the others only because somebody went on looking: the product, and from PyTorch 2.15
+        // on the workspace for it.
         let ways = site["other_native_stacks"].as_array().unwrap_or_else(|| panic!("{site:#}"));
-        let (first, other) = (functions(&site["stack"]).join(" "), functions(&ways[0]).join(" "));
+        let first = functions(&site["stack"]).join(" ");
+        let others = ways.iter().map(|way| functions(way).join(" "));
+        let are_products = others.clone().all(|way| way.contains("mm") && !way.contains("mul_Tensor"));
         assert!(first.contains("mul") && !first.contains("mm"), "{site:#}");
-        assert!(ways.len() == 1 && other.contains("mm") && !other.contains("mul_Tensor"), "{site:#}");
+        assert!(are_products && (1..=2).contains(&others.count()), "{site:#}");
         let text = String::from_utf8(call([recording.as_os_str(), "--all".as_ref()]).stdout).unwrap();
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(plain.contains("other paths ") && plain.contains("mul"), "{text}");
