@@ -297,6 +297,20 @@ fn nothing_is_said_without_steps() {
     assert_eq!(judge(&p.replay()), Verdict::default());
 }
 
+/// A cache that each step copies into a larger one: the old one is alive at the peak of the step that frees it.
+#[test]
+fn what_is_reallocated_each_step_is_one_finding() {
+    let mut p = Program::default();
+    for step in 0..80u64 {
+        p.alloc(0x1000 + step, 4096 * (step + 1), 7);
+        if step > 0 {
+            p.free(0x1000 + step - 1);
+        }
+        p.boundary(0);
+    }
+    assert_eq!(judge(&p.replay()).findings.iter().map(|f| f.kind).collect::<Vec<_>>(), [Kind::Growing]);
+}
+
 /// A loop that keeps something, and another one behind it: what a training keeps has leaked, and what is computed only may
 /// be there for the other loop.
 #[test]

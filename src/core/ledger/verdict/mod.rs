@@ -54,8 +54,12 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
         findings.extend(rule(&view, &explained));
     }
     let explained = sites_of(&findings);
+    // What is reallocated each step lives on into the next, until its copy is there: that is said already.
+    let renewed: BTreeSet<u32> =
+        findings.iter().filter(|f| f.renewed).flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
+    let is_renewed = |f: &Finding| f.sites.iter().all(|s| renewed.contains(&s.site));
     // A site may have a share in these and in another cause too: they explain no site.
-    findings.extend(carry_over::find(&view));
+    findings.extend(carry_over::find(&view).into_iter().filter(|f| !is_renewed(f)));
     let growing = findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing));
     let growing = growing.flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
     findings.extend(fragmentation::find(&view, &growing));
