@@ -303,6 +303,8 @@ fn what_is_reallocated_each_step_is_one_finding() {
     let mut p = Program::default();
     for step in 0..80u64 {
         p.alloc(0x1000 + step, 4096 * (step + 1), 7);
+        p.alloc(1, 1 << 16, 8);
+        p.free(1);
         if step > 0 {
             p.free(0x1000 + step - 1);
         }
