@@ -19,6 +19,7 @@ mod exits;
 mod export;
 mod families;
 mod faults;
+mod features;
 mod fork;
 mod frameworks;
 mod holders;

@@ -1,4 +1,5 @@
-/* NCCL with one rank: collectives are copies. More ranks get the same answers, without meaning. */
+/* NCCL that never reaches another rank: each takes the others to have what it has. A sum is its own value, what is
+ * gathered is its own data once for each rank. */
 
 struct unique { char bytes[128]; };
 struct comm { int ranks, rank; };
@@ -50,14 +51,17 @@ SIM(int) ncclMemFree(void *at) {
 
 /* ---- collectives ---------------------------------------------------------------------------------------- */
 
-static int copy(void *to, const void *from, size_t count, int type, void *stream) {
+static size_t width(int type) {
     static const unsigned char bytes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
+    return type >= 0 && type < (int)sizeof bytes ? bytes[type] : 1;
+}
+
+static int copy(void *to, const void *from, size_t count, int type, void *stream) {
     static int (*async)(void *, const void *, size_t, void *);
     /* A rank that is not the root has no buffer to receive into. */
     if (!to || !from || to == from || count == 0) return 0;
     if (!async) async = (int (*)(void *, const void *, size_t, void *))driver("cuMemcpyAsync");
-    size_t width = type >= 0 && type < (int)sizeof bytes ? bytes[type] : 1;
-    return async && async(to, from, count * width, stream) == 0 ? 0 : 1;
+    return async && async(to, from, count * width(type), stream) == 0 ? 0 : 1;
 }
 
 SIM(int) ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *comm, void *stream) {
@@ -66,15 +70,46 @@ SIM(int) ncclAllReduce(const void *from, void *to, size_t n, int type, int op, v
 SIM(int) ncclReduce(const void *from, void *to, size_t n, int type, int op, int root, void *comm, void *stream) {
     return copy(to, from, n, type, stream);
 }
-SIM(int) ncclBroadcast(const void *from, void *to, size_t n, int type, int root, void *comm, void *stream) {
+
+/* Broadcasts in a group, one from each rank, gather what the ranks have. Those of others come from a buffer that holds
+ * nothing yet: at the group's end they get what this rank sent. */
+static __thread struct { void *to; size_t n; int type; void *stream; } awaited[64];
+static __thread struct { const void *from; size_t n; int type; } sent;
+static __thread int depth, count;
+
+SIM(int) ncclGroupStart(void) {
+    if (depth++ == 0) count = 0, sent.from = NULL;
+    return 0;
+}
+SIM(int) ncclGroupEnd(void) {
+    int failed = 0;
+    if (depth == 0 || --depth > 0) return 0;
+    for (int i = 0; i < count; i++)
+        if (sent.from && awaited[i].n == sent.n && awaited[i].type == sent.type)
+            failed |= copy(awaited[i].to, sent.from, sent.n, sent.type, awaited[i].stream);
+    return failed;
+}
+SIM(int) ncclBroadcast(const void *from, void *to, size_t n, int type, int root, struct comm *comm, void *stream) {
+    if (depth > 0 && root == comm->rank) {
+        sent.from = from, sent.n = n, sent.type = type;
+    } else if (depth > 0 && count < (int)(sizeof awaited / sizeof awaited[0])) {
+        awaited[count].to = to, awaited[count].n = n, awaited[count].type = type, awaited[count++].stream = stream;
+        return 0;
+    }
     return copy(to, from, n, type, stream);
 }
-SIM(int) ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream) {
-    return copy(to, from, n, type, stream);
+SIM(int) ncclAllGather(const void *from, void *to, size_t n, int type, struct comm *comm, void *stream) {
+    int failed = 0;
+    for (int rank = 0; rank < comm->ranks; rank++)
+        failed |= copy((char *)to + rank * n * width(type), from, n, type, stream);
+    return failed;
 }
-SIM(int) ncclReduceScatter(const void *from, void *to, size_t n, int type, int op, void *comm, void *stream) {
-    return copy(to, from, n, type, stream);
+SIM(int) ncclReduceScatter(const void *from, void *to, size_t n, int type, int op, struct comm *comm, void *stream) {
+    return copy(to, (const char *)from + comm->rank * n * width(type), n, type, stream);
 }
-SIM(int) ncclAlltoAll(const void *from, void *to, size_t n, int type, void *comm, void *stream) {
-    return copy(to, from, n, type, stream);
+SIM(int) ncclAlltoAll(const void *from, void *to, size_t n, int type, struct comm *comm, void *stream) {
+    int failed = 0;
+    for (int rank = 0; rank < comm->ranks; rank++)
+        failed |= copy((char *)to + rank * n * width(type), (const char *)from + comm->rank * n * width(type), n, type, stream);
+    return failed;
 }

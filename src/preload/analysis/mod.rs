@@ -6,6 +6,7 @@
 pub mod analyzer;
 pub mod annotations;
 pub mod answers;
+pub mod captured;
 pub mod counters;
 pub mod frequency;
 pub mod holders;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED, as_typed};
+use crate::analysis::captured::{self, Captured};
 use crate::analysis::holders::{self, Occasion};
 use crate::analysis::{annotations, counters, loop_steps, step_schedule};
 use crate::coverage_gaps;
@@ -96,6 +97,7 @@ pub fn begin() {
 
 /// Takes in that an optimizer stepped.
 pub fn optimizer(id: Option<usize>) {
+    captured::optimizer(id);
     let mut new_phase = false;
     if state::is_recording() && loop_steps::is_enabled() {
         shield(|| new_phase = loop_steps::optimizer());
@@ -110,6 +112,7 @@ pub fn optimizer_gone(id: usize) {
 
 /// Takes in that a backward pass begins.
 pub fn backward() {
+    captured::backward();
     if state::is_recording() && loop_steps::samples_all_events() {
         shield(|| {
             loop_steps::backward();
@@ -128,6 +131,16 @@ pub fn backward() {
         });
     }
     emit(Steps::backward, None);
+}
+
+/// Takes in that a CUDA graph was launched, which repeats what was captured. From a hook.
+pub fn launched(what: Captured) {
+    if what.went_backward() {
+        backward();
+    }
+    if let Some(id) = what.optimizer() {
+        optimizer(id);
+    }
 }
 
 /// Takes in that a range which the program named ended.
@@ -291,8 +304,9 @@ fn act_at(boundary: Boundary) {
     if !(dumps || looks) {
         return;
     }
-    let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
-        // Inside a hook, where nothing may take long: the interpreter calls back.
+    let in_hook = matches!(boundary.source, StepSource::Time | StepSource::Loop);
+    let guard = if in_hook || with_services(|services| (services.may_search)()) == Some(false) {
+        // Inside a hook, where nothing may take long, or without the GIL: the interpreter calls back.
         REPORTED.fetch_or(dumps, AcqRel);
         with_services(|services| (services.ask_for_search)());
         guard

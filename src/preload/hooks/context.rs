@@ -4,7 +4,8 @@
 use cudarc::driver::sys::{CUcontext, CUdevice, CUgraph, CUgraphNode, CUstream};
 use leaktrace_core::format::event::{Event, EventKind, NO_DEVICE};
 
-use crate::hooks::{Arg, Call, Handle, Status, devices, driver_queries, hooks, pool};
+use crate::analysis::captured;
+use crate::hooks::{Arg, Call, Handle, Status, devices, driver_queries, graph, hooks, pool};
 use crate::shield::shield;
 use crate::state;
 
@@ -54,13 +55,14 @@ hooks! {
     ) => |call| begin(call);
 
     /// `cuStreamEndCapture(CUstream stream, CUgraph *graph)`
-    fn end_capture(stream: CUstream, graph: Arg<CUgraph>) => |call| {
+    fn end_capture(stream: CUstream, made: Arg<CUgraph>) => |call| {
         let id = call.id;
         let captured = pool::is_capturing(id, stream);
         let status = call.pass();
         // A failed call may have ended it or not.
         if captured && !pool::is_capturing(id, stream) {
             driver_queries::capture_ends();
+            graph::captured(if status == 0 { made.handle() as usize } else { 0 });
             if state::is_recording() {
                 shield(devices::describe_seen);
             }
@@ -89,8 +91,10 @@ fn record_end<R: FnOnce() -> Status>(
 /// Counts a capture from before the call that begins it.
 fn begin<R: FnOnce() -> Status>(call: Call<R>) -> Status {
     driver_queries::capture_begins();
+    captured::begin();
     let status = call.pass();
     if status != 0 {
+        captured::end();
         driver_queries::capture_ends();
     }
     status

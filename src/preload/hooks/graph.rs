@@ -1,6 +1,7 @@
-//! Graphs with memory in them. An allocation node has its address from the beginning, but its memory only
-//! from a launch on; whose line it was is known where the node was made. What an executable graph will do is
-//! read from the graph when it is instantiated, however it was built.
+//! Graphs with memory or training in them. An allocation node has its address from the beginning, but its memory only
+//! from a launch on; whose line it was is known where the node was made. What an executable graph will allocate is
+//! read from the graph when it is instantiated, however it was built. What it repeats of the training was seen when the
+//! graph was captured.
 
 use std::mem::{MaybeUninit, offset_of};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -11,6 +12,8 @@ use cudarc::driver::sys::{
 };
 use leaktrace_core::format::event::{Event, EventKind};
 
+use crate::analysis::captured::{self, Captured};
+use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
 use crate::hooks::{Arg, Handle, driver_queries, events, hooks, pool};
 
@@ -24,8 +27,57 @@ const MAX_DEPTH: u32 = 16;
 /// A node that allocates or frees was ever seen to be made: else no graph needs a look.
 static MEMORY_NODES: AtomicBool = AtomicBool::new(false);
 
-/// Executable graphs that allocate or free, by handle; 0: a free entry.
-static EXECS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+/// Handles, each with a word that is not 0; handle 0: a free entry.
+struct Handles<const N: usize>([(AtomicUsize, AtomicUsize); N]);
+
+impl<const N: usize> Handles<N> {
+    const fn new() -> Handles<N> {
+        Handles([const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; N])
+    }
+
+    /// Returns the word of a handle, or 0.
+    fn word(&self, handle: usize) -> usize {
+        let known = self.0.iter().find(|entry| entry.0.load(Acquire) == handle);
+        known.map_or(0, |entry| entry.1.load(Acquire))
+    }
+
+    /// Adds a handle; returns false where there is no room.
+    fn add(&self, handle: usize, word: usize) -> bool {
+        let take = |entry: &&(AtomicUsize, AtomicUsize)| entry.0.compare_exchange(0, handle, AcqRel, Acquire).is_ok();
+        self.0.iter().find(take).map(|entry| entry.1.store(word, Release)).is_some()
+    }
+
+    /// Removes a handle.
+    fn remove(&self, handle: usize) {
+        if let Some(entry) = self.0.iter().find(|entry| entry.0.load(Acquire) == handle) {
+            entry.1.store(0, Release);
+            entry.0.store(0, Release);
+        }
+    }
+}
+
+/// Graphs that were captured with training in them, and what it was.
+static GRAPHS: Handles<64> = Handles::new();
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+/// Executable graphs that allocate, free or train, and what they do: [`MEMORY`] and [`Captured`].
+static EXECS: Handles<1024> = Handles::new();
+/// Whether any ever did: else no launch needs a look.
+static ANY_EXEC: AtomicBool = AtomicBool::new(false);
+/// It allocates or frees.
+const MEMORY: usize = captured::FREE_BIT;
+
+/// Takes in that a capture ended and made this graph.
+pub fn captured(graph: usize) {
+    let what = captured::end();
+    if graph == 0 {
+        return;
+    }
+    // The handle may have been another graph's, and graphs end unseen: the latest are kept.
+    GRAPHS.remove(graph);
+    while !what.is_nothing() && !GRAPHS.add(graph, what.to_bits()) {
+        GRAPHS.remove(GRAPHS.0[CAPTURES.fetch_add(1, AcqRel) % GRAPHS.0.len()].0.load(Acquire));
+    }
+}
 
 /// Notes that a node which allocates or frees was made, in a graph or by capturing a stream.
 pub fn note_memory_node() {
@@ -73,34 +125,43 @@ hooks! {
         error: Arg<CUgraphNode>,
         log: Handle,
         size: usize,
-    ) => |call| call.call_then(|| record_memory_nodes(exec.handle(), graph));
+    ) => |call| call.call_then(|| instantiated(exec.handle(), graph));
 
     /// `cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)`; the
     /// headers of CUDA 12 call it `cuGraphInstantiate`
     fn instantiate_with_flags(exec: Arg<CUgraphExec>, graph: CUgraph, flags: u64) => |call| {
-        call.call_then(|| record_memory_nodes(exec.handle(), graph))
+        call.call_then(|| instantiated(exec.handle(), graph))
     };
 
     /// `cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS
     /// *params)`
     fn instantiate_with_params(exec: Arg<CUgraphExec>, graph: CUgraph, params: Handle) => |call| {
-        call.call_then(|| record_memory_nodes(exec.handle(), graph))
+        call.call_then(|| instantiated(exec.handle(), graph))
     };
 
     /// `cuGraphLaunch(CUgraphExec exec, CUstream stream)`. On a stream that is being captured it becomes a
     /// node of that graph.
     fn launch(exec: CUgraphExec, stream: CUstream) => |call| {
-        if entry_of(exec).is_none() || pool::is_capturing(call.id, stream) {
+        let does = if ANY_EXEC.load(Acquire) { EXECS.word(exec as usize) } else { 0 };
+        if does == 0 || exec.is_null() || pool::is_capturing(call.id, stream) {
             return call.pass();
         }
-        call.record_launch(exec as u64)
+        let status = if does & MEMORY != 0 { call.record_launch(exec as u64) } else { call.pass() };
+        let what = Captured::from_bits(does);
+        if status == 0 && !what.is_nothing() {
+            step_boundaries::launched(what);
+        }
+        status
     };
 
     /// `cuGraphExecDestroy(CUgraphExec exec)`
     fn exec_destroy(exec: CUgraphExec) => |call| {
-        if let Some(entry) = entry_of(exec) {
+        let does = if exec.is_null() { 0 } else { EXECS.word(exec as usize) };
+        if does != 0 {
             // Before the call: another thread may be given the same handle at once.
-            entry.store(0, Release);
+            EXECS.remove(exec as usize);
+        }
+        if does & MEMORY != 0 {
             events::append_shielded(&Event { address: exec as u64, ..Event::new(EventKind::GraphEnd) });
         }
         call.pass()
@@ -127,29 +188,23 @@ fn allocation_of_any(params: Arg<CUgraphNodeParams>) -> Option<(u64, u64, u8)> {
     allocation(Arg(params.cast()))
 }
 
-fn entry_of(exec: CUgraphExec) -> Option<&'static AtomicUsize> {
-    if !MEMORY_NODES.load(Acquire) || exec.is_null() {
-        return None;
-    }
-    EXECS.iter().find(|known| known.load(Acquire) == exec as usize)
-}
-
-/// Records what an executable graph will allocate and free.
-fn record_memory_nodes(exec: u64, graph: CUgraph) {
-    if !MEMORY_NODES.load(Acquire) || exec == 0 {
-        return;
-    }
+/// Notes what an executable graph will do, and records what it will allocate and free.
+fn instantiated(exec: u64, graph: CUgraph) {
+    let training = GRAPHS.word(graph as usize);
     let mut nodes = Vec::new();
-    collect_memory_nodes(graph, MAX_DEPTH, &mut nodes);
-    if nodes.is_empty() {
+    if MEMORY_NODES.load(Acquire) {
+        collect_memory_nodes(graph, MAX_DEPTH, &mut nodes);
+    }
+    let does = training | if nodes.is_empty() { 0 } else { MEMORY };
+    if exec == 0 || does == 0 {
         return;
     }
-    let take = |entry: &AtomicUsize| entry.compare_exchange(0, exec as usize, AcqRel, Acquire).is_ok();
-    if !EXECS.iter().any(take) {
+    if !EXECS.add(exec as usize, does) {
         return coverage_gaps::report(
-            "more than 1024 graphs with memory nodes at a time: what the others allocate is not seen",
+            "more than 1024 graphs at a time that allocate or train: what the others do is not seen",
         );
     }
+    ANY_EXEC.store(true, Release);
     for node in nodes {
         events::append_pair(&node, &Event { address: exec, ..Event::new(EventKind::GraphExec) });
     }
