@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::common::programs::{bare_cudart, free_threaded, pythons, script, torch, torch_at};
+use crate::common::programs::{bare_cudart, free_threaded, pythons, script, torch, torch_at, torch_python};
 use crate::common::report::{Report, call};
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -82,7 +82,7 @@ macro_rules! ways {
 }
 
 ways! {
-    bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
+    bare bare_while bare_now_and_then long two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
     awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
@@ -317,6 +317,19 @@ fn plain_python_has_the_steps_of_its_loop() {
     let ran = run.env("LEAKTRACE_QUIET", "1").run().success();
     let report = Report::of(&ran.recording());
     assert_eq!((report.steps(), report.source()), (40, "loop"));
+}
+
+/// `requests.py STYLE`: where memory is taken seldom, the copies show the requests.
+#[test]
+fn a_server_has_the_steps_of_its_requests() {
+    for style in ["short", "long", "at_one_place", "keeping", "while_there_are"] {
+        let run = Run::new(torch_python()).simulated().arg(script("requests.py")).arg(style).traced();
+        let ran = run.env("LEAKTRACE_QUIET", "1").run().success();
+        let report = Report::of(&ran.recording());
+        assert_eq!((report.steps(), report.source()), (120, "loop"), "{style}");
+        let kinds: Vec<_> = report.findings().iter().map(|f| f["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, if style == "keeping" { vec!["leak"] } else { vec![] }, "{style}");
+    }
 }
 
 /// A known case as it is: as many steps as it prints.

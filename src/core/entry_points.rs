@@ -91,6 +91,19 @@ macro_rules! entry_points {
     cuStreamBeginCaptureToGraph_ptsz = Driver "cuStreamBeginCaptureToGraph" c"cuStreamBeginCaptureToGraph_ptsz" 12030 true context::begin_capture_to_graph [];
     cuStreamEndCapture = Driver "cuStreamEndCapture" c"cuStreamEndCapture" 10000 false context::end_capture [];
     cuStreamEndCapture_ptsz = Driver "cuStreamEndCapture" c"cuStreamEndCapture_ptsz" 10000 true context::end_capture [];
+    // ── copies: they show where loops come round ───────────────────────────────────────────────────────────
+    cuMemcpy = Driver "cuMemcpy" c"cuMemcpy" 4000 false copies::copy [];
+    cuMemcpy_ptds = Driver "cuMemcpy" c"cuMemcpy_ptds" 7000 true copies::copy [];
+    cuMemcpyAsync = Driver "cuMemcpyAsync" c"cuMemcpyAsync" 4000 false copies::copy [];
+    cuMemcpyAsync_ptsz = Driver "cuMemcpyAsync" c"cuMemcpyAsync_ptsz" 7000 true copies::copy [];
+    cuMemcpyHtoD_v2 = Driver "cuMemcpyHtoD" c"cuMemcpyHtoD_v2" 3020 false copies::copy [];
+    cuMemcpyHtoD_v2_ptds = Driver "cuMemcpyHtoD" c"cuMemcpyHtoD_v2_ptds" 7000 true copies::copy [];
+    cuMemcpyDtoH_v2 = Driver "cuMemcpyDtoH" c"cuMemcpyDtoH_v2" 3020 false copies::copy [];
+    cuMemcpyDtoH_v2_ptds = Driver "cuMemcpyDtoH" c"cuMemcpyDtoH_v2_ptds" 7000 true copies::copy [];
+    cuMemcpyHtoDAsync_v2 = Driver "cuMemcpyHtoDAsync" c"cuMemcpyHtoDAsync_v2" 3020 false copies::copy [];
+    cuMemcpyHtoDAsync_v2_ptsz = Driver "cuMemcpyHtoDAsync" c"cuMemcpyHtoDAsync_v2_ptsz" 7000 true copies::copy [];
+    cuMemcpyDtoHAsync_v2 = Driver "cuMemcpyDtoHAsync" c"cuMemcpyDtoHAsync_v2" 3020 false copies::copy [];
+    cuMemcpyDtoHAsync_v2_ptsz = Driver "cuMemcpyDtoHAsync" c"cuMemcpyDtoHAsync_v2_ptsz" 7000 true copies::copy [];
     // ── what takes memory without saying how much: counted, so that a report can name it ───────────────────
     cuModuleLoad = Driver "cuModuleLoad" c"cuModuleLoad" 2000 false untracked::count [];
     cuModuleLoadData = Driver "cuModuleLoadData" c"cuModuleLoadData" 2000 false untracked::count [];
@@ -191,7 +204,7 @@ pub const PASSED_OVER: &[(&str, &str)] = &[
     ("cuDestroyExternalSemaphore", "no memory"),
     ("cuUserObject*", "lifetimes of the program's own objects"),
     // ── data on its way, work, questions ───────────────────────────────────────────────────────────────────
-    ("cuMemcpy*", "moves bytes"),
+    ("cuMemcpy*", "moves bytes; the plain copies suffice to see where a loop comes round"),
     ("cuMemset*", "writes bytes"),
     ("cuMemPrefetch*", "moves pages"),
     ("cuMemDiscard*", "drops contents, not memory"),

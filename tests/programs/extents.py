@@ -35,8 +35,13 @@ def stored(instruction):
 
 def loops(code):
     """(header, begins with FOR_ITER, the variable of its items, offsets in it) of every natural loop."""
-    listed = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
-    at = {i.offset: n for n, i in enumerate(listed)}
+    listed, at = [], {}
+    for i in dis.get_instructions(code):
+        if i.opname != "CACHE":
+            # What extends an argument is a part of the instruction behind it.
+            at[i.offset] = len(listed)
+            if i.opname != "EXTENDED_ARG":
+                listed.append(i)
     before = [set() for _ in listed]
     back = {}
     for n, i in enumerate(listed):

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use super::{Failure, locate};
 
 /// Packages whose libraries need the vendor's; those that are not installed are skipped.
-const PACKAGES: &str = "torch torchvision torchaudio tensorflow";
+const PACKAGES: &str = "torch torchvision torchaudio tensorflow onnxruntime";
 
 /// Sets the command up to find the simulated GPU before any other. `size`: its memory; empty for its default.
 pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {

@@ -53,6 +53,14 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".data.leaktrace")]
 static TORN: AtomicBool = AtomicBool::new(false);
 
+/// What the detector is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Allocation,
+    Free,
+    Copy,
+}
+
 /// Takes the detector, unless that takes long.
 #[inline(always)]
 fn detector() -> Option<Guard> {
@@ -94,6 +102,9 @@ pub fn leave_detector() {
 /// The thread whose loop was chosen; 0 before, [`ANY_THREAD`] where several have it in common.
 #[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// Whether copies are shown: until a framework hands out blocks.
+#[unsafe(link_section = ".data.leaktrace")]
+static COPIES: AtomicBool = AtomicBool::new(true);
 /// Whether optimizers end the steps, on that thread, and its loops do so only in the phases between them.
 #[unsafe(link_section = ".data.leaktrace")]
 static PHASED: AtomicBool = AtomicBool::new(false);
@@ -181,7 +192,31 @@ pub fn event(freed: bool) -> Option<Walk> {
         }
         return None;
     }
-    show(me, freed)
+    show(me, if freed { Shown::Free } else { Shown::Allocation })
+}
+
+/// Takes in that a framework hands out blocks: they show where its loops come round, and copies need not.
+#[inline(always)]
+pub fn block_seen() {
+    if COPIES.load(Relaxed) {
+        COPIES.store(false, Relaxed);
+    }
+}
+
+/// Returns whether copies are shown too.
+#[inline(always)]
+pub fn wants_copies() -> bool {
+    ENABLED.load(Relaxed) && COPIES.load(Relaxed)
+}
+
+/// Shows the detector a copy that is about to be made.
+#[cold]
+pub fn copied() {
+    let me = thread_state::current().address();
+    let chosen = THREAD.load(Relaxed);
+    if chosen == 0 || chosen == me || chosen == ANY_THREAD {
+        show(me, Shown::Copy);
+    }
 }
 
 /// Returns the stack of a block that is about to be recorded, and shows it to the detector unless it is left
@@ -239,7 +274,7 @@ pub fn freed() {
 
 #[inline(never)]
 fn show_again(me: usize, frequent: bool) {
-    show(me, false);
+    show(me, Shown::Allocation);
     if frequent && let Some(mut detector) = detector() {
         detector.as_deref_mut().into_iter().for_each(Loops::sampling_begins);
     }
@@ -248,7 +283,7 @@ fn show_again(me: usize, frequent: bool) {
 
 /// Reads the frames of the calling thread and shows them to the detector.
 #[inline(never)]
-fn show(me: usize, freed: bool) -> Option<Walk> {
+fn show(me: usize, event: Shown) -> Option<Walk> {
     let mut detector = detector()?;
     if detector.is_none() {
         // Another thread may have ended it meanwhile.
@@ -259,18 +294,21 @@ fn show(me: usize, freed: bool) -> Option<Walk> {
         *detector = Some(Box::new(Loops::new(!frames::knows_entries(), unasked)));
     }
     let loops = detector.as_deref_mut()?;
-    loops.count(freed);
+    let freed = event == Shown::Free;
+    if event != Shown::Copy {
+        loops.count(freed);
+    }
     let slot = loops.slot(me, &mut Here(None));
     if THREAD.load(Relaxed) != 0 {
         LAST.store(recording::sequence(), Relaxed);
-        let freed = FREED.load(Relaxed);
-        if freed > 0 {
+        let unseen = FREED.load(Relaxed);
+        if unseen > 0 {
             FREED.store(0, Relaxed);
-            loops.freed(slot, freed);
+            loops.freed(slot, unseen);
         }
     }
     let mut list = loops.frames(slot);
-    let progress = frames::frames(thread_state::current(), &mut list, !freed, |now| {
+    let progress = frames::frames(thread_state::current(), &mut list, event == Shown::Allocation, |now| {
         let what = What { freed, objects: now.objects };
         loops.event(slot, now.list, now.same, now.epoch, what, &mut Here(Some(now.code)))
     });

@@ -12,6 +12,7 @@ use std::ffi::c_void;
 
 pub mod array;
 pub mod context;
+pub mod copies;
 pub mod device;
 pub mod devices;
 pub mod driver_queries;

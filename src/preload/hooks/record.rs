@@ -321,6 +321,7 @@ fn entry_point(id: usize) -> u16 {
 pub fn block_alloc(entry_point: u16, device: u8, address: u64, size: u64) -> Option<u32> {
     state::ensure_recording().then(|| {
         step_boundaries::tick();
+        loop_steps::block_seen();
         let stack = loop_steps::block_stack();
         block_of(stack, entry_point, device, address, size);
         stack
@@ -358,6 +359,7 @@ pub fn block_alloc_of_operation(
 ) {
     if state::ensure_recording() {
         step_boundaries::tick();
+        loop_steps::block_seen();
         loop_steps::event(false);
         let stack = stacks::operations::stack(this_thread(), name, caller);
         append(&Event { address, size, device, stack, entry_point, ..Event::new(EventKind::BlockAlloc) });

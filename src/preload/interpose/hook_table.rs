@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use crate::coverage_gaps;
 use crate::hooks::entry_points::{self, ENTRY_POINTS, EntryPointId, Library, PROVIDERS};
 use crate::hooks::{
-    array, context, device, driver_queries, external, graph, pinned_host, pool, runtime, untracked,
+    array, context, copies, device, driver_queries, external, graph, pinned_host, pool, runtime, untracked,
     virtual_memory,
 };
 use crate::interpose::proc_address;

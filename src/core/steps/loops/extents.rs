@@ -236,8 +236,13 @@ impl Code {
             let (opcode, low) = (bytes[2 * at], bytes[2 * at + 1]);
             let (flow, caches) = meanings.get(opcode)?;
             let argument = high << 8 | u32::from(low);
-            high = if flow == Flow::Extended { argument } else { 0 };
             let next = at + 1 + usize::from(caches);
+            // A part of the instruction behind it: what jumps there jumps to that.
+            if flow == Flow::Extended {
+                (at, high) = (next, argument);
+                continue;
+            }
+            high = 0;
             // Up to 3.9 arguments of jumps are bytes, then code units.
             let steps = if minor < 10 { argument / 2 } else { argument } as usize;
             let target = match flow {
@@ -321,9 +326,8 @@ impl Code {
             let pairs = || self.list[first..behind].iter().zip(&self.list[start..=end]);
             // What jumps, jumps elsewhere; the rest is the same.
             pairs().all(|(a, b)| {
-                let plain = a.flow == Flow::Next || a.flow == Flow::Extended;
-                plain == (b.flow == Flow::Next || b.flow == Flow::Extended)
-                    && (!plain || a.argument == b.argument)
+                let plain = a.flow == Flow::Next;
+                plain == (b.flow == Flow::Next) && (!plain || a.argument == b.argument)
             })
         })
     }
