@@ -32,7 +32,12 @@ fn told(feature: &str, devices: &str) {
         report.assert_whole();
     }
     for report in reports(feature, devices, true).1 {
-        assert_eq!((report.steps(), report.findings().len()), (steps, 0), "{feature}: {:#?}", report.findings());
+        assert_eq!(
+            (report.steps(), report.findings().len()),
+            (steps, 0),
+            "{feature}: {:#?}",
+            report.findings()
+        );
     }
 }
 

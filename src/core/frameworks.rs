@@ -78,6 +78,37 @@ pub const TENSORFLOW: Framework = Framework {
 
 pub const ALL: [&Framework; 3] = [&PYTORCH, &JAX, &TENSORFLOW];
 
+/// A library that takes memory from the driver for an arena of its own, whose parts nobody sees.
+#[derive(Debug)]
+pub struct Arena {
+    package: &'static str,
+    /// What takes the memory, in reports.
+    pub name: &'static str,
+    /// What is to be done where it grows.
+    pub advice: &'static str,
+}
+
+const ARENAS: [Arena; 2] = [
+    Arena {
+        package: "onnxruntime",
+        name: "arena of ONNX Runtime",
+        advice: "release the `OrtValue`s and sessions that nobody needs: the arena grows when all of it is in use, and \
+                 gives nothing back. One session serves all requests; `arena_extend_strategy=kSameAsRequested` makes \
+                 it grow by what is asked for",
+    },
+    Arena {
+        package: "cupy",
+        name: "pool of CuPy",
+        advice: "release the arrays that nobody needs: the pool grows when all of it is in use. With \
+                 `cupy.cuda.set_allocator(None)` every array is reported with its own line",
+    },
+];
+
+/// Returns the arena that an allocation is for, by the files of its Python stack, innermost first.
+pub fn arena_of<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<&'static Arena> {
+    files.into_iter().find_map(|file| ARENAS.iter().find(|arena| is_of(file, &[arena.package])))
+}
+
 /// Returns the framework that gave a block, by the name of the entry point that the block bears.
 pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
     let bears = |f: &&&Framework| f.allocator.is_some_and(|(_, name)| Some(name) == entry_point);
@@ -124,17 +155,16 @@ impl Framework {
     }
 
     fn has_file(&self, file: &str) -> bool {
-        let is_in = |path: &str| {
-            let mut folders = path.split('/').rev().skip(1);
-            folders.any(|folder| self.packages.contains(&folder))
-        };
-        // A user's own folder above that of the packages (site-packages, dist-packages) may have any name.
-        match file.rsplit_once("-packages/") {
-            Some((_, inside)) => {
-                inside.split_once('/').is_some_and(|(package, _)| self.packages.contains(&package))
-            }
-            None => is_in(file),
-        }
+        is_of(file, self.packages)
+    }
+}
+
+/// Returns whether a file is one of these packages'.
+fn is_of(file: &str, packages: &[&str]) -> bool {
+    // A user's own folder above that of the packages (site-packages, dist-packages) may have any name.
+    match file.rsplit_once("-packages/") {
+        Some((_, inside)) => inside.split_once('/').is_some_and(|(package, _)| packages.contains(&package)),
+        None => file.split('/').rev().skip(1).any(|folder| packages.contains(&folder)),
     }
 }
 
@@ -163,6 +193,9 @@ mod tests {
             "/h/torchery/x.py",
         ];
         assert!(!others.into_iter().any(is_own_file));
+        let arena = arena_of(["/v/site-packages/onnxruntime/capi/x.py", "/h/serve.py"]);
+        assert_eq!(arena.map(|arena| arena.name), Some("arena of ONNX Runtime"));
+        assert!(arena_of(["/h/serve.py"]).is_none());
         assert!(is_folded("/v/dist-packages/jaxlib/x.py") && !is_folded("/v/site-packages/torch/x.py"));
     }
 }

@@ -43,7 +43,9 @@ impl<const N: usize> Handles<N> {
 
     /// Adds a handle; returns false where there is no room.
     fn add(&self, handle: usize, word: usize) -> bool {
-        let take = |entry: &&(AtomicUsize, AtomicUsize)| entry.0.compare_exchange(0, handle, AcqRel, Acquire).is_ok();
+        let take = |entry: &&(AtomicUsize, AtomicUsize)| {
+            entry.0.compare_exchange(0, handle, AcqRel, Acquire).is_ok()
+        };
         self.0.iter().find(take).map(|entry| entry.1.store(word, Release)).is_some()
     }
 

@@ -199,6 +199,41 @@ fn driver_objects_leak_too_but_segments_do_not() {
     assert_eq!(Shape::run(segment, 60).findings, []);
 }
 
+/// A step takes memory from an arena, which doubles when it is used up: 64 KiB each from 1 MiB on.
+fn doubles(s: &mut Shape, n: u64) {
+    if n % 16 == 1 && (n / 16 + 1).is_power_of_two() {
+        s.p.driver(EventKind::Alloc, MemoryClass::Linear, (1 << 44) + (n << 30), (n / 16 + 1) << 20);
+    }
+}
+
+#[test]
+fn an_arena_that_doubles_as_fast_as_it_is_used_up_grows() {
+    for steps in [240, 260, 300] {
+        let v = Shape::run(doubles, steps);
+        let [f] = &v.findings[..] else { panic!("{steps}: {:#?}", v.findings) };
+        assert_eq!(
+            (f.kind, f.layer, f.bytes_per_step, f.doubling),
+            (Kind::Growing, Layer::Driver, 65_536.0, true)
+        );
+    }
+    // It stands once its last piece must have been used up, …
+    let stands = |s: &mut Shape, n: u64| {
+        if n < 200 {
+            doubles(s, n)
+        }
+    };
+    assert_eq!(Shape::run(stands, 300).findings, []);
+    // … and what comes at once, or at any time, is set up.
+    for times in [[7, 8, 9, 10], [31, 40, 90, 100]] {
+        let set_up = |s: &mut Shape, n: u64| {
+            if let Some(k) = times.iter().position(|&t| t == n) {
+                s.p.driver(EventKind::Alloc, MemoryClass::Linear, (1 << 44) + (n << 30), 1 << (20 + k));
+            }
+        };
+        assert_eq!(Shape::run(set_up, 160).findings, [], "{times:?}");
+    }
+}
+
 /// Nothing is wrong with it, though a sawtooth may be named as what it is.
 fn clean(step: impl FnMut(&mut Shape, u64), steps: u64) {
     let mut findings = Shape::run(step, steps).findings;

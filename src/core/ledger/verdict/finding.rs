@@ -125,6 +125,8 @@ pub struct Finding {
     pub reserved_bytes_per_step: Option<f64>,
     /// True if it is reallocated again and again, each time larger: no block is old.
     pub renewed: bool,
+    /// True if it is seen only when an arena grows, by ever larger pieces.
+    pub doubling: bool,
     /// True if what it frees is older and older, as in a queue whose consumer is too slow.
     pub ever_later: bool,
     /// What it can grow to, where its holder is bounded.
@@ -161,6 +163,7 @@ impl Finding {
             reserved_growth_bytes: None,
             reserved_bytes_per_step: None,
             renewed: false,
+            doubling: false,
             ever_later: false,
             bound_bytes: None,
             may_end: false,

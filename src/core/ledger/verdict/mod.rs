@@ -2,6 +2,7 @@
 //! which step they were born, what they outlived, what was freed together. Never on a rising curve.
 
 mod carry_over;
+mod doubling;
 mod finding;
 mod fragmentation;
 mod holders;
@@ -49,7 +50,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let mut findings = pending_gc::find(&view);
     let grown = survivors::find(&view, &sites_of(&findings));
     findings.extend(grown.findings);
-    for rule in [renewal::find, periodic::find, residue::find] {
+    for rule in [renewal::find, doubling::find, periodic::find, residue::find] {
         let explained = sites_of(&findings);
         findings.extend(rule(&view, &explained));
     }

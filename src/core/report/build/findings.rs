@@ -39,8 +39,19 @@ impl Builder<'_> {
             })
             .collect();
         let is_foretold = fills(f) && !self.has_run_out();
-        let holders = self.holders_of(f);
-        let holders_unknown = if holders.is_empty() { self.why_no_holder(f) } else { None };
+        let mut holders = self.holders_of(f);
+        let arena = (f.layer == ledger::Layer::Driver)
+            .then(|| sites.first().and_then(|s| wording::arena(&s.stack)))
+            .flatten();
+        if arena.is_some() {
+            // Whoever holds a part of it is nobody's business here: no object points to the piece that it lies in.
+            holders.retain(|h| wording::is_named(&h.path));
+        }
+        let holders_unknown = match arena {
+            _ if !holders.is_empty() => None,
+            Some(arena) => Some(format!("who holds a part of the {} is not searched for", arena.name)),
+            None => self.why_no_holder(f),
+        };
         let several = f.devices();
         Finding {
             kind: f.kind,

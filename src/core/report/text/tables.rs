@@ -8,7 +8,7 @@ use super::finding::arrow;
 use super::{By, Layout, Text};
 use crate::cpython;
 use crate::report::wording::{
-    self, count, final_failure, finding_of, grouped, held_by, is_named, live_heading, location,
+    self, arena, count, final_failure, finding_of, grouped, held_by, is_named, live_heading, location,
     out_of_memory_details, relative_path, sanitize, size, stack, untracked_calls,
 };
 use crate::report::{Device, End, Frame, Location, Peak, Report, Retained, Unlisted};
@@ -108,7 +108,8 @@ fn row_name(report: &Report, r: &Retained) -> String {
     }
     if r.layer != "block" {
         let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
-        name.push_str(&format!(" ({}{by})", r.layer));
+        let what = arena(&r.stack).map_or(r.layer, |arena| arena.name);
+        name.push_str(&format!(" ({what}{by})"));
     }
     if report.devices.len() > 1
         && let Some(device) = r.device

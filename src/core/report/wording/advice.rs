@@ -1,9 +1,9 @@
 //! The fix of a finding: one sentence for somebody who is at that line. Knows a finding, no format.
 
 use super::{common_path, holder, is_named};
-use crate::frameworks::{self, Framework};
+use crate::frameworks::{self, Arena, Framework};
 use crate::ledger::verdict::Kind;
-use crate::report::Finding;
+use crate::report::{Finding, Frame};
 
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
 pub fn advice(f: &Finding) -> Option<String> {
@@ -16,6 +16,9 @@ pub fn advice(f: &Finding) -> Option<String> {
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
         Kind::Leak | Kind::Growing if f.layer != "block" => {
+            if let Some(arena) = f.sites.first().and_then(|site| arena(&site.stack)) {
+                return Some(arena.advice.to_owned());
+            }
             let by = f.sites.first().and_then(|s| s.entry_point.as_deref());
             let by = by.map_or_else(String::new, |name| format!(" what {name} allocated"));
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
@@ -53,6 +56,11 @@ pub fn advice(f: &Finding) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Returns the arena that an allocation with this stack is for.
+pub fn arena(stack: &[Frame]) -> Option<&'static Arena> {
+    frameworks::arena_of(stack.iter().map(|frame| frame.frame.file.as_str()))
 }
 
 /// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.

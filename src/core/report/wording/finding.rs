@@ -14,6 +14,7 @@ pub fn explanation(f: &Finding, sites: &[Site], cwd: &str) -> String {
     match f.kind {
         Kind::Growing if f.sites.is_empty() => unattributed(f),
         Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, cwd),
+        Kind::Growing if f.doubling => arena(f, sites, cwd),
         Kind::Leak | Kind::Growing => grows(f, sites, cwd),
         Kind::PendingGc => pending(f, sites, cwd),
         Kind::Residue => residue(f, sites, cwd),
@@ -30,6 +31,7 @@ pub fn why(f: &Finding, sites: &[Site], cwd: &str) -> String {
     match f.kind {
         Kind::Growing if f.sites.is_empty() => UNEXPLAINED.to_owned(),
         Kind::Leak | Kind::Growing if f.renewed => RENEWED.to_owned(),
+        Kind::Growing if f.doubling => doubles(f),
         Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
         Kind::Leak | Kind::Growing => format!("{}. {}", grounds(f, these), bound(f)),
         Kind::PendingGc => garbage(f),
@@ -209,6 +211,26 @@ fn reallocated(f: &Finding, sites: &[Site], cwd: &str) -> String {
          all the time, and the run does not show a bound.",
         exact(f.bytes_per_step),
         size(f.live_bytes as f64),
+    )
+}
+
+/// Explains the growth of an arena.
+fn arena(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, .. } = subject(sites, cwd);
+    format!(
+        "{name} uses up about {} in each step, {} by now: {}",
+        exact(f.bytes_per_step.round()),
+        size(f.live_bytes as f64),
+        doubles(f)
+    )
+}
+
+fn doubles(f: &Finding) -> String {
+    format!(
+        "memory is taken in ever larger pieces (the latest of {} in step {}), nothing of it was ever freed, and each piece \
+         lasted as long as its size says. What the parts are for is not seen, and the run does not show a bound.",
+        grouped(u64::from(f.cohorts)),
+        grouped(u64::from(f.evidence_step)),
     )
 }
 

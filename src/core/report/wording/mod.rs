@@ -9,7 +9,7 @@ pub mod stack;
 mod summary;
 mod units;
 
-pub use advice::advice;
+pub use advice::{advice, arena};
 pub use finding::{explanation, why};
 pub use labels::{
     block_count, capitalized, common_path, confidence, device_word, found, held_by, held_by_whom, holder,

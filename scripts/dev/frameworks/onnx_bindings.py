@@ -1,0 +1,24 @@
+"""ONNX Runtime: answers stay on the device, bound to each request; mended: in a window of 8."""
+import collections
+
+from drivercounted import arguments, step
+import onnxserved
+
+TRUTH = {"kind": "growing", "also": ["leak"], "at": ["# answered"], "steps": 160, "bytes_per_step": 65536, "holder": []}
+
+options = arguments()
+session = onnxserved.session()
+answers = collections.deque(maxlen=8 if options.fixed else None)
+
+
+def serve(request):
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", request)
+    binding.bind_output("y", "cuda")
+    session.run_with_iobinding(binding)  # answered
+    return binding.get_outputs()[0]
+
+
+for _ in range(160):
+    answers.append(serve(onnxserved.request()))
+    step(65536 * len(answers))
