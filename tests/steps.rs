@@ -82,7 +82,7 @@ macro_rules! ways {
 }
 
 ways! {
-    bare bare_while bare_now_and_then long two_blocks few comprehension bare_comprehension generator_expression mapped
+    bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
     awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training

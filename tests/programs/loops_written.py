@@ -55,37 +55,6 @@ def bare_now_and_then():
             kept[-1].sum().item()
 
 
-def long():
-    """A body whose jump back does not fit in one byte."""
-    for n in range(N):
-        once(n)
-        sums = [0] * 8
-        sums[0] += n * 2 + sums[3] // 3
-        sums[1] += n * 3 + sums[4] // 3
-        sums[2] += n * 4 + sums[5] // 3
-        sums[3] += n * 5 + sums[6] // 3
-        sums[4] += n * 6 + sums[7] // 3
-        sums[5] += n * 7 + sums[0] // 3
-        sums[6] += n * 8 + sums[1] // 3
-        sums[7] += n * 9 + sums[2] // 3
-        sums[0] += n * 2 + sums[3] // 3
-        sums[1] += n * 3 + sums[4] // 3
-        sums[2] += n * 4 + sums[5] // 3
-        sums[3] += n * 5 + sums[6] // 3
-        sums[4] += n * 6 + sums[7] // 3
-        sums[5] += n * 7 + sums[0] // 3
-        sums[6] += n * 8 + sums[1] // 3
-        sums[7] += n * 9 + sums[2] // 3
-        sums[0] += n * 2 + sums[3] // 3
-        sums[1] += n * 3 + sums[4] // 3
-        sums[2] += n * 4 + sums[5] // 3
-        sums[3] += n * 5 + sums[6] // 3
-        sums[4] += n * 6 + sums[7] // 3
-        sums[5] += n * 7 + sums[0] // 3
-        sums[6] += n * 8 + sums[1] // 3
-        sums[7] += n * 9 + sums[2] // 3
-
-
 def two_blocks():
     for _ in range(N):
         x = batch()

@@ -37,81 +37,9 @@ def short():
         answer()
 
 
-def long():
-    """A body whose jump back does not fit in one byte, and which makes no object."""
-    a = b = True
-    for _ in range(N):
-        answer()
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
-        a, b = b, a
+# A body whose jump back does not fit in one byte, and which makes no object.
+LONG = "def long():\n    a = b = True\n    for _ in range(N):\n        answer()\n" + "        a, b = b, a\n" * 70
+exec(compile(LONG, __file__, "exec"))
 
 
 def at_one_place():

@@ -1,19 +1,12 @@
 """cuda-python: temporary memory of a pool is freed but for the last stage's; mended: all of it."""
 from cuda.bindings import driver
-from drivercounted import arguments, step
+from cudacalls import begin, check
+from counting import arguments, step
 
 TRUTH = {"kind": "leak", "also": ["growing"], "at": ["# stage"], "steps": 100, "bytes_per_step": 32768, "holder": []}
 
-
-def check(result):
-    assert result[0] == driver.CUresult.CUDA_SUCCESS, result
-    return result[1] if len(result) == 2 else result[1:]
-
-
 options = arguments()
-check(driver.cuInit(0))
-device = check(driver.cuDeviceGet(0))
-check(driver.cuCtxSetCurrent(check(driver.cuDevicePrimaryCtxRetain(device))))
+begin()
 stream = check(driver.cuStreamCreate(0))
 live = 0
 for number in range(100):

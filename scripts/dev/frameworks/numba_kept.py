@@ -1,6 +1,6 @@
 """numba: what is copied to the device for each batch is kept; mended: only the last."""
 import numpy as np
-from drivercounted import arguments, step
+from counting import arguments, step
 from numba import cuda
 
 TRUTH = {"kind": "leak", "also": ["growing"], "at": ["# copied"], "steps": 150, "bytes_per_step": 262144, "holder": ["batches"]}

@@ -1,6 +1,6 @@
 """numba: each batch is loaded into new pinned memory, which a history keeps; mended: one buffer serves all."""
 import numpy as np
-from drivercounted import arguments, step
+from counting import arguments, step
 from numba import cuda
 
 TRUTH = {"kind": "leak", "also": ["growing"], "at": ["# pinned"], "steps": 120, "bytes_per_step": 131072, "holder": ["history"]}

@@ -1,7 +1,7 @@
 """ONNX Runtime: answers stay on the device, bound to each request; mended: in a window of 8."""
 import collections
 
-from drivercounted import arguments, step
+from counting import arguments, step
 import onnxserved
 
 TRUTH = {"kind": "growing", "also": ["leak"], "at": ["# answered"], "steps": 160, "bytes_per_step": 65536, "holder": []}

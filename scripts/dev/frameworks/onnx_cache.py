@@ -1,5 +1,5 @@
 """ONNX Runtime: answers are cached by request, each of which is new; mended: by one of 16 questions, a cache that fills."""
-from drivercounted import arguments, step
+from counting import arguments, step
 import onnxserved
 from onnxruntime import OrtValue
 

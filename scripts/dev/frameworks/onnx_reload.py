@@ -1,5 +1,5 @@
 """ONNX Runtime: the model is reloaded every 10 requests, and the old one kept; mended: it is replaced."""
-from drivercounted import arguments, step
+from counting import arguments, step
 from onnxruntime import InferenceSession
 import onnxserved
 

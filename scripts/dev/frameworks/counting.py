@@ -1,5 +1,9 @@
-"""As `counted`, for programs without PyTorch: the count is the program's own, of the bytes that it has on the device or in
-pinned memory by then."""
+"""What the programs here share: `--fixed`, and a count of what each step adds that does not come from leaktrace.
+
+At its end a program prints the number of its steps and the bytes that a step added in its second half, for the runner to
+hold the stated truth against. Programs without a framework count for themselves what they have on the device or in pinned
+memory; `counted` and `tfcounted` ask PyTorch and TensorFlow.
+"""
 import argparse
 import atexit
 import json
