@@ -304,9 +304,8 @@ fn act_at(boundary: Boundary) {
     if !(dumps || looks) {
         return;
     }
-    let in_hook = matches!(boundary.source, StepSource::Time | StepSource::Loop);
-    let guard = if in_hook || with_services(|services| (services.may_search)()) == Some(false) {
-        // Inside a hook, where nothing may take long, or without the GIL: the interpreter calls back.
+    let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
+        // Inside a hook, where nothing may take long: the interpreter calls back.
         REPORTED.fetch_or(dumps, AcqRel);
         with_services(|services| (services.ask_for_search)());
         guard
@@ -315,6 +314,12 @@ fn act_at(boundary: Boundary) {
             let began = Instant::now();
             stacks::suspect(&holders::suspicious(&analyzer.ledger));
             analyzer.dumping += began.elapsed();
+        }
+        // An optimizer has the GIL; the launch of a graph that repeats it has not.
+        let may_search = || with_services(|services| (services.may_search)()) == Some(true);
+        if boundary.source == StepSource::Optimizer && !may_search() {
+            REPORTED.fetch_or(dumps, AcqRel);
+            with_services(|services| (services.ask_for_search)());
         }
         match search(guard, if dumps { Occasion::Step } else { Occasion::Look }, None) {
             Some(guard) => guard,

@@ -91,10 +91,10 @@ fn record_end<R: FnOnce() -> Status>(
 /// Counts a capture from before the call that begins it.
 fn begin<R: FnOnce() -> Status>(call: Call<R>) -> Status {
     driver_queries::capture_begins();
-    captured::begin();
     let status = call.pass();
-    if status != 0 {
-        captured::end();
+    if status == 0 {
+        captured::begin();
+    } else {
         driver_queries::capture_ends();
     }
     status

@@ -16,6 +16,7 @@ use crate::analysis::captured::{self, Captured};
 use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
 use crate::hooks::{Arg, Handle, driver_queries, events, hooks, pool};
+use crate::shield::shield;
 
 /// `CU_GRAPH_NODE_TYPE_…`
 const CHILD: u32 = 4;
@@ -60,7 +61,8 @@ impl<const N: usize> Handles<N> {
 
 /// Graphs that were captured with training in them, and what it was.
 static GRAPHS: Handles<64> = Handles::new();
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+/// How often one had to make room: the next place to do so.
+static REPLACED: AtomicUsize = AtomicUsize::new(0);
 /// Executable graphs that allocate, free or train, and what they do: [`MEMORY`] and [`Captured`].
 static EXECS: Handles<1024> = Handles::new();
 /// Whether any ever did: else no launch needs a look.
@@ -77,7 +79,7 @@ pub fn captured(graph: usize) {
     // The handle may have been another graph's, and graphs end unseen: the latest are kept.
     GRAPHS.remove(graph);
     while !what.is_nothing() && !GRAPHS.add(graph, what.to_bits()) {
-        GRAPHS.remove(GRAPHS.0[CAPTURES.fetch_add(1, AcqRel) % GRAPHS.0.len()].0.load(Acquire));
+        GRAPHS.remove(GRAPHS.0[REPLACED.fetch_add(1, AcqRel) % GRAPHS.0.len()].0.load(Acquire));
     }
 }
 
@@ -151,7 +153,7 @@ hooks! {
         let status = if does & MEMORY != 0 { call.record_launch(exec as u64) } else { call.pass() };
         let what = Captured::from_bits(does);
         if status == 0 && !what.is_nothing() {
-            step_boundaries::launched(what);
+            shield(|| step_boundaries::launched(what));
         }
         status
     };

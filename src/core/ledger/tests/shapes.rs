@@ -18,7 +18,11 @@ impl Shape {
         judge(&Shape::ran(step, steps))
     }
 
-    fn ran(mut step: impl FnMut(&mut Shape, u64), steps: u64) -> Ledger {
+    fn ran(step: impl FnMut(&mut Shape, u64), steps: u64) -> Ledger {
+        Shape::ran_program(step, steps).replay()
+    }
+
+    fn ran_program(mut step: impl FnMut(&mut Shape, u64), steps: u64) -> Program {
         let mut s = Shape::default();
         for n in 1..=steps {
             // Every program has parameters, and a batch that lives into the next step.
@@ -34,7 +38,7 @@ impl Shape {
             step(&mut s, n);
             s.p.step();
         }
-        s.p.replay()
+        s.p
     }
 
     fn block(&mut self, size: u64, stack: u32) -> u64 {
@@ -216,6 +220,16 @@ fn an_arena_that_doubles_as_fast_as_it_is_used_up_grows() {
             (Kind::Growing, Layer::Driver, 65_536.0, true)
         );
     }
+    // By another way the first time: the same line.
+    let mut by_two_ways = Shape::ran_program(doubles, 240);
+    by_two_ways.events.iter_mut().find(|e| e.stack == 900).unwrap().stack = 901;
+    let at_one_line = |stack: u32| u64::from(if stack == 901 { 900 } else { stack });
+    let found = verdict::judge_by(
+        &by_two_ways.replay(),
+        verdict::Context { location: &at_one_line, holders: &|_| Vec::new() },
+    );
+    let [f] = &found.findings[..] else { panic!("{:#?}", found.findings) };
+    assert_eq!((f.doubling, f.sites.len(), f.bytes_per_step, f.live_bytes), (true, 2, 65_536.0, 15 << 20));
     // It stands once its last piece must have been used up, …
     let stands = |s: &mut Shape, n: u64| {
         if n < 200 {

@@ -3,11 +3,11 @@
 //! says, something is taken from it in every step, and nothing comes back. A pause means nothing until the last piece must
 //! have been used up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::view::{SiteView, View};
-use crate::ledger::cohort::{Cohort, blocks, bytes};
+use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
 use crate::ledger::sites::Layer;
 
 /// Pieces that must have been used up, one after the other.
@@ -22,13 +22,19 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let candidates = view.sites.iter().filter(|s| {
         s.site.layer == Layer::Driver && s.site.frees == 0 && s.late == 0 && !explained.contains(&s.number)
     });
-    candidates.filter_map(|site| finding(view, site)).collect()
+    // A line may come to the arena by several ways, the first time by another one than later.
+    let mut lines: BTreeMap<(u64, u8), Vec<&SiteView<'_>>> = BTreeMap::new();
+    for s in candidates {
+        lines.entry(((view.context.location)(s.site.stack), s.site.device)).or_default().push(s);
+    }
+    lines.values().filter_map(|sites| finding(view, sites)).collect()
 }
 
-fn finding(view: &View<'_>, site: &SiteView<'_>) -> Option<Finding> {
+fn finding(view: &View<'_>, sites: &[&SiteView<'_>]) -> Option<Finding> {
+    let cohorts = by_birth(sites.iter().flat_map(|s| &s.cohorts));
     // The newest piece is being used up.
-    let from = site.cohorts.len().checked_sub(MIN_USED + 1)?;
-    let pieces = &site.cohorts[from..];
+    let from = cohorts.len().checked_sub(MIN_USED + 1)?;
+    let pieces = &cohorts[from..];
     let [first, .., last] = pieces else { return None };
     if last.birth <= view.burn_in || last.bytes < first.bytes.saturating_mul(GROWTH) {
         return None;
@@ -42,26 +48,25 @@ fn finding(view: &View<'_>, site: &SiteView<'_>) -> Option<Finding> {
     if is_overdue || !pieces.windows(2).all(fits) {
         return None;
     }
-    let (live_bytes, live_blocks) = (bytes(&site.cohorts), blocks(&site.cohorts));
+    let all = bytes(&cohorts).max(1) as f64;
     let mut f = Finding {
         bytes_per_step: rate,
         growth_step_ratio: 1.0,
         growth_bytes_per_step: rate,
-        cohorts: site.cohorts.len() as u32,
-        oldest_step: site.cohorts.first()?.birth,
+        cohorts: cohorts.len() as u32,
+        oldest_step: cohorts.first()?.birth,
         first_step: first.birth,
         span: view.steps,
         evidence_step: last.birth,
         doubling: true,
-        ..Finding::new(Kind::Growing, Confidence::Likely, site.site.device, site.site.layer)
+        ..Finding::new(Kind::Growing, Confidence::Likely, sites.first()?.site.device, Layer::Driver)
     };
-    f.sites = vec![SiteShare {
-        site: site.number,
-        device: site.site.device,
-        bytes_per_step: rate,
-        live_bytes,
-        live_blocks,
-    }];
+    let share = |s: &&SiteView<'_>| {
+        let (live_bytes, live_blocks) = (bytes(&s.cohorts), blocks(&s.cohorts));
+        let bytes_per_step = rate * live_bytes as f64 / all;
+        SiteShare { site: s.number, device: s.site.device, bytes_per_step, live_bytes, live_blocks }
+    };
+    f.sites = sites.iter().map(share).collect();
     f.add_up();
     Some(f)
 }

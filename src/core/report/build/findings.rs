@@ -44,7 +44,7 @@ impl Builder<'_> {
             .then(|| sites.first().and_then(|s| wording::arena(&s.stack)))
             .flatten();
         if arena.is_some() {
-            // Whoever holds a part of it is nobody's business here: no object points to the piece that it lies in.
+            // Objects hold parts of a piece. That none points to its beginning says nothing.
             holders.retain(|h| wording::is_named(&h.path));
         }
         let holders_unknown = match arena {

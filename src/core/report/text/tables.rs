@@ -108,7 +108,8 @@ fn row_name(report: &Report, r: &Retained) -> String {
     }
     if r.layer != "block" {
         let by = r.entry_point.as_ref().map_or_else(String::new, |e| format!(", {e}"));
-        let what = arena(&r.stack).map_or(r.layer, |arena| arena.name);
+        let arena = arena(&r.stack).filter(|_| r.layer == "driver");
+        let what = arena.map_or(r.layer, |arena| arena.name);
         name.push_str(&format!(" ({what}{by})"));
     }
     if report.devices.len() > 1

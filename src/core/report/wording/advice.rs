@@ -16,7 +16,8 @@ pub fn advice(f: &Finding) -> Option<String> {
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
         Kind::Leak | Kind::Growing if f.layer != "block" => {
-            if let Some(arena) = f.sites.first().and_then(|site| arena(&site.stack)) {
+            if let Some(arena) = f.sites.first().filter(|_| f.layer == "driver").and_then(|s| arena(&s.stack))
+            {
                 return Some(arena.advice.to_owned());
             }
             let by = f.sites.first().and_then(|s| s.entry_point.as_deref());
