@@ -37,8 +37,8 @@ def short():
         answer()
 
 
-# A body whose jump back does not fit in one byte, and which makes no object.
-LONG = "def long():\n    a = b = True\n    for _ in range(N):\n        answer()\n" + "        a, b = b, a\n" * 70
+# A body whose jump back does not fit in one byte: only the variable shows that another iteration began.
+LONG = "def long():\n    a = b = True\n    for _ in range(N):\n        copy_in(at, host, 4096)\n" + "        a, b = b, a\n" * 70
 exec(compile(LONG, __file__, "exec"))
 
 
