@@ -92,7 +92,8 @@ extern "C" fn before_type(kind: c_int) -> *const c_void {
             });
             if let Some(thread) = taken {
                 thread.number.store(number, Release);
-                thread.id.store(own, Release);
+                thread.id.store(own, SeqCst);
+                await_calls();
             }
         }
         None => {}
@@ -100,20 +101,54 @@ extern "C" fn before_type(kind: c_int) -> *const c_void {
     SET_TYPE.next(TYPE_NAME)
 }
 
-/// Cancels a thread that may be cancelled at any moment; returns where the call goes on, for any other to the C
-/// library's function.
+/// How many calls of `pthread_cancel` may be under way whose thread was not in the list; in the upper half the process that
+/// makes them, as a parent's are none here.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+fn calls_here(all: u64) -> u64 {
+    let here = u64::from(process()) << 32;
+    if all & !u64::from(u32::MAX) == here { all } else { here }
+}
+
+/// Waits for the calls that looked before this thread was in the list. To them it is one that is cancelled where it
+/// says so; if it were in a hook by then, with cancellation disabled, it would be cancelled there when that ends.
+fn await_calls() {
+    let until = Instant::now() + PATIENCE;
+    while calls_here(CALLS.load(SeqCst)) as u32 > 0 && Instant::now() < until {
+        std::thread::yield_now();
+    }
+}
+
+/// Cancels a thread; returns where the call goes on.
 extern "C" fn before_cancel(id: u64) -> *const c_void {
     extern "C" fn done(_: u64) -> c_int {
         0
     }
     let real = CANCEL.next(CANCEL_NAME);
     // SAFETY: asks for the calling thread.
-    let own = unsafe { libc::pthread_self() as u64 };
-    match THREADS.iter().find(|thread| id != own && thread.id.load(Acquire) == id) {
+    if id == unsafe { libc::pthread_self() as u64 } {
+        return real;
+    }
+    let _ = CALLS.fetch_update(SeqCst, SeqCst, |all| Some(calls_here(all) + 1));
+    let known = THREADS.iter().find(|thread| thread.id.load(SeqCst) == id);
+    let is_done = known.is_none() && {
+        // SAFETY: the C library's function, called with what the program gave it.
+        unsafe {
+            let real: extern "C" fn(u64) -> c_int = std::mem::transmute(real);
+            real(id) == 0
+        }
+    };
+    let _ = CALLS.fetch_update(SeqCst, SeqCst, |all| {
+        let calls = calls_here(all);
+        Some(if calls as u32 > 0 { calls - 1 } else { calls })
+    });
+    match known {
         Some(thread) if ask(thread.number.load(Acquire)) => {
             thread.id.store(FREE, Release);
             done as *const c_void
         }
+        None if is_done => done as *const c_void,
+        // It has an error to return, or is to cancel a thread that does not answer.
         _ => real,
     }
 }
