@@ -101,10 +101,11 @@ extern "C" fn before_type(kind: c_int) -> *const c_void {
     SET_TYPE.next(TYPE_NAME)
 }
 
-/// How many calls of `pthread_cancel` may be under way whose thread was not in the list; in the upper half the process that
-/// makes them, as a parent's are none here.
+/// How many calls of `pthread_cancel` are under way whose thread may not have been in the list; in the upper half
+/// the process that makes them, as a parent's are none here.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
+/// Returns the calls of this process, by what [`CALLS`] has.
 fn calls_here(all: u64) -> u64 {
     let here = u64::from(process()) << 32;
     if all & !u64::from(u32::MAX) == here { all } else { here }
