@@ -181,6 +181,31 @@ fn what_is_on_several_devices_is_one_finding() {
 }
 
 #[test]
+fn programs_that_are_compiled_again_and_again_are_counted() {
+    let ran = jax("programs").arg("lengths").run().success();
+    let recording = ran.recording();
+    let report = Report::of(&recording);
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    assert_eq!((&finding["kind"], &finding["layer"]), (&"leak".into(), &"code".into()), "{finding:#}");
+    let [site] = &finding["sites"].as_array().unwrap()[..] else { panic!("{finding:#}") };
+    assert_eq!(site["allocated_at"]["line"], mark("lengths", "# compiled"), "{site:#}");
+    assert_eq!(finding["live_blocks"], STEPS / 3, "{finding:#}");
+    let told = flat(&String::from_utf8(call([recording.as_os_str()]).stdout).unwrap());
+    let answer = "1 likely leak: a new program is compiled in 1 of 3 steps at ";
+    assert!(told.starts_with(answer), "{told}");
+    assert!(
+        told.contains("Likely leak: a new program is compiled in 1 of 3 steps, 20 so far compiled at "),
+        "{told}"
+    );
+    assert!(told.contains("`jax.clear_caches()`"), "{told}");
+    report.assert_whole();
+
+    let mended = jax("programs").args(["lengths", "mended"]).run().success();
+    let report = Report::of(&mended.recording());
+    assert!(report.findings().is_empty(), "{:#?}", report.findings());
+}
+
+#[test]
 fn live_bytes_are_those_of_live_arrays() {
     let ran = jax("live").env("LEAKTRACE_STEP", "api").run().success();
     let recording = ran.recording();
@@ -249,10 +274,12 @@ fn agrees_at_each_point(plugins: usize, functions: &str) {
     let ran = calls(plugins, functions).traced().run().success();
     let recording = ran.recording();
     for (step, point) in (1..).zip(ran.text().lines()) {
+        let (point, code) = point.rsplit_once(' ').unwrap();
         let (name, bytes) = point.rsplit_once(' ').unwrap();
         let report = Report::at(&recording, step);
         let live = report.device(0, "block_bytes") + report.device(1, "block_bytes");
         assert_eq!(live, bytes.parse::<u64>().unwrap(), "{name} of {functions}");
+        assert_eq!(report.device(1, "code_bytes"), code.parse::<u64>().unwrap(), "{name} of {functions}");
         // The plugin's pool is what they lie in.
         assert_eq!(report.device(0, "driver_allocation_bytes"), 0, "{name}");
     }

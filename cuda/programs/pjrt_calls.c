@@ -32,10 +32,11 @@ static void *run(word executable, word devices, word *in[], word count, word *ou
     return call(55, a);
 }
 
-static long live;
+static long live, code;
+/* Prints what is alive: buffers, and the code of programs that were called. */
 static void point(const char *name, long change) {
     live += change;
-    printf("%s %ld\n", name, live);
+    printf("%s %ld %ld\n", name, live, code);
     if (end_step) end_step(0);
 }
 
@@ -64,17 +65,22 @@ int main(int argc, char **argv) {
         /* Twice on one device, then on both: what it gives is asked once for each. */
         word executable = compile(2, 256, 0), outs[2][2], *out[] = {outs[0], outs[1]}, *in[] = {&first, &first};
         if (run(executable, 1, in, 1, out)) return 5;
+        code += 2000;
         point("outputs", 512);
         end(58, outs[0][0]), end(58, outs[0][1]);
         if (run(executable, 2, in, 1, out)) return 5;
         point("outputs on both", 512);
         /* Another one may come to lie where it lay. */
         end(50, executable), end(58, outs[0][0]);
+        code -= 2000;
         executable = compile(1, 4096, 1);
         word given = first, *donated[] = {&given};
         if (run(executable, 1, donated, 1, out)) return 5;
         end(58, first);
+        code += 1000;
         point("donated", 4096 - 4000 - 256);
+        end(53, executable), end(50, executable);
+        code -= 1000;
         end(67, outs[0][0]);
         point("deleted", -4096);
         end(58, outs[0][0]);

@@ -75,6 +75,13 @@ static void *same(word *a) {
     memcpy((void *)a[3], (void *)a[2], sizeof(struct executable));
     return 0;
 }
+static void *code_bytes(word *a) { a[3] = 1000 * ((struct executable *)a[2])->outputs; return 0; }
+static void *devices_of(word *a) {
+    static struct device *all[] = {&devices[1], &devices[0]};
+    a[3] = (word)all, a[4] = 2;
+    return 0;
+}
+static void *unload(word *a) { (void)a; return 0; }
 static void *outputs(word *a) { a[3] = ((struct executable *)a[2])->outputs; return 0; }
 static void *execute(word *a) {
     struct executable *executable = (struct executable *)a[2];
@@ -131,7 +138,7 @@ const void *GetPjrtApi(void) {
     static const struct { word slot; void *(*function)(word *); } known[] = {
         {0, error_destroy}, {1, error_message}, {2, error_code}, {20, compile}, {22, from_host}, {23, description_id},
         {26, description_kind}, {29, description}, {31, hardware_id}, {33, default_memory}, {40, destroy}, {44, outputs},
-        {50, destroy}, {51, same}, {55, execute}, {58, destroy}, {64, bytes}, {65, device_of}, {66, memory_of},
+        {45, code_bytes}, {50, destroy}, {51, same}, {52, devices_of}, {53, unload}, {55, execute}, {58, destroy}, {64, bytes}, {65, device_of}, {66, memory_of},
         {67, delete}, {68, is_deleted}, {69, copy_to_device}, {73, address}, {92, copy_to_memory}, {93, view},
         {104, retrieve}, {112, uninitialized}, {125, donate}, {131, bitcast}};
     for (word i = 0; i < sizeof known / sizeof *known; i++)

@@ -23,6 +23,8 @@ pub struct Framework {
     pub copy: &'static str,
     /// What gives the memory of an argument on to a result, if anything does.
     pub gives_on: Option<&'static str>,
+    /// What keeps it from compiling ever more programs, if it compiles any that are seen.
+    pub recompiles: Option<&'static str>,
     /// What gives cached memory back to the driver, if anything does.
     pub releases_cache: Option<&'static str>,
     /// Whether the allocator gives segments back that no block lies in: else none is kept from it by a block.
@@ -39,6 +41,7 @@ pub const PYTORCH: Framework = Framework {
     number: "`.item()`, `.detach()`",
     copy: "`.item()` or `.detach().cpu()`",
     gives_on: None,
+    recompiles: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
     returns_segments: true,
     grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
@@ -57,6 +60,10 @@ pub const JAX: Framework = Framework {
     number: "`float(x)`",
     copy: "`float(x)` or `np.asarray(x)`",
     gives_on: Some("`donate_argnums`"),
+    recompiles: Some(
+        "make the compiled function once, outside of the loop, and call it with arrays of few shapes (pad what has many \
+         lengths) and the same static arguments; `jax.clear_caches()` releases what is compiled",
+    ),
     releases_cache: None,
     returns_segments: true,
     grows_segments: None,
@@ -71,6 +78,7 @@ pub const TENSORFLOW: Framework = Framework {
     number: "`float(x)`",
     copy: "`float(x)` or `x.numpy()`",
     gives_on: None,
+    recompiles: None,
     releases_cache: None,
     returns_segments: false,
     grows_segments: None,

@@ -65,7 +65,7 @@ fn rows(ledger: &Ledger, place: impl Fn(u32) -> Option<Location>) -> Vec<Row> {
             sum.2.push(living.address);
         }
     }
-    let on_device = |site| ledger.site(site).filter(|s| s.layer != Layer::Host);
+    let on_device = |site| ledger.site(site).filter(|s| !matches!(s.layer, Layer::Host | Layer::Code));
     sums.into_iter()
         .filter_map(|((step, site), (blocks, bytes, addresses))| {
             let of = on_device(site)?;

@@ -351,6 +351,7 @@ fn space(e: &Event) -> AddressSpace {
 /// Returns the name of the lanes for an allocation of the driver.
 fn driver_lanes(e: &Event) -> &'static str {
     match MemoryClass::from_code(e.class) {
+        Some(MemoryClass::Code) => "compiled programs",
         Some(class) if class.is_external() => "external",
         Some(class) if class.is_host() || e.device == NO_DEVICE => "pinned",
         _ => "driver allocations",

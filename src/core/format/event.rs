@@ -144,13 +144,16 @@ codes! {
         Registered = 10,
         /// From a graph's allocation node.
         Graph = 11,
+        /// A program that a framework compiled for a device, by handle. What it takes of the device's memory no call says.
+        Code = 12,
     }
 }
 
 impl MemoryClass {
     /// Returns whether the address is a handle, not a pointer. The two are separate address spaces.
     pub const fn is_handle(self) -> bool {
-        matches!(self, MemoryClass::Physical | MemoryClass::Array | MemoryClass::ExternalHandle)
+        use MemoryClass::{Array, Code, ExternalHandle, Physical};
+        matches!(self, Physical | Array | ExternalHandle | Code)
     }
 
     /// Returns whether this process did not allocate the memory: it counts apart.

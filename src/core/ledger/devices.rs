@@ -29,6 +29,8 @@ pub struct Device {
     pub host_bytes: u64,
     /// Memory of [`Layer::External`]: no part of any other figure.
     pub external_bytes: u64,
+    /// Memory of [`Layer::Code`]: no part of any other figure.
+    pub code_bytes: u64,
     /// The part of `driver_allocation_bytes` that came out of a pool of the driver's.
     pub(super) pooled_bytes: u64,
     pool_reserved: u64,
@@ -72,6 +74,7 @@ pub struct DeviceAt {
     pub driver_bytes: u64,
     pub host_bytes: u64,
     pub external_bytes: u64,
+    pub code_bytes: u64,
     /// Blocks that were there before the recording began, in a process that was running: no part of any other figure.
     pub before_bytes: u64,
     /// In use of the device's memory pools as the driver counts it, its own rounding included.
@@ -122,6 +125,7 @@ impl Device {
             Layer::Driver => &mut self.driver_allocation_bytes,
             Layer::Host => &mut self.host_bytes,
             Layer::External => &mut self.external_bytes,
+            Layer::Code => &mut self.code_bytes,
         }
     }
 
@@ -248,6 +252,7 @@ impl Device {
             driver_bytes: self.driver_bytes(),
             host_bytes: self.host_bytes,
             external_bytes: self.external_bytes,
+            code_bytes: self.code_bytes,
             before_bytes: self.before.unwrap_or_default().block_bytes,
             pool_used_bytes: self.pool_used,
             peak_bytes,

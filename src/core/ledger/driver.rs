@@ -63,6 +63,7 @@ impl Driver {
         }
         let layer = match class {
             _ if class.is_external() => Layer::External,
+            MemoryClass::Code => Layer::Code,
             MemoryClass::Host => Layer::Host,
             _ if e.device == NO_DEVICE => Layer::Host,
             _ => Layer::Driver,

@@ -58,7 +58,7 @@ impl OutOfMemoryLog {
         if self.latest.len() >= MAX_SNAPSHOTS {
             self.latest.remove(0);
         }
-        let of_device = books.sites.iter().filter(|(_, s)| s.device == e.device && s.live_blocks > 0);
+        let of_device = books.sites.iter().filter(|(_, s)| s.device == e.device && s.live_bytes > 0);
         let live = of_device.map(|(site, s)| Retained { site, blocks: s.live_blocks, bytes: s.live_bytes });
         let mut sites: Vec<Retained> = live.collect();
         sites::rank(&mut sites);

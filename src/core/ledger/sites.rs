@@ -23,6 +23,9 @@ pub enum Layer {
     /// Memory that came from elsewhere: imported, opened by IPC, or the program's own that was page-locked.
     /// It counts apart from what this process allocated.
     External,
+    /// Programs that were compiled for a device. They count apart, too: their bytes are what the compiler says, 0 where it
+    /// says nothing.
+    Code,
 }
 
 impl Layer {
@@ -33,6 +36,7 @@ impl Layer {
             Layer::Driver => "driver",
             Layer::External => "external",
             Layer::Host => "host",
+            Layer::Code => "code",
         }
     }
 }

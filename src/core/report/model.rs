@@ -156,6 +156,8 @@ pub struct Device {
     pub host_bytes: u64,
     /// Memory of others that this process has mapped: opened by IPC, imported, registered. Part of no other figure.
     pub external_bytes: u64,
+    /// Programs compiled for the device, by their compiler's own account: no part of any other figure.
+    pub code_bytes: u64,
     /// What the driver gave and did not get back; of a finished run at the very end, after its teardown.
     pub driver_live_bytes: u64,
     /// Steps until it is full at the rate of everything that grows on it; `null`: nothing grows.
@@ -257,8 +259,8 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<u8>,
     /// `block`: of a caching allocator; `driver`: a driver allocation that none cuts up; `host`: pinned host memory;
-    /// `external`: opened by IPC, imported or registered.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external"])))]
+    /// `external`: opened by IPC, imported or registered; `code`: programs compiled for a device.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external", "code"])))]
     pub layer: &'static str,
     /// What one step that adds anything adds (median); of carry-over what one step carries.
     pub bytes_per_step: f64,
@@ -325,7 +327,7 @@ pub struct Retained {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library_at: Option<Location>,
     /// As a finding's `layer`.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external"])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external", "code"])))]
     pub layer: &'static str,
     /// `null`: host memory of no device.
     pub device: Option<u8>,

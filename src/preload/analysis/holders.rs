@@ -12,7 +12,7 @@ use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
 use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, judge};
-use leaktrace_core::ledger::{Ledger, LiveAllocation};
+use leaktrace_core::ledger::{Layer, Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
 const MAX_BLOCKS: usize = 1 << 16;
@@ -146,6 +146,10 @@ impl Searches {
         let at_step = matches!(occasion, Occasion::Look | Occasion::Step);
         let ended = |living: &LiveAllocation| !at_step || living.birth < open;
         for (cause, finding) in (0u32..).zip(&verdict.findings) {
+            // Nobody points to a compiled program but its framework.
+            if finding.layer == Layer::Code {
+                continue;
+            }
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
             let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue);

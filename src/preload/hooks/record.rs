@@ -343,6 +343,23 @@ fn block_of(stack: u32, entry_point: u16, device: u8, address: u64, size: u64) {
     append_inline(&Event { address, size, device, stack, entry_point, ..Event::new(EventKind::BlockAlloc) });
 }
 
+/// Records a program that a framework compiled for a device, by its handle. It says nothing of loops and steps.
+pub fn program(entry_point: u16, device: u8, handle: u64, size: u64) {
+    if state::ensure_recording() {
+        let (stack, class) = (stacks::stack(this_thread()), MemoryClass::Code as u8);
+        let event = Event::new(EventKind::Alloc);
+        append(&Event { address: handle, size, device, stack, class, entry_point, ..event });
+    }
+}
+
+/// Records that such a program is about to end.
+pub fn program_end(entry_point: u16, handle: u64) {
+    if state::is_recording() {
+        let class = MemoryClass::Code as u8;
+        append(&Event { address: handle, class, entry_point, ..Event::new(EventKind::Free) });
+    }
+}
+
 /// Records that something ran that trains.
 pub fn trained() {
     append(&Event::new(EventKind::Trained));

@@ -138,6 +138,15 @@ def shapes():
             kept.append(y.sum(0))  # kept
 
 
+def lengths():
+    """Every third step comes with a length that was not there before."""
+    params = weights()
+    forward = jax.jit(lambda params, x: predict(params, x).sum())
+    for step in range(STEPS):
+        x = np.random.rand(24 if MENDED else 4 + step // 3, 64).astype("float32")
+        float(forward(params, x))  # compiled
+
+
 class Failure(Exception):
     pass
 

@@ -76,6 +76,7 @@ pub static STEPS: Table = Table {
         ("pool_used_bytes", Int),
         ("host_bytes", Int),
         ("external_bytes", Int),
+        ("code_bytes", Int),
         ("unattributed_bytes", Int),
         ("peak_bytes", Int),
     ],
@@ -232,6 +233,7 @@ pub fn steps(input: &Input, sink: &mut dyn Sink) -> Result<()> {
                 int(d.pool_used_bytes),
                 int(d.host_bytes),
                 int(d.external_bytes),
+                int(d.code_bytes),
                 maybe(d.unattributed_bytes),
                 int(d.peak_bytes),
             ])?;

@@ -71,6 +71,7 @@ impl Words {
 
 fn card(f: &Finding, base: &str, sources: &mut Sources) -> Card {
     let (name, much) = title(f);
+    let label = if f.layer == "code" { "compiled at" } else { "allocated at" };
     let mut lines: Vec<Line> = Vec::new();
     for site in &f.sites {
         let at = place(site, base);
@@ -78,8 +79,8 @@ fn card(f: &Finding, base: &str, sources: &mut Sources) -> Card {
             continue;
         }
         let source = site.allocated_at.as_ref().and_then(|at| sources.line(&at.file, at.line));
-        let at = if f.sites.len() > 1 { format!("{at}  {}", site_amount(site)) } else { at };
-        lines.push(Line { label: "allocated at", at, source });
+        let at = if f.sites.len() > 1 { format!("{at}  {}", site_amount(f, site)) } else { at };
+        lines.push(Line { label, at, source });
     }
     let callers = f.sites.first().map_or_else(Vec::new, |site| stack::callers(site));
     for frame in callers.iter().take(LINES) {

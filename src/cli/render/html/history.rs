@@ -248,12 +248,15 @@ fn groups(ledger: &Ledger, all: &[u32]) -> (Vec<Group>, HashMap<u32, usize>) {
             Layer::Block | Layer::Driver => Group { kind: "device", device: Some(s.device) },
             Layer::Host => Group { kind: "host", device: None },
             Layer::External => Group { kind: "external", device: None },
+            Layer::Code => Group { kind: "code", device: None },
         })
     };
     let of_devices = ledger.devices().iter().filter(|d| d.device != NO_DEVICE);
     let of_devices = of_devices.map(|d| Group { kind: "device", device: Some(d.device) });
     let mut groups: Vec<Group> = all.iter().filter_map(of).chain(of_devices).collect();
-    groups.sort_by_key(|g| (["device", "host", "external"].iter().position(|k| *k == g.kind), g.device));
+    groups.sort_by_key(|g| {
+        (["device", "host", "external", "code"].iter().position(|k| *k == g.kind), g.device)
+    });
     groups.dedup();
     let index = |group: Group| groups.iter().position(|g| *g == group);
     let group_of = all.iter().filter_map(|n| Some((*n, of(n).and_then(index)?))).collect();
@@ -292,6 +295,7 @@ fn drafts(ledger: &Ledger, report: &Report, groups: &[Group], limits: &Limits) -
         match group.kind {
             "host" => (sum(|d| d.host_bytes), 0, 0),
             "external" => (sum(|d| d.external_bytes), 0, 0),
+            "code" => (sum(|d| d.code_bytes), 0, 0),
             _ => {
                 let peaks = peaks.iter().flat_map(|r| &r.devices).filter(of).map(|d| d.peak_bytes);
                 let live = sum(DeviceAt::live_bytes);

@@ -115,6 +115,7 @@ class Run {
     const g = this.groups[group];
     if (g.kind === "host") return "pinned host memory";
     if (g.kind === "external") return "external memory";
+    if (g.kind === "code") return "compiled programs";
     return "device " + g.device;
   }
 

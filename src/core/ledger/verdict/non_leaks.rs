@@ -22,7 +22,10 @@ const MIN_RESERVED: i64 = 4 << 20;
 
 pub fn find(view: &View<'_>, explained: &BTreeSet<u32>, saturating: &[u32]) -> Vec<Finding> {
     let mut groups: BTreeMap<(Kind, u8, Layer), Vec<&SiteView<'_>>> = BTreeMap::new();
-    for s in view.sites.iter().filter(|s| !explained.contains(&s.number) && s.late == 0) {
+    // That programs are compiled at first looks like no leak.
+    let open =
+        |s: &&SiteView<'_>| !explained.contains(&s.number) && s.late == 0 && s.site.layer != Layer::Code;
+    for s in view.sites.iter().filter(open) {
         let Some(kind) = kind(view, s, saturating.contains(&s.number)) else { continue };
         groups.entry((kind, s.site.device, s.site.layer)).or_default().push(s);
     }

@@ -83,6 +83,7 @@ impl Builder<'_> {
                     pool_used_bytes: d.pool_used_bytes,
                     host_bytes: d.host_bytes,
                     external_bytes: d.external_bytes,
+                    code_bytes: d.code_bytes,
                     driver_live_bytes: match step {
                         Some(_) => d.driver_bytes,
                         None => now.map_or(d.driver_bytes, ledger::Device::driver_bytes),

@@ -183,5 +183,6 @@ fn steps_until(device: &Device, taken: u64, bytes_per_step: f64) -> Option<u64> 
 
 /// Returns whether a finding fills its device.
 pub(super) fn fills(f: &verdict::Finding) -> bool {
-    matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing) && f.layer != ledger::Layer::Host
+    matches!(f.kind, verdict::Kind::Leak | verdict::Kind::Growing)
+        && !matches!(f.layer, ledger::Layer::Host | ledger::Layer::Code)
 }

@@ -6,6 +6,7 @@ use super::Builder;
 use crate::format::entry::{self, Retention};
 use crate::format::tables;
 use crate::holders::{Listed, sort_for_listing};
+use crate::ledger::Layer;
 use crate::ledger::verdict::{self, Finding, Kind, SiteHolder};
 use crate::report::{Holder, Searches};
 
@@ -58,6 +59,11 @@ impl Builder<'_> {
         );
         if f.sites.is_empty() || !has_owner {
             return None;
+        }
+        if f.layer == Layer::Code {
+            return Some(
+                "what holds compiled programs is not searched for: mostly the framework's own cache".into(),
+            );
         }
         if f.kind == Kind::PendingGc && !self.holders(f.sites.iter().map(|part| part.site)).is_empty() {
             return Some("what was found holds other blocks of the same lines, which are no garbage".into());

@@ -123,12 +123,13 @@ struct Line {
 /// Writes the lines that allocate, and the user's lines that led to the first of them.
 fn locations(rows: &mut Rows<'_>, f: &Finding, cwd: &str, sources: &mut dyn SourceLines, most: usize) {
     let mut lines = Vec::new();
+    let allocated = if f.layer == "code" { "compiled at" } else { "allocated at" };
     let several = merged(&f.sites, cwd);
     for (at, site) in several.iter().take(most) {
-        let at = if several.len() > 1 { format!("{at}  {}", site_amount(site)) } else { at.clone() };
+        let at = if several.len() > 1 { format!("{at}  {}", site_amount(f, site)) } else { at.clone() };
         let here = site.allocated_at.as_ref();
         let source = here.and_then(|l| sources.line(&l.file, l.line));
-        lines.push(Line { label: "allocated at", at, own: true, source });
+        lines.push(Line { label: allocated, at, own: true, source });
     }
     let callers = f.sites.first().map_or_else(Vec::new, stack::callers);
     for frame in callers.iter().take(most) {
@@ -145,7 +146,7 @@ fn locations(rows: &mut Rows<'_>, f: &Finding, cwd: &str, sources: &mut dyn Sour
             rows.say(label, &format!("and {} (--all)", count(hidden as f64, what)), Dim);
         }
     };
-    write("allocated at", several.len().saturating_sub(most), "more line");
+    write(allocated, several.len().saturating_sub(most), "more line");
     write("called from", callers.len().saturating_sub(most), "more frame");
 }
 
@@ -163,6 +164,7 @@ fn merged(sites: &[Site], cwd: &str) -> Vec<(String, Site)> {
             Some((_, sum)) => {
                 sum.bytes_per_step += site.bytes_per_step;
                 sum.live_bytes = sum.live_bytes.saturating_add(site.live_bytes);
+                sum.live_blocks = sum.live_blocks.saturating_add(site.live_blocks);
             }
             None => lines.push((at, site.clone())),
         }
@@ -239,6 +241,10 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
 fn growth(rows: &mut Rows<'_>, f: &Finding, program: &Program) {
     let [first, .., last] = &f.retained_over_steps[..] else { return };
     let values: Vec<u64> = f.retained_over_steps.iter().map(|p| p.bytes).collect();
+    // Of compiled programs they may not be known.
+    if values.iter().all(|&bytes| bytes == 0) {
+        return;
+    }
     let at = |p: &Point| format!("{} (step {})", size(p.bytes as f64), grouped(u64::from(p.step)));
     let (from, mut to) = (at(first), at(last));
     let drawn = sparkline(&values, CURVE);

@@ -77,7 +77,8 @@ fn sites(report: &Report, live: &[Retained], held: bool) -> Vec<Row> {
     }
     let cwd = &report.program.base;
     let mut rows: Vec<Row> = Vec::new();
-    for r in live {
+    // Of a compiled program the bytes may not be known.
+    for r in live.iter().filter(|r| r.live_bytes > 0) {
         let mut what = row_name(report, r);
         if callers.get(&what).is_some_and(|all| all.len() > 1)
             && let Some(Location { file, line: Some(line), .. }) = caller(r)
@@ -259,6 +260,9 @@ fn figures(d: &Device, over: bool) -> String {
     add("reserved {}", d.reserved_bytes);
     if d.external_bytes > 0 {
         add("external {}", d.external_bytes);
+    }
+    if d.code_bytes > 0 {
+        add("compiled programs {}", d.code_bytes);
     }
     if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
         add("unattributed {} (CUDA context, other processes)", bytes);

@@ -15,6 +15,7 @@ pub fn advice(f: &Finding) -> Option<String> {
     let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
+        Kind::Leak | Kind::Growing if f.layer == "code" => of.recompiles?.to_owned(),
         Kind::Leak | Kind::Growing if f.layer != "block" => {
             if let Some(arena) = f.sites.first().filter(|_| f.layer == "driver").and_then(|s| arena(&s.stack))
             {

@@ -73,6 +73,13 @@ fn grounds(f: &Finding, these: &str) -> String {
         }
         Ordering::Greater => format!("{} steps since step {oldest}", grouped(u64::from(f.cohorts))),
     };
+    if f.layer == Layer::Code {
+        let others = match f.freed {
+            0 => format!("none that {these} had compiled was ever released"),
+            n => format!("{} of {these} were released, younger ones", count(n as f64, "other")),
+        };
+        return format!("{steps} had a program compiled that is still there; {others}");
+    }
     if f.ever_later {
         return format!(
             "{steps} left {noun}s that are still live; what {these} allocated is freed, but ever later (by now after {}): \
@@ -160,12 +167,14 @@ fn noun(layer: Layer) -> &'static str {
         Layer::Driver => "driver allocation",
         Layer::Host => "pinned host allocation",
         Layer::External => "external allocation",
+        Layer::Code => "compiled program",
     }
 }
 
-/// Returns `2 blocks (64.0 KiB, 65,536 B)`.
+/// Returns `2 blocks (64.0 KiB, 65,536 B)`; without bytes where those are not known.
 fn amount(blocks: f64, bytes: f64, noun: &str) -> String {
     let bytes = match bytes {
+        0.0 => return count(blocks, noun),
         b if b < 1024.0 => size(b),
         b => format!("{}, {} B", size(b), grouped(b.round() as u64)),
     };

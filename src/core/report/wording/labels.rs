@@ -1,7 +1,8 @@
 //! The short labels of a finding: its kind, how sure it is, how fast it grows, what is live, who holds it. Knows the
 //! report's model only.
 
-use super::{count, location, size};
+use super::{count, grouped, location, size};
+use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Kind};
 use crate::report::{Finding, Holder, Location, Site};
 
@@ -120,8 +121,25 @@ pub fn is_named(path: &str) -> bool {
     !path.starts_with(HELD_BY)
 }
 
+/// Returns `a new program is compiled in 1 of 3 steps`.
+fn compiles(f: &Finding) -> String {
+    let programs = match f.blocks_per_step {
+        n if n > 1.0 => format!("{} are", count(n, "new program")),
+        _ => "a new program is".to_owned(),
+    };
+    let when = match f.growth_step_ratio {
+        all if is_every_step(all) => "each step".to_owned(),
+        most if most >= 0.5 => format!("{:.0} % of the steps", most * 100.0),
+        few => format!("1 of {:.0} steps", (1.0 / few.max(1e-9)).round()),
+    };
+    format!("{programs} compiled in {when}")
+}
+
 /// Returns the growth per step; `None` for kinds that have no such figure.
 pub fn rate(f: &Finding) -> Option<String> {
+    if is_code(f) && matches!(f.kind, Kind::Leak | Kind::Growing) {
+        return Some(compiles(f));
+    }
     let (per_step, mean) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()));
     Some(match f.kind {
         Kind::Leak | Kind::Growing if is_uneven(f) => {
@@ -170,6 +188,10 @@ pub fn title(f: &Finding) -> (String, String) {
     let each = if adds_blocks { format!("{each} ({})", blocks(f.blocks_per_step)) } else { each };
     let mean = size(f.growth_bytes_per_step.round());
     let much = match f.kind {
+        Kind::Leak | Kind::Growing if is_code(f) => {
+            let bytes = if f.live_bytes > 0 { format!(" ({live})") } else { String::new() };
+            format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
+        }
         Kind::Leak | Kind::Growing if is_uneven(f) => {
             format!("{each} in most {}, {mean} per step on average, {live} so far", adding_steps(f))
         }
@@ -199,7 +221,16 @@ pub fn title(f: &Finding) -> (String, String) {
 
 /// Returns what the memory of a finding is counted in.
 fn noun(f: &Finding) -> &'static str {
-    if f.layer == "block" { "block" } else { "allocation" }
+    match f.layer {
+        "block" => "block",
+        "code" => "compiled program",
+        _ => "allocation",
+    }
+}
+
+/// Returns whether it is of programs that were compiled, which are counted: what they take may not be known.
+fn is_code(f: &Finding) -> bool {
+    f.layer == Layer::Code.name()
 }
 
 /// Returns a text with its first letter in upper case.
@@ -233,7 +264,10 @@ pub fn package_folder(file: &str) -> &str {
 }
 
 /// Returns a site's part of a finding: of the growth per step, or of what is live where nothing grows.
-pub fn site_amount(site: &Site) -> String {
+pub fn site_amount(f: &Finding, site: &Site) -> String {
+    if is_code(f) {
+        return block_count(f, site.live_blocks);
+    }
     size(if site.bytes_per_step > 0.0 { site.bytes_per_step } else { site.live_bytes as f64 })
 }
 

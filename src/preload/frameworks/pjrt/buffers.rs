@@ -7,7 +7,7 @@ use super::table::{Table, slot};
 use super::training::{Input, Training};
 use crate::hooks::devices;
 use crate::lock::{Mutex, MutexGuard, Rank};
-use leaktrace_core::format::event::NO_DEVICE;
+use leaktrace_core::format::event::{MAX_SIZE, NO_DEVICE};
 use leaktrace_core::int_map::{IntHasher, IntMap, int_map};
 
 /// A buffer's memory on a device.
@@ -35,8 +35,17 @@ struct Executable {
     donates: bool,
 }
 
+/// The code of an executable: the device that it is for, of several the first, and what its compiler says it takes there.
+#[derive(Clone, Copy)]
+pub struct Program {
+    pub device: u8,
+    pub bytes: u64,
+}
+
 /// What a call of an executable has made.
 pub struct Made {
+    /// At its first call. It was compiled right before, on a thread that has no Python.
+    pub program: Option<Program>,
     pub count: usize,
     pub outputs: Outputs,
     pub trains: bool,
@@ -165,9 +174,11 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
         Some(known) if !moves && known.outputs.len() == devices * known.count => {
             remember_made(buffers, executable, inputs, handles)
         }
-        _ => {
+        known => {
+            let is_new = known.is_none();
             drop(buffers);
             let inner = table.ask(slot::EXECUTABLE_OF, executable)?;
+            let program = is_new.then(|| program(table, executable, inner));
             let count = table.ask(slot::EXECUTABLE_OUTPUTS, inner).unwrap_or(0) as usize;
             let name = table.text(slot::EXECUTABLE_NAME, inner);
             let function = name.map_or(executable, |name| {
@@ -182,9 +193,18 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
                 executable,
                 Executable { count, outputs, function, trains: None, calls: 0, donates: false },
             );
-            remember_made(buffers, executable, inputs, handles)
+            let made = remember_made(buffers, executable, inputs, handles)?;
+            Some(Made { program, ..made })
         }
     }
+}
+
+/// Asks what the code of an executable is.
+fn program(table: Table, executable: u64, inner: u64) -> Program {
+    let device = table.ask_first(slot::EXECUTABLE_DEVICES, executable);
+    let device = device.and_then(|device| number(table, device, 0)).unwrap_or(0);
+    let bytes = table.ask(slot::EXECUTABLE_CODE_BYTES, inner).filter(|&bytes| bytes <= MAX_SIZE);
+    Program { device, bytes: bytes.unwrap_or(0) }
 }
 
 /// Remembers what a call of an executable that is known has made.
@@ -222,7 +242,7 @@ fn remember_made<I: Iterator<Item = u64>>(
             buffers.remember(buffer, *block);
         }
     }
-    Some(Made { count, outputs, trains, may_donate })
+    Some(Made { program: None, count, outputs, trains, may_donate })
 }
 
 /// Takes in that an executable had an input donated to it.
@@ -234,16 +254,15 @@ pub fn donates(executable: u64) {
     }
 }
 
-/// Forgets an executable that ends.
-pub fn forget_executable(executable: u64) {
-    if let Some(mut buffers) = BUFFERS.lock() {
-        buffers.executables.remove(&executable);
-    }
+/// Forgets an executable that ends; returns whether it was called.
+pub fn forget_executable(executable: u64) -> bool {
+    BUFFERS.lock().is_some_and(|mut buffers| buffers.executables.remove(&executable).is_some())
 }
 
 /// Forgets the parent's, in a forked child: its recording has none of them.
 pub fn after_fork_child() {
     if let Some(mut buffers) = BUFFERS.lock() {
         buffers.live.clear();
+        buffers.executables.clear();
     }
 }

@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn get<const N: usize>() -> *const u64 {
 }
 
 /// The entries that lead through here.
-fn wrappers<const N: usize>() -> [(Slot, Entry); 15] {
+fn wrappers<const N: usize>() -> [(Slot, Entry); 16] {
     [
         (slot::BUFFER_FROM_HOST, made::<N, { slot::BUFFER_FROM_HOST.0 }, 14>),
         (slot::COPY_TO_DEVICE, made::<N, { slot::COPY_TO_DEVICE.0 }, 4>),
@@ -116,7 +116,8 @@ fn wrappers<const N: usize>() -> [(Slot, Entry); 15] {
         (slot::BUFFER_DESTROY, end::<N, { slot::BUFFER_DESTROY.0 }>),
         (slot::DONATE, moved::<N, { slot::DONATE.0 }, 5>),
         (slot::BITCAST, moved::<N, { slot::BITCAST.0 }, 7>),
-        (slot::EXECUTABLE_UNLOADED, unloaded::<N>),
+        (slot::EXECUTABLE_UNLOADED, unloaded::<N, { slot::EXECUTABLE_UNLOADED.0 }>),
+        (slot::EXECUTABLE_DELETE, unloaded::<N, { slot::EXECUTABLE_DELETE.0 }>),
         // They may run out of memory, too.
         (slot::COMPILE, pass::<N, { slot::COMPILE.0 }>),
         (slot::LOAD, pass::<N, { slot::LOAD.0 }>),
@@ -267,6 +268,9 @@ unsafe fn executed(table: Table, arguments: Arguments) {
         }
     }
     let Some(made) = made else { return };
+    if let Some(program) = made.program {
+        record::program(ALLOCATOR, program.device, executable, program.bytes);
+    }
     if made.trains {
         record::trained();
     }
@@ -284,13 +288,17 @@ fn lists(address: u64) -> *const *const u64 {
     std::ptr::with_exposed_provenance(address as usize)
 }
 
-/// `PJRT_LoadedExecutable_Destroy`: another may come to have its address.
-unsafe extern "C-unwind" fn unloaded<const N: usize>(arguments: Arguments) -> *mut c_void {
-    // SAFETY: as the caller has it: the executable is the third word.
+/// An entry that ends a compiled program: before it, since another may have the handle at once.
+unsafe extern "C-unwind" fn unloaded<const N: usize, const SLOT: usize>(arguments: Arguments) -> *mut c_void {
+    // SAFETY: as the caller has it: the program is the third word.
     unsafe {
-        let executable = *arguments.add(2);
-        shield(|| buffers::forget_executable(executable));
-        own::<N>().call(slot::EXECUTABLE_UNLOADED, arguments)
+        let program = *arguments.add(2);
+        shield(|| {
+            if buffers::forget_executable(program) {
+                record::program_end(ALLOCATOR, program);
+            }
+        });
+        own::<N>().call(Slot(SLOT), arguments)
     }
 }
 

@@ -30,8 +30,11 @@ pub mod slot {
     pub const EXECUTABLE_DESTROY: Slot = Slot(40);
     pub const EXECUTABLE_NAME: Slot = Slot(41);
     pub const EXECUTABLE_OUTPUTS: Slot = Slot(44);
+    pub const EXECUTABLE_CODE_BYTES: Slot = Slot(45);
     pub const EXECUTABLE_UNLOADED: Slot = Slot(50);
     pub const EXECUTABLE_OF: Slot = Slot(51);
+    pub const EXECUTABLE_DEVICES: Slot = Slot(52);
+    pub const EXECUTABLE_DELETE: Slot = Slot(53);
     pub const EXECUTE: Slot = Slot(55);
     pub const DESERIALIZE: Slot = Slot(56);
     pub const BUFFER_DESTROY: Slot = Slot(58);
@@ -137,6 +140,22 @@ impl Table {
             }
         }
         Some(arguments[3])
+    }
+
+    /// Asks for a list of an object, and returns the first of it.
+    pub fn ask_first(self, slot: Slot, object: u64) -> Option<u64> {
+        self.entry(slot)?;
+        let mut arguments = [SIZE, 0, object, 0, 0, 0, 0, 0];
+        // SAFETY: the functions that give a list take the object, then the list and its length, and no more than this.
+        unsafe {
+            let error = self.call(slot, arguments.as_mut_ptr());
+            if !error.is_null() {
+                self.end_error(error);
+                return None;
+            }
+            let list = std::ptr::with_exposed_provenance::<u64>(arguments[3] as usize);
+            (!list.is_null() && arguments[4] > 0).then(|| *list)
+        }
     }
 
     /// Returns whether a buffer's memory is no longer its own.
