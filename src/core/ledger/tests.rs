@@ -153,7 +153,7 @@ fn check_sums(ledger: &Ledger, seed: u64) {
     let driver = ledger.driver.iter().fold(0, |sum: u64, g| sum.wrapping_add(g.bytes));
     let sum = |of: fn(&Device) -> u64| ledger.devices().iter().map(of).fold(0, u64::wrapping_add);
     assert_eq!(blocks, sum(|d| d.block_bytes), "seed {seed}");
-    let others = |d: &Device| d.host_bytes.wrapping_add(d.external_bytes);
+    let others = |d: &Device| d.host_bytes.wrapping_add(d.external_bytes).wrapping_add(d.code_bytes);
     assert_eq!(driver, sum(|d| d.driver_bytes()).wrapping_add(sum(others)), "seed {seed}");
     let sites = ledger.sites().fold(0, |sum: u64, (_, s)| sum.wrapping_add(s.live_bytes));
     let objects = sum(|d| d.live_bytes()).wrapping_add(sum(others));
