@@ -171,6 +171,31 @@ def kept_by_turns():
             kept.append(torch.relu(x))
 
 
+class Trainer:
+    def run(self):
+        for self.iteration in range(N):
+            self.output = torch.relu(self.x)
+            if self.iteration % 3:
+                kept.append(self.output)
+
+
+def kept_with_an_attribute():
+    """The items of the loop go to an attribute: no variable shows that another iteration began."""
+    trainer = Trainer()
+    trainer.x = batch()
+    trainer.run()
+
+
+def kept_with_a_closure():
+    """The variable of the loop is one that a function inside has, too."""
+    x, last = batch(), None
+    number = lambda: n
+    for n in range(N):
+        last = torch.relu(x)
+        if number() % 3:
+            kept.append(last)
+
+
 def kept_by_c():
     """Another function of C calls in each iteration."""
     import contextvars

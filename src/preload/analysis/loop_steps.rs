@@ -425,8 +425,8 @@ impl EventContext for Here {
     fn variable(&mut self, seen: &Seen, variable: u16) -> u64 {
         self.0.as_ref().map_or(0, |reader| reader.variable(seen, variable))
     }
-    fn iterator(&mut self, seen: &Seen, depth: u16) -> u64 {
-        self.0.as_ref().map_or(0, |reader| reader.iterator(seen, depth))
+    fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64 {
+        self.0.as_ref().map_or(0, |reader| reader.iterator(seen, stack, depth))
     }
 }
 

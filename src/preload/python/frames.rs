@@ -114,16 +114,16 @@ impl Reader {
         if slot & MARKS == NUMBER { slot } else { slot & !MARKS }
     }
 
-    /// Returns how far the iterator has come that a `for` loop goes over, with `depth` of them around it, in a frame
-    /// without variables; 0 where it does not count, or the layout of frames is not known.
-    pub fn iterator(&self, seen: &Seen, mut depth: u16) -> u64 {
+    /// Returns how far the iterator has come that a `for` loop goes over, with `depth` of them around it, in a frame whose
+    /// `stack` begins at that slot; 0 where it does not count, or the layout of frames is not known.
+    pub fn iterator(&self, seen: &Seen, stack: u16, mut depth: u16) -> u64 {
         let known = self.cpython.minor < VIRTUAL_ITERATORS;
         let layout = &self.cpython.layout;
         let Some(variables) = layout.frame_variables.filter(|_| known) else { return 0 };
-        for slot in 0..MOST_SLOTS {
+        for slot in (usize::from(stack)..).take(MOST_SLOTS) {
             let slot = variables + size_of::<u64>() * slot;
             // SAFETY: a frame of the calling thread, in a read section. Its loops' iterators lie on its stack, which begins
-            // where variables would be, in the order of the loops. What lies among them was put there and is alive, and no
+            // behind its variables, in the order of the loops. What lies among them was put there and is alive, and no
             // slot behind the one that is looked for is read.
             unsafe {
                 let object: u64 = read(ptr::with_exposed_provenance(seen.frame), slot);
@@ -145,6 +145,24 @@ impl Reader {
             depth -= 1;
         }
         0
+    }
+
+    /// Returns how many slots for variables a frame of some code has, if its sizes agree; before 3.11 that is not looked at.
+    ///
+    /// # Safety
+    /// As in [`Reader::text`].
+    unsafe fn variables(&self, code: *const u8) -> Option<u16> {
+        let layout = &self.cpython.layout;
+        // SAFETY: the caller's word: the sizes lie behind the first line, that of the stack before it.
+        let size = |n: usize| unsafe { read::<u32>(code, layout.code_first_line + 4 * n - 4) as usize };
+        let agree = match self.cpython.minor {
+            ..11 => false,
+            // All are locals, cells that are none of these, and free variables.
+            11 => [3, 4, 6].map(size).iter().sum::<usize>() == size(2),
+            // A frame has these, its stack, and what comes before both.
+            _ => Some(size(3)) == layout.frame_variables.map(|fixed| fixed / 8 + size(2) + size(0)),
+        };
+        agree.then(|| u16::try_from(size(2)).ok()).flatten()
     }
 
     /// Returns what a frame's code object says of itself. Only of one that has an id.
@@ -171,6 +189,7 @@ impl Reader {
                 file,
                 name: strings::text(cpython, read(code, layout.code_name)),
                 flags: read(code, layout.code_flags),
+                variables: self.variables(code),
                 bytes,
                 exceptions: strings::bytes(layout, exceptions, LONGEST_CODE).to_vec(),
                 id: 0,

@@ -15,6 +15,8 @@ pub struct CodeText {
     pub name: String,
     /// `co_flags`
     pub flags: u32,
+    /// The slots of its frames before those of the stack, where that is known.
+    pub variables: Option<u16>,
     /// The instructions as they lie in memory, and the exception table.
     pub bytes: Vec<u8>,
     pub exceptions: Vec<u8>,
@@ -47,8 +49,8 @@ const NOTEBOOKS: [&str; 2] = ["/ipykernel/", "/IPython/"];
 pub(super) struct Code {
     pub id: u32,
     pub extents: Extents,
-    /// A module, or a class: it has no variables that can be looked at, but iterators.
-    pub module: bool,
+    /// The slots of a frame before those of its stack, where the iterators of its loops lie; `None` where that is not known.
+    pub variables: Option<u16>,
     pub generator: bool,
     /// It yields what a loop elsewhere goes over.
     pub iterated: bool,
@@ -73,7 +75,7 @@ impl Code {
         let plain = text.name.rsplit('.').next().unwrap_or("");
         Code {
             id: text.id,
-            module: text.flags & OPTIMIZED == 0,
+            variables: text.variables.or((text.flags & OPTIMIZED == 0).then_some(0)),
             generator: text.flags & GENERATOR != 0,
             iterated: text.flags & ITERATED != 0,
             coroutine: text.flags & COROUTINE != 0,

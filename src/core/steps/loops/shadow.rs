@@ -363,7 +363,7 @@ impl Shadow {
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
-            self.insides.push(Inside { number, open, node, items: Items::of(l, facts.module) });
+            self.insides.push(Inside { number, open, node, items: Items::of(l, facts.variables) });
         }
         self.levels[at].node = node;
         self.note_items(view, at);

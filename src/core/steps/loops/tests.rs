@@ -138,7 +138,7 @@ impl EventContext for Program {
         let bytes = if seen.code == 1 { looping.to_vec() } else { [9, 0].repeat(40) };
         CodeText { minor: 8, bytes, ..CodeText::default() }
     }
-    fn iterator(&mut self, _seen: &Seen, _depth: u16) -> u64 {
+    fn iterator(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> u64 {
         0
     }
     fn variable(&mut self, _seen: &Seen, _variable: u16) -> u64 {

@@ -14,8 +14,8 @@ const OTHERS: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Variable(u16),
-    /// The iterator of the loop, with so many loops around it.
-    Iterator(u16),
+    /// The iterator of the loop, on a stack that begins at that slot, with so many loops around it.
+    Iterator(u16, u16),
 }
 
 /// The items of a loop, as far as they were looked at; 0 is none.
@@ -49,13 +49,10 @@ struct Look {
 }
 
 impl Items {
-    /// Those of a loop. `module`: its frame has no variables that can be looked at.
-    pub fn of(of: &Loop, module: bool) -> Items {
-        let place = match of.variable {
-            Some(variable) => Some(Place::Variable(variable)),
-            None if of.is_for && module => Some(Place::Iterator(of.depth)),
-            None => None,
-        };
+    /// Those of a loop. `variables`: the slots of its frame before the stack.
+    pub fn of(of: &Loop, variables: Option<u16>) -> Items {
+        let iterator = || Some(Place::Iterator(variables.filter(|_| of.is_for)?, of.depth));
+        let place = of.variable.map(Place::Variable).or_else(iterator);
         Items { place, ..Items::default() }
     }
 
@@ -64,7 +61,7 @@ impl Items {
     fn now(&self, around: &mut dyn EventContext, seen: &Seen) -> u64 {
         match self.place {
             Some(Place::Variable(variable)) => around.variable(seen, variable),
-            Some(Place::Iterator(depth)) => around.iterator(seen, depth),
+            Some(Place::Iterator(stack, depth)) => around.iterator(seen, stack, depth),
             None => 0,
         }
     }
