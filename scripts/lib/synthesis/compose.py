@@ -103,6 +103,8 @@ def compose(plan, counted=False):
     rest = join(plan["step"].body, keep(plan), *noise)
     framework = tables.IMPORTS + ("from torch.nn import functional as F\n" if "F." in fill(rest, values) else "")
     used = [name for name in ("x", "out", "loss") if name == "x" or name in given]
+    # Of JAX the gradients are what a function returns, too.
+    used += ["grads"] if re.search(r"\bgrads\b", plan["what"].value) else []
     slots = {
         "imports": imports(plan) + framework,
         "setup": setup(plan),

@@ -1,10 +1,13 @@
 """What JAX says of a counted program: which arrays were alive at the last step, where and in which step each was made.
 
-An array is looked for at every line of the program, and belongs to the line that ran before.
+An array is looked for at every line of the program, and belongs to the line that ran before: where several threads run, to
+the one of their lines to which most arrays of its size belong.
 """
 
 import builtins
+import collections
 import gc
+import itertools
 import json
 import os
 import re
@@ -15,10 +18,12 @@ import weakref
 import jax
 
 
+Known = collections.namedtuple("Known", "array number step lines size")
+
+
 def count(program, steps, out):
     """Makes `__tick__` available, which is called at the start of each step and ends the program at the last."""
-    known, ticks, series, here = {}, [0], [], {}
-    here["line"] = None
+    known, ticks, series, here, numbers = {}, [0], [], {}, itertools.count()
 
     def name(frame):
         file = re.sub(r"<cell \d+>", "<cell>", frame.f_code.co_filename.rsplit("/", 1)[-1])
@@ -27,8 +32,22 @@ def count(program, steps, out):
     def look():
         for array in jax.live_arrays():
             seen = known.get(id(array))
-            if seen is None or seen[0]() is not array:
-                known[id(array)] = (weakref.ref(array), ticks[0], here["line"])
+            if seen is None or seen.array() is not array:
+                known[id(array)] = Known(weakref.ref(array), next(numbers), ticks[0], set(here.values()), array.nbytes)
+
+    def alive():
+        """Yields what is alive, once for each memory: that of an array another one that came later may have, too."""
+        seen = set()
+        for array in sorted(jax.live_arrays(), key=lambda array: known[id(array)].number):
+            memory = array.unsafe_buffer_pointer() if array.nbytes else id(array)
+            if memory not in seen:
+                seen.add(memory)
+                yield array
+
+    def lines():
+        """Returns the line that made an array, by what is known of it."""
+        sure = collections.Counter((*one.lines, one.size) for one in known.values() if len(one.lines) == 1)
+        return lambda one: max(sorted(one.lines), key=lambda line: sure[line, one.size], default=None)
 
     def is_own(frame):
         return frame.f_code.co_filename == program or frame.f_code.co_filename.startswith("<cell")
@@ -45,7 +64,7 @@ def count(program, steps, out):
             while back is not None and not is_own(back):
                 back = back.f_back
         if back is not None:
-            here["line"] = name(back)
+            here[threading.get_ident()] = name(back)
         return trace
 
     def tick():
@@ -54,7 +73,8 @@ def count(program, steps, out):
         ticks[0] += 1
         if ticks[0] == steps:
             gc.disable()
-            blocks = [(known[id(a)][1], a.nbytes, known[id(a)][2]) for a in jax.live_arrays()]
+            line = lines()
+            blocks = [(known[id(a)].step, a.nbytes, line(known[id(a)])) for a in alive()]
             total = sum(size for _, size, _ in blocks)
             with open(out, "w") as file:
                 json.dump({"blocks": blocks, "series": series, "total": total, "allocated": total}, file)
