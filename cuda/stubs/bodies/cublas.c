@@ -2,4 +2,3 @@
 
 SIM(int) cublasGetVersion_v2(void *handle, int *version) { OUT_INT(version, SIMGPU_MAJOR * 10000 + MINOR * 100); return 0; }
 SIM(size_t) cublasGetCudartVersion(void) { return (size_t)runtime_version(); }
-SIM(int) cublasGetProperty(int which, int *value) { OUT_INT(value, which == 0 ? SIMGPU_MAJOR : which == 1 ? MINOR : 0); return 0; }

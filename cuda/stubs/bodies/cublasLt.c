@@ -2,7 +2,6 @@
 
 SIM(size_t) cublasLtGetVersion(void) { return SIMGPU_MAJOR * 10000 + MINOR * 100; }
 SIM(size_t) cublasLtGetCudartVersion(void) { return (size_t)runtime_version(); }
-SIM(int) cublasLtGetProperty(int which, int *value) { OUT_INT(value, which == 0 ? SIMGPU_MAJOR : which == 1 ? MINOR : 0); return 0; }
 
 /* A heuristic's result: algorithm 64 bytes, workspace size 8, state 4, waves 4, reserved 16. */
 enum { RESULT_BYTES = 96 };

@@ -190,6 +190,18 @@ SIM(int) nvmlDeviceGetCudaComputeCapability(void *at, int *major, int *minor) {
     return 0;
 }
 
+static int number(void *at, unsigned *out, unsigned value) {
+    struct physical device;
+    int failed = look(at, &device);
+    if (failed || !out) return failed ? failed : INVALID_ARGUMENT;
+    *out = value;
+    return 0;
+}
+SIM(int) nvmlDeviceGetCurrPcieLinkGeneration(void *at, unsigned *out) { return number(at, out, 4); }
+SIM(int) nvmlDeviceGetMaxPcieLinkGeneration(void *at, unsigned *out) { return number(at, out, 4); }
+SIM(int) nvmlDeviceGetCurrPcieLinkWidth(void *at, unsigned *out) { return number(at, out, 16); }
+SIM(int) nvmlDeviceGetMaxPcieLinkWidth(void *at, unsigned *out) { return number(at, out, 16); }
+
 struct memory { unsigned long long total, free, used; };
 
 SIM(int) nvmlDeviceGetMemoryInfo(void *at, struct memory *out) {

@@ -3,6 +3,9 @@
 
 pub const PRELUDE: &str = include_str!("../bodies/prelude.h");
 
+/// The name and the code of the library that has programs find device files.
+pub const DEVICE_FILES: (&str, &str) = ("libsimgpu_files.so", include_str!("../bodies/device_files.c"));
+
 /// The functions marked `SIM(type) name(` at the beginning of a line.
 pub fn defined(body: &str) -> impl Iterator<Item = &str> {
     body.lines().filter_map(|line| {

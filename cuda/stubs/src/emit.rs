@@ -37,6 +37,19 @@ pub fn job(soname: &str, wanted: &Library, out: &Path, work: &Path) -> Result<Jo
     Ok(Job { soname: soname.into(), command: command(soname, &script, inputs, out) })
 }
 
+/// The library that has programs find device files.
+pub fn device_files(out: &Path, work: &Path) -> Result<Job> {
+    let source = write(work, bodies::DEVICE_FILES.0, "c", bodies::DEVICE_FILES.1)?;
+    let mut exports = Nodes::default();
+    ["stat", "stat64", "__xstat", "__xstat64"].iter().for_each(|name| exports.add(name, None));
+    let script = write(work, bodies::DEVICE_FILES.0, "map", &exports.script())?;
+    let inputs = vec![source, "-ldl".into()];
+    Ok(Job {
+        soname: bodies::DEVICE_FILES.0.into(),
+        command: command(bodies::DEVICE_FILES.0, &script, inputs, out),
+    })
+}
+
 /// `cc` for a library of this SONAME. Inner calls stay inside, as in the vendor's libraries.
 pub fn command(soname: &str, script: &str, inputs: Vec<String>, out: &Path) -> Vec<String> {
     let mut command: Vec<String> =
@@ -68,6 +81,9 @@ fn stub(code: &mut String, name: &str) {
             Value::Size(bytes) => write!(code, "OUT_SIZE(a{index}, {bytes}); "),
             Value::Zero(bytes) => write!(code, "OUT_ZERO(a{index}, {bytes}); "),
             Value::Text => write!(code, "OUT_TEXT(a{index}); "),
+            Value::Version => {
+                write!(code, "OUT_INT(a{index}, a0 == 0 ? SIMGPU_MAJOR : a0 == 1 ? MINOR : 0); ")
+            }
         };
     }
     let answer = if outputs::returns_text(name) { "(word)\"simulated\"" } else { "0" };

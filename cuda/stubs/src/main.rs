@@ -3,7 +3,8 @@
 //!
 //!     simgpu-stubs OUT_DIR --driver libsimgpu_driver.so --runtime libsimgpu_runtime.a [ELF-or-directory …]
 //!
-//! What the files import decides what a stub exports, by name and version; nothing is a fixed list.
+//! What the files import decides what a stub exports, by name and version; nothing is a fixed list. Beside these stands
+//! what XLA compiles with, and a library to be preloaded that has programs find device files.
 
 mod bodies;
 mod emit;
@@ -11,6 +12,7 @@ mod outputs;
 mod runtime;
 mod vendor;
 mod wheels;
+mod xla;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,7 +64,9 @@ fn run() -> Result<()> {
             jobs.push(emit::job(soname, library, &out, &work)?);
         }
     }
+    jobs.push(emit::device_files(&out, &work)?);
     emit::run_all(&jobs)?;
+    xla::place(&out)?;
     std::fs::remove_dir_all(&work).map_err(|e| format!("cannot remove {}: {e}", work.display()))
 }
 

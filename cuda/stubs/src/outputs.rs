@@ -13,6 +13,8 @@ pub enum Value {
     Zero(usize),
     /// A constant string.
     Text,
+    /// The part of the library's version that the first argument asks for.
+    Version,
 }
 
 use Value::*;
@@ -24,6 +26,7 @@ const PERFORMANCE: Value = Zero(48);
 
 #[rustfmt::skip]
 static OUTPUTS: &[(&str, Outputs)] = &[
+    ("*GetProperty", &[(1, Version)]),
     // cuBLAS: results on the host, where the caller may have chosen that
     ("cublasCreate*", &[(0, Handle)]),
     ("cublasGet*Mode*", &[(1, Int(0))]),
@@ -103,7 +106,6 @@ static OUTPUTS: &[(&str, Outputs)] = &[
     ("*nvJitLinkGet*Size*", &[(1, Size(0))]),
     // CUPTI
     ("cuptiSubscribe", &[(0, Handle)]),
-    ("cuptiGetVersion", &[(0, Int(0))]),
     ("cuptiGetResultString", &[(1, Text)]),
     ("cuptiGetTimestamp", &[(0, Size(0))]),
     ("cuptiGetDeviceId", &[(1, Int(0))]),

@@ -1,5 +1,7 @@
 //! Which libraries are the vendor's, and whose an import is when its version does not say.
 
+use std::path::Path;
+
 pub const DRIVER: &str = "libcuda.so.1";
 /// NVML, which programs open and none links: it is made whatever the wheels import.
 pub const MANAGEMENT: &str = "libnvidia-ml.so.1";
@@ -38,23 +40,23 @@ const OWNERS: [(&str, &str); 8] = [
     ("nvJitLink", "libnvJitLink.so"),
 ];
 
-/// Files, by the beginning of their name, that import nothing of the vendor's: they open its libraries, and look each
-/// function up by its name.
-const LOOKING_UP: [&str; 1] = ["libtensorflow_"];
+/// Files and folders, by the beginning of their name, that import nothing of the vendor's: they open its libraries, and look
+/// each function up by its name.
+const LOOKING_UP: [&str; 3] = ["libtensorflow_", "xla_cuda", "jax_cuda"];
 
 /// The libraries that these open, by the beginning of what they look up in them. The first that fits. Their numbers are those
-/// of CUDA 12; of cuDNN there are two.
+/// of CUDA 12 and 13; of cuDNN there are two.
 const LOOKED_UP: [(&str, &[&str]); 10] = [
-    ("cublasLt", &["libcublasLt.so.12"]),
-    ("cublas", &["libcublas.so.12"]),
+    ("cublasLt", &["libcublasLt.so.12", "libcublasLt.so.13"]),
+    ("cublas", &["libcublas.so.12", "libcublas.so.13"]),
     ("cudnn", &["libcudnn.so.8", "libcudnn.so.9"]),
-    ("cufft", &["libcufft.so.11"]),
+    ("cufft", &["libcufft.so.11", "libcufft.so.12"]),
     ("cusparse", &["libcusparse.so.12"]),
-    ("cusolver", &["libcusolver.so.11"]),
+    ("cusolver", &["libcusolver.so.11", "libcusolver.so.12"]),
     ("nccl", &["libnccl.so.2"]),
-    ("cupti", &["libcupti.so.12"]),
-    ("nvJitLink", &["libnvJitLink.so.12"]),
-    ("cuda", &["libcudart.so.12"]),
+    ("cupti", &["libcupti.so.12", "libcupti.so.13"]),
+    ("nvJitLink", &["libnvJitLink.so.12", "libnvJitLink.so.13"]),
+    ("cuda", &["libcudart.so.12", "libcudart.so.13"]),
 ];
 
 fn entry(soname: &str) -> Option<&'static (&'static str, Option<&'static str>)> {
@@ -78,8 +80,10 @@ pub fn body(soname: &str) -> &'static str {
 }
 
 /// Returns whether a file looks the vendor's functions up.
-pub fn looks_up(file: &str) -> bool {
-    LOOKING_UP.iter().any(|start| file.starts_with(start))
+pub fn looks_up(file: &Path) -> bool {
+    let parts = file.iter().map(|part| part.to_string_lossy());
+    let named = |part: &str| LOOKING_UP.iter().any(|start| part.starts_with(start));
+    parts.rev().take(2).any(|part| named(&part))
 }
 
 /// Returns the libraries in which a name is looked up that stands in such a file; none if it is no function's.
@@ -113,10 +117,10 @@ mod tests {
 
     #[test]
     fn names_that_are_looked_up_have_a_library() {
-        assert_eq!(looked_up_in("cublasLtCreate"), ["libcublasLt.so.12"]);
-        assert_eq!(looked_up_in("cublasCreate_v2"), ["libcublas.so.12"]);
+        assert_eq!(looked_up_in("cublasLtCreate"), ["libcublasLt.so.12", "libcublasLt.so.13"]);
+        assert_eq!(looked_up_in("cublasCreate_v2"), ["libcublas.so.12", "libcublas.so.13"]);
         assert_eq!(looked_up_in("cudnnCreate"), ["libcudnn.so.8", "libcudnn.so.9"]);
-        assert_eq!(looked_up_in("cudaMalloc"), ["libcudart.so.12"]);
+        assert_eq!(looked_up_in("cudaMalloc"), ["libcudart.so.12", "libcudart.so.13"]);
         assert!(
             ["cublas", "cublas_gemm", "cuMemAlloc_v2", "cuda_driver"]
                 .iter()

@@ -26,9 +26,8 @@ struct Loose {
 pub fn wanted(paths: &[PathBuf]) -> Result<Wanted> {
     let (mut wanted, mut loose) = (Wanted::new(), Vec::new());
     for path in shared_objects(paths)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
         with_elf(&path, |elf| {
-            if vendor::looks_up(&name) {
+            if vendor::looks_up(&path) {
                 look_ups(elf, &mut wanted)?;
             }
             imports(elf, &mut wanted, &mut loose)

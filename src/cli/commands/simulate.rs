@@ -14,7 +14,14 @@ use std::process::{Command, Stdio};
 use super::{Failure, locate};
 
 /// Packages whose libraries need the vendor's; those that are not installed are skipped.
-const PACKAGES: &str = "torch torchvision torchaudio tensorflow onnxruntime";
+const PACKAGES: &str =
+    "torch torchvision torchaudio tensorflow onnxruntime jax_plugins jax_cuda12_plugin jax_cuda13_plugin";
+/// Those among them that compile with XLA, and those that look for device files before they load the driver.
+const COMPILE: [&str; 2] = ["tensorflow", "jax_plugins"];
+const LOOK: [&str; 1] = ["jax_plugins"];
+/// The library that has programs find device files, and the folder that XLA compiles with.
+const FILES: &str = "libsimgpu_files.so";
+const XLA: &str = "xla";
 
 /// Sets the command up to find the simulated GPU before any other. `size`: its memory; empty for its default.
 pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {
@@ -29,7 +36,18 @@ pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {
             folder.display()
         )));
     }
-    let preload = preloads(&folder, &packages);
+    let has =
+        |names: &[&str]| packages.iter().any(|package| names.iter().any(|name| package.ends_with(name)));
+    let mut preload = preloads(&folder, &packages);
+    if has(&LOOK) {
+        preload.push(folder.join(FILES));
+    }
+    if has(&COMPILE) {
+        let mut flags = env::var_os("XLA_FLAGS").unwrap_or_default();
+        flags.push(" --xla_gpu_cuda_data_dir=");
+        flags.push(folder.join(XLA));
+        command.env("XLA_FLAGS", flags);
+    }
     preload.iter().try_for_each(|path| locate::check_preloadable(path))?;
     if !preload.is_empty() {
         let set = command.get_envs().find_map(|(name, value)| value.filter(|_| name == "LD_PRELOAD"));
@@ -205,6 +223,8 @@ fn key(parts: &[PathBuf; 3], packages: &[PathBuf]) -> Vec<u8> {
         add(&package.join("version.py"));
         add(&package.join("lib/libtorch_cuda.so"));
         add(&package.join("libtensorflow_cc.so.2"));
+        add(&package.join("xla_cuda12/xla_cuda_plugin.so"));
+        add(&package.join("xla_cuda13/xla_cuda_plugin.so"));
     }
     key
 }

@@ -22,8 +22,9 @@ use super::tree::{Id, STEPS_BETWEEN, Tree};
 const USERS: f64 = 0.5;
 /// A callback's loop covers less than this of the library's loop it is called from.
 const CALLBACK: f64 = 0.8;
-/// Least events of an iteration, and as a share of the main loop's.
+/// Least events of an iteration, least allocations among them, and either as a share of the main loop's.
 const LEAST_EVENTS: f64 = 4.0;
+const LEAST_BIRTHS: f64 = 2.0;
 const LEAST_SHARE: f64 = 0.03;
 /// A loop inside does this share of the events directly, and this together with what lies behind library
 /// code.
@@ -244,6 +245,11 @@ impl<'a> Chooser<'a> {
         self.totals[usize::from(id)] as f64
     }
 
+    /// What a loop allocated.
+    fn births(&self, id: Id) -> f64 {
+        self.total(id) - self.frees[usize::from(id)] as f64
+    }
+
     fn iterations(&self, id: Id) -> f64 {
         self.tree.get(id).map_or(0.0, |n| n.iterations() as f64)
     }
@@ -295,9 +301,11 @@ impl<'a> Chooser<'a> {
         out
     }
 
+    /// Whether a loop allocates as the main one does: what it keeps it does not free.
     fn works_like(&self, id: Id, main: Id) -> bool {
-        let main = self.per_iteration(main);
-        self.per_iteration(id) >= LEAST_EVENTS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
+        let each = |id: Id| self.births(id) / self.iterations(id).max(1.0);
+        let main = each(main);
+        each(id) >= LEAST_BIRTHS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
     }
 
     /// Whether a loop comes round a few times only whenever it is entered, and seldom beside the main one.
@@ -372,7 +380,7 @@ impl<'a> Chooser<'a> {
         let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
         let Some(main) = self.largest(direct()) else { return vec![outer] };
         // What lists free when their function returns is no work of the loop around.
-        let births = |id: Id| (self.total(id) - self.frees[usize::from(id)] as f64) * self.unseen_first(id);
+        let births = |id: Id| self.births(id) * self.unseen_first(id);
         let all = births(outer).max(1.0);
         let covered = inner.iter().map(|&(id, _)| births(id)).sum::<f64>() / all;
         let directly = direct().map(births).sum::<f64>() / all;
