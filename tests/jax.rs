@@ -3,10 +3,10 @@
 
 use std::sync::OnceLock;
 
-use crate::common::Run;
 use crate::common::grows::flat;
-use crate::common::programs::{compile, jax_python, script};
+use crate::common::programs::{compile, jax_gpu_python, jax_python, script};
 use crate::common::report::{Report, call};
+use crate::common::{Run, library, simulated_libraries};
 
 /// The plugin, under a name that JAX does not know.
 fn plugin() -> &'static str {
@@ -29,6 +29,16 @@ fn untraced(program: &str) -> Run {
 
 fn jax(program: &str) -> Run {
     untraced(program).traced()
+}
+
+/// A program with the plugin for CUDA, on the simulated GPU.
+fn on_gpu(program: &str) -> Run {
+    let files = simulated_libraries().join("libsimgpu_files.so");
+    Run::new(jax_gpu_python())
+        .simulated()
+        .env("LD_PRELOAD", format!("{}:{}", library().display(), files.display()))
+        .env("LEAKTRACE_QUIET", "1")
+        .arg(script(&format!("jax/{program}.py")))
 }
 
 fn mark(name: &str, mark: &str) -> u64 {
@@ -207,7 +217,24 @@ fn programs_that_are_compiled_again_and_again_are_counted() {
 
 #[test]
 fn live_bytes_are_those_of_live_arrays() {
-    let ran = jax("live").env("LEAKTRACE_STEP", "api").run().success();
+    live_bytes_agree(jax("live"));
+}
+
+/// The pool, three quarters of the device's memory, is reserved, and no allocation.
+#[test]
+fn so_are_those_of_two_gpus() {
+    let report = live_bytes_agree(on_gpu("live").env("SIMGPU_DEVICES", "2"));
+    for device in [0, 1] {
+        assert_eq!(report.device(device, "driver_allocation_bytes"), 0, "device {device}");
+        assert!(report.device(device, "reserved_bytes") >= 60 << 30, "device {device}");
+    }
+    let [oom] = report.0["out_of_memory"].as_array().unwrap().as_slice() else { panic!("one failure") };
+    assert_eq!((&oom["requested_bytes"], &oom["device"]), (&(1u64 << 47).into(), &0.into()));
+}
+
+#[track_caller]
+fn live_bytes_agree(run: Run) -> Report {
+    let ran = run.env("LEAKTRACE_STEP", "api").run().success();
     let recording = ran.recording();
     let text = ran.text();
     let points = text.lines().filter(|line| !line.starts_with("failed:"));
@@ -223,6 +250,24 @@ fn live_bytes_are_those_of_live_arrays() {
     assert!(count >= 10, "{text}");
     let report = Report::of(&recording);
     assert!(report.0["devices"].as_array().unwrap().len() > 1, "several devices");
+    report.assert_whole();
+    report
+}
+
+#[test]
+fn a_program_is_judged_on_the_simulated_gpu() {
+    let run = Run::new(env!("CARGO_BIN_EXE_leaktrace"))
+        .env("LEAKTRACE_QUIET", "1")
+        .env("XDG_CACHE_HOME", crate::common::target());
+    let run = run.args(["run", "--simulate=4G", "--"]).arg(jax_gpu_python());
+    let ran = run.arg(script("jax/programs.py")).arg("losses").run().success();
+    let report = Report::of(&ran.recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    assert_eq!((report.steps(), &finding["kind"]), (STEPS, &"leak".into()), "{finding:#}");
+    assert_eq!(finding["sites"][0]["allocated_at"]["line"], mark("losses", "# made"), "{finding:#}");
+    assert_eq!(finding["bytes_per_step"], 4.0, "{finding:#}");
+    assert!(finding["holders"][0]["path"].as_str().unwrap().contains("kept"), "{finding:#}");
+    assert_eq!(report.0["devices"][0]["name"], "Simulated GPU");
     report.assert_whole();
 }
 

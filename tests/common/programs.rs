@@ -103,6 +103,13 @@ pub fn jax_python() -> PathBuf {
     python
 }
 
+/// Returns the Python that has JAX with its plugin for CUDA (`scripts/dev/jax-gpu-env`).
+pub fn jax_gpu_python() -> PathBuf {
+    let python = target().join("jax-gpu/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/dev/jax-gpu-env first", python.display());
+    python
+}
+
 /// Returns the Python of every PyTorch at hand, CI's own first: those that `scripts/python-env VERSION` made.
 pub fn torch_pythons() -> Vec<PathBuf> {
     let folders = fs::read_dir(target()).unwrap().flatten().map(|entry| entry.path());

@@ -458,7 +458,12 @@ pub fn forward_operation_at_once(number: u64) -> bool {
 
 /// Records an allocation that failed for want of memory.
 pub fn out_of_memory(device: u8, requested: u64, allocated: u64) {
-    let stack = stacks::stack(this_thread());
+    out_of_memory_at(None, device, requested, allocated);
+}
+
+/// [`out_of_memory`] of an allocation that was asked for by a stack that is known, or else where this thread is.
+pub fn out_of_memory_at(stack: Option<u32>, device: u8, requested: u64, allocated: u64) {
+    let stack = stack.unwrap_or_else(|| stacks::stack(this_thread()));
     append(&Event {
         address: allocated,
         size: requested,

@@ -10,15 +10,22 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 end_step = getattr(ctypes.CDLL(None), "leaktrace_step", lambda label: None)
 
 
-def bytes_of(array):
-    shard = array.sharding.shard_shape(array.shape)
-    return int(np.prod(shard, dtype=np.int64)) * array.dtype.itemsize * len(array.sharding.addressable_devices)
+def live_bytes():
+    """Returns the bytes of all arrays on their devices: once each, however many arrays have the same memory."""
+    memories = {}
+    for array in jax.live_arrays():
+        one = len(array.sharding.device_set) == 1
+        for part in [array] if one else [shard.data for shard in array.addressable_shards]:
+            if part.nbytes:
+                device = next(iter(part.sharding.device_set))
+                memories[device, part.unsafe_buffer_pointer()] = part.nbytes
+    return sum(memories.values())
 
 
 def point(name):
     """Ends a step here, where every array is ready."""
     jax.block_until_ready(jax.live_arrays())
-    print(name, sum(bytes_of(array) for array in jax.live_arrays()), flush=True)
+    print(name, live_bytes(), flush=True)
     end_step(None)
 
 

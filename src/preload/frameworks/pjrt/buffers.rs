@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::table::{Table, slot};
+use super::table::{Request, Table, slot};
 use super::training::{Input, Training};
 use crate::hooks::devices;
 use crate::lock::{Mutex, MutexGuard, Rank};
@@ -17,6 +17,13 @@ pub struct Block {
     pub device: u8,
     /// Its number among all that was remembered; 0 before that.
     number: u32,
+}
+
+impl Block {
+    /// Returns its number among all that was remembered.
+    pub fn number(self) -> u32 {
+        self.number
+    }
 }
 
 /// What an executable gives: one for each device and output, the devices' one after the other; `None` is no block.
@@ -46,6 +53,8 @@ pub struct Program {
 pub struct Made {
     /// At its first call. It was compiled right before, on a thread that has no Python.
     pub program: Option<Program>,
+    /// The number of the first of its outputs.
+    pub first: u32,
     pub count: usize,
     pub outputs: Outputs,
     pub trains: bool,
@@ -100,6 +109,28 @@ pub fn remember(buffer: u64, block: Block) -> bool {
 /// Forgets a buffer and returns what it had, if it was remembered.
 pub fn forget(buffer: u64) -> Option<Block> {
     BUFFERS.lock()?.live.remove(&buffer)
+}
+
+/// Forgets the buffer that came last of those for which memory may have run out, and returns it: if more is alive on its
+/// device than the plugin has in use, by so much at least.
+pub fn forget_promised(table: Table, request: &Request) -> Option<(u64, Block)> {
+    let newest = {
+        let buffers = BUFFERS.lock()?;
+        let may_be = |block: &Block| {
+            request.may_be_for(block.bytes) && request.device.is_none_or(|device| device == block.device)
+        };
+        let of = buffers.live.iter().filter(|(_, block)| may_be(block));
+        of.max_by_key(|(_, block)| block.number).map(|(&buffer, &block)| (buffer, block))
+    };
+    let (buffer, block) = newest?;
+    let place = {
+        let buffers = BUFFERS.lock()?;
+        buffers.places.iter().find(|(_, number)| **number == block.device).map(|((device, _), _)| *device)
+    };
+    // What is in use was rounded up, each block by itself.
+    let rounded = live_bytes(block.device).saturating_add(block.bytes / 100);
+    let promised = rounded >= table.memory_in_use(place?)?.saturating_add(block.bytes);
+    promised.then(|| forget(buffer))?.map(|block| (buffer, block))
 }
 
 /// Returns what is alive on a device.
@@ -237,12 +268,13 @@ fn remember_made<I: Iterator<Item = u64>>(
         known.trains = training.known();
         trains
     });
+    let first = buffers.count.wrapping_add(1);
     for (buffer, block) in handles(count).zip(outputs.iter()) {
         if let (Some(block), 1..) = (block, buffer) {
             buffers.remember(buffer, *block);
         }
     }
-    Some(Made { program: None, count, outputs, trains, may_donate })
+    Some(Made { program: None, first, count, outputs, trains, may_donate })
 }
 
 /// Takes in that an executable had an input donated to it.

@@ -12,7 +12,7 @@ mod table;
 mod training;
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn get<const N: usize>() -> *const u64 {
 }
 
 /// The entries that lead through here.
-fn wrappers<const N: usize>() -> [(Slot, Entry); 16] {
+fn wrappers<const N: usize>() -> [(Slot, Entry); 18] {
     [
         (slot::BUFFER_FROM_HOST, made::<N, { slot::BUFFER_FROM_HOST.0 }, 14>),
         (slot::COPY_TO_DEVICE, made::<N, { slot::COPY_TO_DEVICE.0 }, 4>),
@@ -118,6 +118,8 @@ fn wrappers<const N: usize>() -> [(Slot, Entry); 16] {
         (slot::BITCAST, moved::<N, { slot::BITCAST.0 }, 7>),
         (slot::EXECUTABLE_UNLOADED, unloaded::<N, { slot::EXECUTABLE_UNLOADED.0 }>),
         (slot::EXECUTABLE_DELETE, unloaded::<N, { slot::EXECUTABLE_DELETE.0 }>),
+        (slot::ERROR_CODE, asked::<N>),
+        (slot::ERROR_DESTROY, error_gone::<N>),
         // They may run out of memory, too.
         (slot::COMPILE, pass::<N, { slot::COMPILE.0 }>),
         (slot::LOAD, pass::<N, { slot::LOAD.0 }>),
@@ -274,6 +276,7 @@ unsafe fn executed(table: Table, arguments: Arguments) {
     if made.trains {
         record::trained();
     }
+    let first = made.outputs.iter().flatten().next().map(|_| made.first);
     let mut stack = None;
     for (at, (buffer, block)) in outputs_of(made.count).zip(made.outputs.iter()).enumerate() {
         if let (Some(block), 1..) = (block, buffer) {
@@ -281,6 +284,30 @@ unsafe fn executed(table: Table, arguments: Arguments) {
             let output = (made.count > 1).then(|| JAX.output(at % made.count)).flatten();
             stack = born(table, buffer, *block, output.unwrap_or(ALLOCATOR), stack);
         }
+    }
+    if let (Some(first), Some(stack)) = (first, stack) {
+        CALLERS.remember(first, stack);
+    }
+}
+
+/// The stacks of the latest calls, by the number of the first buffer that each made.
+struct Callers([AtomicU64; 64]);
+
+static CALLERS: Callers = Callers([const { AtomicU64::new(0) }; 64]);
+static CALLS: AtomicU32 = AtomicU32::new(0);
+/// How many calls there were when it was told last that memory had run out.
+static TOLD: AtomicU32 = AtomicU32::new(u32::MAX);
+
+impl Callers {
+    fn remember(&self, first: u32, stack: u32) {
+        let at = CALLS.fetch_add(1, Relaxed) as usize % self.0.len();
+        self.0[at].store(u64::from(first) << 32 | u64::from(stack), Relaxed);
+    }
+
+    /// Returns the stack of the call that made the buffer with this number, if it was one of these.
+    fn stack_of(&self, number: u32) -> Option<u32> {
+        let calls = self.0.iter().map(|call| call.load(Relaxed)).filter(|&call| call != 0);
+        calls.filter(|call| (call >> 32) as u32 <= number).max().map(|call| call as u32)
     }
 }
 
@@ -346,6 +373,59 @@ fn ended(buffer: u64, record: impl FnOnce(u8, u64, u64)) -> Option<Block> {
     Some(block)
 }
 
+/// The error that was looked at last, by its handle.
+static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
+
+/// `PJRT_Error_GetCode`: that memory ran out for what a call has promised already, is known when somebody asks what the
+/// error is that came of it.
+unsafe extern "C-unwind" fn asked<const N: usize>(arguments: Arguments) -> *mut c_void {
+    let table = own::<N>();
+    // SAFETY: as the caller has it: the error is the third word, and the code the one behind it.
+    unsafe {
+        let own_error = table.call(slot::ERROR_CODE, arguments);
+        let error = *arguments.add(2);
+        if own_error.is_null()
+            && table::is_exhausted(*arguments.add(3))
+            && LOOKED_AT.swap(error, AcqRel) != error
+        {
+            shield(|| failed_late(table, std::ptr::with_exposed_provenance_mut(error as usize)));
+        }
+        own_error
+    }
+}
+
+/// `PJRT_Error_Destroy`: another one may come to have its handle.
+unsafe extern "C-unwind" fn error_gone<const N: usize>(arguments: Arguments) -> *mut c_void {
+    // SAFETY: as the caller has it: the error is the third word.
+    unsafe {
+        let _ = LOOKED_AT.compare_exchange(*arguments.add(2), 0, AcqRel, Relaxed);
+        own::<N>().call(slot::ERROR_DESTROY, arguments)
+    }
+}
+
+/// Records that memory ran out for a buffer that was promised, and is none.
+fn failed_late(table: Table, error: *mut c_void) {
+    if !state::is_recording() {
+        return;
+    }
+    let Some(request) = table.exhausted(error) else { return };
+    let promised = buffers::forget_promised(table, &request);
+    let calls = CALLS.load(Relaxed);
+    match promised {
+        Some((buffer, block)) => record::block_free(block.device, buffer, block.bytes),
+        // One failure is several errors: one for each buffer, and for who waits for it.
+        None if TOLD.swap(calls, Relaxed) == calls => return,
+        None => {}
+    }
+    TOLD.store(calls, Relaxed);
+    let block = promised.map(|(_, block)| block);
+    let device = request.device.or(block.map(|block| block.device)).unwrap_or(0);
+    let bytes = block.map_or(request.bytes, |block| block.bytes);
+    let stack = block.and_then(|block| CALLERS.stack_of(block.number()));
+    record::out_of_memory_at(stack, device, bytes, buffers::live_bytes(device));
+    step_boundaries::out_of_memory();
+}
+
 /// Records that memory ran out, if that is what an error says.
 ///
 /// # Safety
@@ -354,6 +434,7 @@ unsafe fn failed(table: Table, error: *mut c_void, slot: Slot, arguments: Argume
     if state::is_recording()
         && let Some(request) = table.exhausted(error)
     {
+        LOOKED_AT.store(error.expose_provenance() as u64, Release);
         // SAFETY: the caller's word.
         let device =
             request.device.or_else(|| unsafe { device_of_call(table, slot, arguments) }).unwrap_or(0);

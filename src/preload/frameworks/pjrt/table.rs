@@ -67,6 +67,11 @@ const LARGEST: usize = 1 << 14;
 /// `PJRT_Error_Code_RESOURCE_EXHAUSTED`
 const RESOURCE_EXHAUSTED: u32 = 8;
 
+/// Returns whether an error's code, which is the lower half of this word, says that memory ran out.
+pub fn is_exhausted(code: u64) -> bool {
+    code as u32 == RESOURCE_EXHAUSTED
+}
+
 /// A plugin's own table.
 #[derive(Clone, Copy)]
 pub struct Table(*const u64);
@@ -182,7 +187,7 @@ impl Table {
     /// Returns what was asked for, if an error says that memory ran out. The error stays the caller's.
     pub fn exhausted(self, error: *mut c_void) -> Option<Request> {
         let error = error.expose_provenance() as u64;
-        if self.ask(slot::ERROR_CODE, error)? as u32 != RESOURCE_EXHAUSTED {
+        if !is_exhausted(self.ask(slot::ERROR_CODE, error)?) {
             return None;
         }
         Some(self.text(slot::ERROR_MESSAGE, error).map_or_else(Request::default, |text| Request::of(&text)))
@@ -205,10 +210,21 @@ impl Table {
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
+    /// Asks how many bytes of a device are in use.
+    pub fn memory_in_use(self, device: u64) -> Option<u64> {
+        self.memory_stats(device).map(|stats| stats[3])
+    }
+
     /// Asks how many bytes a device can give.
     pub fn memory_limit(self, device: u64) -> Option<u64> {
-        // `PJRT_Device_MemoryStats_Args`, with room for fields to come: the limit, and whether it is known.
+        // The limit, and whether it is known.
         const LIMIT: usize = 10;
+        let stats = self.memory_stats(device)?;
+        (stats[LIMIT + 1] as u8 != 0).then_some(stats[LIMIT])
+    }
+
+    /// Asks for the `PJRT_Device_MemoryStats_Args` of a device, with room for fields to come.
+    fn memory_stats(self, device: u64) -> Option<[u64; 64]> {
         let mut arguments = [0; 64];
         (arguments[0], arguments[2]) = (size_of_val(&arguments) as u64, device);
         self.entry(slot::DEVICE_MEMORY_STATS)?;
@@ -218,28 +234,44 @@ impl Table {
             self.end_error(error);
             return None;
         }
-        (arguments[LIMIT + 1] as u8 != 0).then_some(arguments[LIMIT])
+        Some(arguments)
     }
 }
 
 /// What memory ran out for, as far as XLA's words say it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// 0: they do not say.
+    /// 0: they do not say. To within a hundredth where they say it in larger units.
     pub bytes: u64,
     pub device: Option<u8>,
 }
 
 impl Request {
-    /// Reads `trying to allocate 4096 bytes`, `32.00GiB (34359738368B) on device ordinal 0`.
+    /// Returns whether it may be what a block of this size was asked for with.
+    pub fn may_be_for(&self, bytes: u64) -> bool {
+        self.bytes > 0 && self.bytes.abs_diff(bytes) <= bytes / 100
+    }
+
+    /// Reads `trying to allocate 4096 bytes`, `32.00GiB (34359738368B) on device ordinal 0`, `to allocate 16.00GiB.`
     fn of(message: &str) -> Request {
         let bytes_before = |end: usize| {
             let digits = message[..end].trim_end_matches(|c: char| c.is_ascii_digit()).len();
             message[digits..end].parse().ok()
         };
+        let in_units = || {
+            let text = message.split_once("to allocate ").map_or("", |(_, after)| after);
+            let number = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+            let shift = ["KiB", "MiB", "GiB", "TiB"].iter().position(|unit| number.starts_with(unit))?;
+            let figure: f64 = text[..text.len() - number.len()].parse().ok()?;
+            Some((figure * (1u64 << (10 * (shift + 1))) as f64) as u64)
+        };
         let ordinal = message.split_once("device ordinal ").map_or("", |(_, after)| after);
         Request {
-            bytes: [" bytes", "B)"].iter().find_map(|unit| bytes_before(message.find(unit)?)).unwrap_or(0),
+            bytes: [" bytes", "B)"]
+                .iter()
+                .find_map(|unit| bytes_before(message.find(unit)?))
+                .or_else(in_units)
+                .unwrap_or(0),
             device: ordinal
                 .split(|c: char| !c.is_ascii_digit())
                 .next()
@@ -265,6 +297,7 @@ mod tests {
                 34359738368,
                 Some(13),
             ),
+            ("Out of memory while trying to allocate 16.50GiB. [executable_name='jit_f']", 33 << 29, None),
             ("Error allocating device buffer", 0, None),
             ("on device ordinal ", 0, None),
             ("", 0, None),
