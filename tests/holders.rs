@@ -1,7 +1,7 @@
 //! Who holds it: in the report of real programs, whatever way they keep things, and without changing them.
 
 use crate::common::Run;
-use crate::common::programs::{pythons, script, torch, torch_at};
+use crate::common::programs::{jax_python, pythons, script, torch, torch_at};
 use crate::common::report::Report;
 use serde_json::Value;
 
@@ -113,6 +113,15 @@ fn every_interpreter_is_understood() {
                 held(&report, path);
             }
         }
+    }
+}
+
+#[test]
+fn an_array_of_numpys_holds_its_memory() {
+    let run = Run::new(jax_python()).simulated().traced().arg(script("holders/pinned_arrays.py"));
+    let report = Report::of(&run.env("LEAKTRACE_STEP", "api").run().success().recording());
+    for path in ["__main__.history[*]", "__main__.rows[*] → ndarray"] {
+        held(&report, path);
     }
 }
 

@@ -1,7 +1,10 @@
-"""TensorFlow: every fifth step a copy of the weights is kept (a staircase); mended: only the newest one."""
+"""TensorFlow: every fifth step the weights are kept (a staircase); mended: only the newest ones.
+
+`tf.identity` takes no memory (`get_memory_info` says 0 bytes): the variable gets new memory when it is assigned to next.
+"""
 from tfcounted import arguments, step, tf
 
-TRUTH = {"kind": "leak", "also": ["growing"], "at": ["# copy"], "steps": 100, "every": 5, "bytes_per_step": 1048576,
+TRUTH = {"kind": "leak", "also": ["growing"], "at": ["# assigned"], "steps": 100, "every": 5, "bytes_per_step": 1048576,
          "holder": ["snapshots"]}
 
 options = arguments()
@@ -17,11 +20,11 @@ def run():
     snapshots = []
     for i in range(100):
         step()
-        train(tf.ones((8, 512)))
+        train(tf.ones((8, 512)))  # assigned
         if i % 5 == 0:
             if options.fixed:
                 snapshots.clear()
-            snapshots.append(tf.identity(w))  # copy
+            snapshots.append(tf.identity(w))
 
 
 run()

@@ -74,6 +74,27 @@ fn a_leak_among_much_churn_at_the_same_site() {
     assert_eq!((f.bytes_per_step, f.confidence, f.blocks_per_step), (8192.0, Confidence::Confirmed, 1.0));
 }
 
+/// A model of twelve layers is dropped half way, and one block of its lines is not.
+#[test]
+fn what_is_left_after_unload_is_told_if_it_matters() {
+    let left = |size: u64| {
+        let mut model = Vec::new();
+        let step = |s: &mut Shape, n| match n {
+            2 => {
+                model = (0..12).map(|_| s.block(1 << 20, 7)).collect();
+                s.keep(size, 7);
+            }
+            40 => model.drain(..).for_each(|a| s.p.free(a)),
+            _ => {}
+        };
+        let v = Shape::run(step, 80);
+        v.findings.iter().map(|f| (f.kind, f.live_bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(left(1 << 20), [(Kind::Residue, 1 << 20)]);
+    assert_eq!(left(13 << 10), [(Kind::Residue, 13 << 10)]);
+    assert_eq!(left(2304), [], "a constant that a framework keeps");
+}
+
 #[test]
 fn a_leak_is_seen_from_early_on_and_the_shortest_run_is_the_documented_one() {
     let run = |steps| Shape::run(|s, _| s.keep(512, 7), steps).findings.len();

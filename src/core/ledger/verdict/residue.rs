@@ -23,6 +23,8 @@ const STAYED_STEPS: u32 = 10;
 const STAYED_SHARE: f64 = 0.1;
 /// Births in so many steps make a site busy; after the rest was freed they make it a line that comes again.
 const BUSY_BIRTHS: u32 = 5;
+/// What is left is at least this share of what was freed: frameworks keep constants of a few bytes for good.
+const LEFT_SHARE: f64 = 0.001;
 /// What was live fell by at least this share of what was freed, beside what was set up in its place.
 const FALLEN_SHARE: f64 = 0.5;
 /// What the new part set up, at least, beside what stays of the old one.
@@ -82,7 +84,12 @@ fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             unloads.entry((birth, last, device, layer)).or_default().extend(sites);
         }
     }
-    let is_unload = |sites: &[SetUp<'_>]| fell(view, sites) && !comes_again(view, sites);
+    let matters = |sites: &[SetUp<'_>]| {
+        let left: u64 = sites.iter().map(|s| s.bytes).fold(0, u64::saturating_add);
+        let most: u64 = sites.iter().map(|s| s.site.peak_bytes()).fold(0, u64::saturating_add);
+        left as f64 >= LEFT_SHARE * most.saturating_sub(left) as f64
+    };
+    let is_unload = |sites: &[SetUp<'_>]| matters(sites) && fell(view, sites) && !comes_again(view, sites);
     let unloads = unloads.into_iter().filter(|(_, sites)| is_unload(sites));
     unloads.filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
 }

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use crate::python::api::{Inquiry, Object, Traverse, Types};
+use crate::python::api::{Inquiry, Object, Traverse, Types, Visit};
 use crate::python::memory::word;
 use crate::python::offsets::*;
 use leaktrace_core::holders::Node;
@@ -254,9 +254,27 @@ impl TypeTable {
                 std::mem::transmute::<usize, Option<Inquiry>>(is_gc as usize),
             )
         };
+        // The collector does not know NumPy's arrays: each holds the owner of its memory, if that is another object.
+        let is_numpys = size as usize > ARRAY_BASE && names.iter().any(|name| name == "numpy.ndarray");
+        let (traverse, is_gc) =
+            if is_numpys { (Some(visit_base as Traverse), None) } else { (traverse, is_gc) };
         let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
         let is_thread_local = kind == Kind::Other && named("_local");
         Info { kind, flags, traverse, is_gc, words, is_graph_node, is_thread_local, size: size as usize }
+    }
+}
+
+/// Where an array of NumPy's has the owner of its memory, in every version (`PyArrayObject_fields`).
+const ARRAY_BASE: usize = 48;
+
+/// What a `tp_traverse` of NumPy's arrays would do.
+unsafe extern "C" fn visit_base(array: Object, visit: Visit, argument: *mut c_void) -> c_int {
+    // SAFETY: an array of NumPy's, alive under the GIL.
+    let base = unsafe { word(array.expose_provenance() as u64, ARRAY_BASE) };
+    match base {
+        0 => 0,
+        // SAFETY: the function and the argument belong together, and the owner is alive.
+        base => unsafe { visit(ptr::with_exposed_provenance_mut(base as usize), argument) },
     }
 }
 
