@@ -57,6 +57,15 @@ fn where_jax_takes_the_place_of_pytorch() {
 }
 
 #[test]
+fn what_takes_memory_for_an_arena_is_named() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir_all(folder.path().join("onnxruntime")).unwrap();
+    fs::write(folder.path().join("onnxruntime/__init__.py"), "").unwrap();
+    let told = flat(&text(&doctor(folder.path(), &["--", jax_python().to_str().unwrap()]), 0));
+    assert!(told.contains("arena of ONNX Runtime: what it takes from the driver is seen"), "{told}");
+}
+
+#[test]
 fn what_is_lost_where_there_is_no_gil() {
     let folder = TempDir::new().unwrap();
     for (version, python) in free_threaded() {

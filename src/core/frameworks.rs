@@ -89,14 +89,14 @@ pub const ALL: [&Framework; 3] = [&PYTORCH, &JAX, &TENSORFLOW];
 /// A library that takes memory from the driver for an arena of its own, whose parts nobody sees.
 #[derive(Debug)]
 pub struct Arena {
-    package: &'static str,
+    pub package: &'static str,
     /// What takes the memory, in reports.
     pub name: &'static str,
     /// What is to be done where it grows.
     pub advice: &'static str,
 }
 
-const ARENAS: [Arena; 2] = [
+pub const ARENAS: [Arena; 2] = [
     Arena {
         package: "onnxruntime",
         name: "arena of ONNX Runtime",

@@ -22,6 +22,8 @@ const LOOK: [&str; 1] = ["jax_plugins"];
 /// The library that has programs find device files, and the folder that XLA compiles with.
 const FILES: &str = "libsimgpu_files.so";
 const XLA: &str = "xla";
+/// What the stubs do in a stream leaves nothing to be captured there, and of an empty graph XLA makes an error.
+const WITHOUT_GRAPHS: &str = "--xla_gpu_enable_command_buffer=";
 
 /// Sets the command up to find the simulated GPU before any other. `size`: its memory; empty for its default.
 pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {
@@ -44,7 +46,7 @@ pub fn prepare(command: &mut Command, size: &str) -> Result<(), Failure> {
     }
     if has(&COMPILE) {
         let mut flags = env::var_os("XLA_FLAGS").unwrap_or_default();
-        flags.push(" --xla_gpu_cuda_data_dir=");
+        flags.push(format!(" {WITHOUT_GRAPHS} --xla_gpu_cuda_data_dir="));
         flags.push(folder.join(XLA));
         command.env("XLA_FLAGS", flags);
     }

@@ -1,6 +1,24 @@
 //! Where a framework's blocks, steps and failures are seen.
 //!
 //! It knows the symbols of the frameworks. What a step is, and what becomes of a block, is not decided here.
+//!
+//! # How to add a framework
+//!
+//! 1. `leaktrace_core::frameworks`: a row. Which Python packages are its own, whether their innermost frames are left out
+//!    of stacks, the number that its blocks bear, and the words of its users: what to keep instead of an array, what gives
+//!    cached memory back. Reports, the loop detector and the advice read nothing else of it.
+//! 2. A module here, which exports the framework's own functions under their names ([`torch`], [`tensorflow`]), or stands
+//!    in front of the table that gives them ([`pjrt`]). It says, by `hooks::record`, when a block is given out
+//!    (`block_alloc`, after the real call), when it ends (`block_free`, before it), when memory ran out, and when something
+//!    trained. It knows the device and the bytes of a block; where the block's own address is no pointer it says in which
+//!    segment it lies. Call the real function with no lock held, and never change what it answers.
+//! 3. `python::heap`: if objects of Python's hold its blocks other than by their bare address, a kind of type, and a module
+//!    that goes from the object to the address by the names of C++ classes alone (`arrays`, `eager`).
+//! 4. `cuda/stubs`: what the simulated GPU has to have for it, if it needs libraries that are not there.
+//! 5. Programs that leak, and mended ones, whose truth comes from the framework's own counters: `scripts/dev/frameworks`, and
+//!    one in `tests/` for what has to hold at every change. `leaktrace doctor` and README's table say what is seen of it.
+//!
+//! A library with an arena of its own, whose parts cannot be seen, needs a row of `leaktrace_core::frameworks::ARENAS` only.
 
 pub mod pjrt;
 pub mod tensorflow;

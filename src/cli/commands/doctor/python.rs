@@ -10,7 +10,7 @@ use object::{Object, ObjectSymbol};
 use super::{Check, first_line, probe};
 use crate::commands::locate;
 use leaktrace_core::cpython::{self, UNSEEN};
-use leaktrace_core::frameworks::PYTORCH_VERSIONS;
+use leaktrace_core::frameworks::{ARENAS, PYTORCH_VERSIONS};
 
 /// Symbols that PyTorch must export: where it reports blocks, and where a backward pass begins.
 const SYMBOLS: [(&str, &str, &str); 2] = [
@@ -20,7 +20,8 @@ const SYMBOLS: [(&str, &str, &str); 2] = [
 /// The library that has TensorFlow's pool, and what it must export.
 const TENSORFLOW: (&str, &str) =
     ("libtensorflow_framework.so.2", "_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE");
-/// A script that prints facts about the interpreter, and about PyTorch, JAX and TensorFlow, which it does not import.
+/// A script that prints facts about the interpreter, and about PyTorch, JAX, TensorFlow and the packages that are its
+/// arguments, none of which it imports.
 const PROBE: &str = "\
 import sys, sysconfig, importlib.util as u, os
 print('version', sys.version.split()[0])
@@ -55,6 +56,12 @@ except (ImportError, ValueError):
     spec = None
 if spec and spec.origin:
     print('tensorflow', os.path.dirname(spec.origin))
+for name in sys.argv[1:]:
+    try:
+        if u.find_spec(name):
+            print('has', name)
+    except (ImportError, ValueError):
+        pass
 try:
     import ctypes
     driver = ctypes.c_int()
@@ -67,7 +74,8 @@ except Exception:
 /// Checks the interpreter and its PyTorch.
 pub fn check(binary: &Path, library: &Path, checks: &mut Vec<(&'static str, Check)>) {
     let mut command = Command::new(binary);
-    command.args(["-c", PROBE]).env("LD_PRELOAD", locate::preload(library)).env("LEAKTRACE_QUIET", "1");
+    command.args(["-c", PROBE]).args(ARENAS.iter().map(|arena| arena.package));
+    command.env("LD_PRELOAD", locate::preload(library)).env("LEAKTRACE_QUIET", "1");
     let out = match probe(&mut command) {
         Ok(out) if out.status.success() => out,
         Ok(out) => {
@@ -114,6 +122,13 @@ pub fn check(binary: &Path, library: &Path, checks: &mut Vec<(&'static str, Chec
     }
     if !tensorflow.is_empty() {
         checks.push(("tensorflow", self::tensorflow(&tensorflow)));
+    }
+    for arena in
+        ARENAS.iter().filter(|arena| text.lines().any(|l| l.strip_prefix("has ") == Some(arena.package)))
+    {
+        let seen =
+            "what it takes from the driver is seen, by the lines that made it grow; what lies in it is not";
+        checks.push(("frameworks", Check::Good(format!("{}: {seen}", arena.name))));
     }
     checks.extend(versions(&value("driver"), &value("torch_cuda")).map(|check| ("versions", check)));
 }

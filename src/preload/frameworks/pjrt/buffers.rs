@@ -38,6 +38,8 @@ struct Executable {
     function: u64,
     trains: Option<bool>,
     calls: u32,
+    /// Whether one of its outputs is so large that memory may run out for it.
+    large: bool,
     /// Whether one of its inputs was seen to be donated to it.
     donates: bool,
 }
@@ -53,8 +55,8 @@ pub struct Program {
 pub struct Made {
     /// At its first call. It was compiled right before, on a thread that has no Python.
     pub program: Option<Program>,
-    /// The number of the first of its outputs.
-    pub first: u32,
+    /// The number of the first of its outputs, if one is so large that memory may run out for it.
+    pub first: Option<u32>,
     pub count: usize,
     pub outputs: Outputs,
     pub trains: bool,
@@ -66,6 +68,9 @@ pub struct Made {
 /// one in so many is looked at. What a call might donate all the same ends with its handle.
 const CALLS_LOOKED_AT: u32 = 16;
 const CALLS_BETWEEN: u32 = 64;
+
+/// What memory may run out for, in bytes: what is smaller is not told of where it is only promised.
+const LARGE: u64 = 1 << 16;
 
 pub struct Buffers {
     /// By their handles.
@@ -219,10 +224,11 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
             });
             table.end_executable(inner);
             let outputs = handles(count).map(|buffer| ask(table, buffer)).collect::<Outputs>();
+            let large = outputs.iter().flatten().any(|block| block.bytes >= LARGE);
             let mut buffers = BUFFERS.lock()?;
             buffers.executables.insert(
                 executable,
-                Executable { count, outputs, function, trains: None, calls: 0, donates: false },
+                Executable { count, outputs, function, trains: None, calls: 0, large, donates: false },
             );
             let made = remember_made(buffers, executable, inputs, handles)?;
             Some(Made { program, ..made })
@@ -248,7 +254,7 @@ fn remember_made<I: Iterator<Item = u64>>(
     let buffers = &mut *buffers;
     let known = buffers.executables.get_mut(&executable)?;
     let (count, outputs) = (known.count, Arc::clone(&known.outputs));
-    let calls = known.calls;
+    let (calls, large) = (known.calls, known.large);
     known.calls = calls.wrapping_add(1);
     let may_donate = known.donates || calls < CALLS_LOOKED_AT || calls.is_multiple_of(CALLS_BETWEEN);
     let trains = known.trains.unwrap_or_else(|| {
@@ -268,7 +274,7 @@ fn remember_made<I: Iterator<Item = u64>>(
         known.trains = training.known();
         trains
     });
-    let first = buffers.count.wrapping_add(1);
+    let first = large.then(|| buffers.count.wrapping_add(1));
     for (buffer, block) in handles(count).zip(outputs.iter()) {
         if let (Some(block), 1..) = (block, buffer) {
             buffers.remember(buffer, *block);

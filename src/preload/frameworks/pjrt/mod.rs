@@ -276,7 +276,6 @@ unsafe fn executed(table: Table, arguments: Arguments) {
     if made.trains {
         record::trained();
     }
-    let first = made.outputs.iter().flatten().next().map(|_| made.first);
     let mut stack = None;
     for (at, (buffer, block)) in outputs_of(made.count).zip(made.outputs.iter()).enumerate() {
         if let (Some(block), 1..) = (block, buffer) {
@@ -285,12 +284,12 @@ unsafe fn executed(table: Table, arguments: Arguments) {
             stack = born(table, buffer, *block, output.unwrap_or(ALLOCATOR), stack);
         }
     }
-    if let (Some(first), Some(stack)) = (first, stack) {
+    if let (Some(first), Some(stack)) = (made.first, stack) {
         CALLERS.remember(first, stack);
     }
 }
 
-/// The stacks of the latest calls, by the number of the first buffer that each made.
+/// The stacks of the latest calls with large outputs, by the number of the first buffer that each made.
 struct Callers([AtomicU64; 64]);
 
 static CALLERS: Callers = Callers([const { AtomicU64::new(0) }; 64]);
