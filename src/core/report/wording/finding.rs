@@ -76,7 +76,7 @@ fn grounds(f: &Finding, these: &str) -> String {
     if f.layer == Layer::Code {
         let others = match f.freed {
             0 => format!("none that {these} had compiled was ever released"),
-            n => format!("{} of {these} were released, younger ones", count(n as f64, "other")),
+            n => format!("{} that {these} had compiled were released", count(n as f64, "other")),
         };
         return format!("{steps} had a program compiled that is still there; {others}");
     }
