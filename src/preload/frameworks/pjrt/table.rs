@@ -133,9 +133,23 @@ impl Table {
 
     /// Asks one thing of an object: the word behind it.
     pub fn ask(self, slot: Slot, object: u64) -> Option<u64> {
+        self.answers(slot, object).map(|words| words[3])
+    }
+
+    /// Asks for a list of an object, and returns the first of it.
+    pub fn ask_first(self, slot: Slot, object: u64) -> Option<u64> {
+        let words = self.answers(slot, object)?;
+        let list = std::ptr::with_exposed_provenance::<u64>(words[3] as usize);
+        // SAFETY: the functions that give a list give where it lies, and its length; it lives as long as the object.
+        unsafe { (!list.is_null() && words[4] > 0).then(|| *list) }
+    }
+
+    /// Returns the structure of a function that is asked something of an object, with its answers.
+    #[inline(always)]
+    fn answers(self, slot: Slot, object: u64) -> Option<[u64; 8]> {
         self.entry(slot)?;
         let mut arguments = [SIZE, 0, object, 0, 0, 0, 0, 0];
-        // SAFETY: the functions that are asked take the object and give the answer, in a structure that is longer than any
+        // SAFETY: the functions that are asked take the object and give the answers, in a structure that is longer than any
         // version wants it. An error that it provokes is ours to end.
         unsafe {
             let error = self.call(slot, arguments.as_mut_ptr());
@@ -144,23 +158,7 @@ impl Table {
                 return None;
             }
         }
-        Some(arguments[3])
-    }
-
-    /// Asks for a list of an object, and returns the first of it.
-    pub fn ask_first(self, slot: Slot, object: u64) -> Option<u64> {
-        self.entry(slot)?;
-        let mut arguments = [SIZE, 0, object, 0, 0, 0, 0, 0];
-        // SAFETY: the functions that give a list take the object, then the list and its length, and no more than this.
-        unsafe {
-            let error = self.call(slot, arguments.as_mut_ptr());
-            if !error.is_null() {
-                self.end_error(error);
-                return None;
-            }
-            let list = std::ptr::with_exposed_provenance::<u64>(arguments[3] as usize);
-            (!list.is_null() && arguments[4] > 0).then(|| *list)
-        }
+        Some(arguments)
     }
 
     /// Returns whether a buffer's memory is no longer its own.
