@@ -257,6 +257,7 @@ fn live_bytes_agree(run: Run) -> Report {
 #[test]
 fn a_program_is_judged_on_the_simulated_gpu() {
     let run = Run::new(env!("CARGO_BIN_EXE_leaktrace"))
+        .env("LEAKTRACE_LIBRARY", library())
         .env("LEAKTRACE_QUIET", "1")
         .env("XDG_CACHE_HOME", crate::common::target());
     let run = run.args(["run", "--simulate=4G", "--"]).arg(jax_gpu_python());

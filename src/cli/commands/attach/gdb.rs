@@ -22,7 +22,9 @@ const LEAVING: Duration = Duration::from_secs(30);
 
 pub fn run(target: &Target, entry: &Path, commands: &Path, on: On, limit: Duration) -> Result<(), Failure> {
     let fail = |why: String| Failure(format!("process {}: {why}", target.pid));
-    fs::write(commands, text(&target.python, entry, on)).map_err(|e| fail(e.to_string()))?;
+    let stopped = commands.with_extension("stopped");
+    let _ = fs::remove_file(&stopped);
+    fs::write(commands, text(&target.python, entry, &stopped, on)).map_err(|e| fail(e.to_string()))?;
     let mut command = Command::new("gdb");
     command.args(["-nx", "-nh", "-batch", "-iex", "set auto-solib-add off", "-iex", "set auto-load off"]);
     command.args(["-iex", "set libthread-db-search-path /nonexistent"]);
@@ -39,7 +41,8 @@ pub fn run(target: &Target, entry: &Path, commands: &Path, on: On, limit: Durati
     };
     let out = read(child.stdout.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
     let err = read(child.stderr.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
-    let in_time = wait(&mut child, limit);
+    // What gdb calls has to return before it lets go: without it there is nowhere to return to.
+    let in_time = wait(&mut child, limit) || stopped.exists() && wait(&mut child, LEAVING);
     if !in_time {
         // It takes its breakpoint out, and lets go. Killed at once, it would leave both behind.
         if let Some(pid) = Pid::from_raw(child.id() as i32) {
@@ -86,22 +89,91 @@ fn wait(child: &mut Child, limit: Duration) -> bool {
     }
 }
 
+/// How a function is called on x86-64: by hand, with the general registers alone. gdb's own calls put all registers back,
+/// which those before gdb 14 cannot do on a processor with AMX. Where a function has just been entered that takes nothing,
+/// nothing is in the others. A called function returns to nowhere, and there the program stops again, unless a fault of its
+/// own comes first.
+#[cfg(target_arch = "x86_64")]
+const CALLS: &str = "\
+define keep
+    set $entered = (unsigned long) $rsp
+    set $at = (unsigned long) $rip
+    set $rax_then = $rax
+    set $rcx_then = $rcx
+    set $rdx_then = $rdx
+    set $rsi_then = $rsi
+    set $rdi_then = $rdi
+    set $r8_then = $r8
+    set $r9_then = $r9
+    set $r10_then = $r10
+    set $r11_then = $r11
+    handle SIGSEGV stop print nopass
+end
+define invoke
+    set $rsp = (($entered - 1024) & ~15UL) - 8
+    set *(unsigned long *) $rsp = 0
+    set $rax = 0
+    set $rdi = $a1
+    set $rsi = $a2
+    set $rdx = $a3
+    set $rcx = $a4
+    set $r8 = $a5
+    set $r9 = $a6
+    set $rip = $function
+    continue
+    while (unsigned long) $rip != 0
+        signal SIGSEGV
+    end
+    set $answer = (unsigned long) $rax
+end
+define put_back
+    set $rsp = $entered
+    set $rax = $rax_then
+    set $rcx = $rcx_then
+    set $rdx = $rdx_then
+    set $rsi = $rsi_then
+    set $rdi = $rdi_then
+    set $r8 = $r8_then
+    set $r9 = $r9_then
+    set $r10 = $r10_then
+    set $r11 = $r11_then
+    set $rip = $at
+end
+";
+
+/// Elsewhere gdb calls.
+#[cfg(not(target_arch = "x86_64"))]
+const CALLS: &str = "\
+define keep
+end
+define invoke
+    set $answer = ((unsigned long (*)(unsigned long, unsigned long, unsigned long, unsigned long, unsigned long, unsigned long)) $function)($a1, $a2, $a3, $a4, $a5, $a6)
+end
+define put_back
+end
+";
+
 /// Returns what gdb does: the script's text goes to a page of its own, and is handed to the interpreter.
-fn text(python: &Addresses, entry: &Path, on: On) -> String {
+fn text(python: &Addresses, entry: &Path, stopped: &Path, on: On) -> String {
     let Addresses { run, add_pending_call, save_thread, fetch_error, restore_error, mmap } = python;
+    let invoke = |function: &u64, arguments: &[&str]| {
+        let all = arguments.iter().copied().chain(std::iter::repeat("0")).zip(1..=6);
+        let set: String = all.map(|(argument, n)| format!("set $a{n} = {argument}\n")).collect();
+        format!("{set}set $function = {function:#x}\ninvoke\n")
+    };
+    let map = invoke(mmap, &["0", "8192", "3", "34", "-1"]);
     let ask = match on {
-        On::MainThread => format!(
-            "set $asked = ((int (*)(void *, void *)) {add_pending_call:#x})((void *) {run:#x}, (void *) $page)\n"
-        ),
+        On::MainThread => {
+            invoke(add_pending_call, &[&format!("{run:#x}"), "$page"]) + "set $asked = (int) $answer\n"
+        }
         // An exception may be on its way.
-        On::AnyThread => format!(
-            "\
-set $kept = $page + 4096
-call ((void (*)(void *, void *, void *)) {fetch_error:#x})((void *) $kept, (void *) ($kept + 8), (void *) ($kept + 16))
-set $asked = ((int (*)(void *)) {run:#x})((void *) $page)
-call ((void (*)(void *, void *, void *)) {restore_error:#x})(*(void **) $kept, *(void **) ($kept + 8), *(void **) ($kept + 16))
-"
-        ),
+        On::AnyThread => [
+            invoke(fetch_error, &["$page + 4096", "$page + 4104", "$page + 4112"]),
+            invoke(run, &["$page"]),
+            "set $asked = (int) $answer\nset $kept = (unsigned long *) ($page + 4096)\n".to_owned(),
+            invoke(restore_error, &["$kept[0]", "$kept[1]", "$kept[2]"]),
+        ]
+        .concat(),
     };
     format!(
         "\
@@ -110,13 +182,17 @@ set confirm off
 set width 0
 set language c
 handle all nostop noprint pass
-tbreak *{save_thread:#x}
+{CALLS}tbreak *{save_thread:#x}
 continue
-set $page = (unsigned long) ((void *(*)(void *, unsigned long, int, int, int, long)) {mmap:#x})((void *) 0, 8192, 3, 34, -1, 0)
+keep
+shell : > {stopped}
+{map}set $page = $answer
 restore {entry} binary $page
-{ask}printf \"leaktrace: asked %d\\n\", $asked
+{ask}put_back
+printf \"leaktrace: asked %d\\n\", $asked
 detach
 ",
-        entry = entry.display()
+        entry = entry.display(),
+        stopped = stopped.display()
     )
 }
