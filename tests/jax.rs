@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::common::grows::flat;
 use crate::common::programs::{compile, jax_gpu_python, jax_python, script};
 use crate::common::report::{Report, call};
-use crate::common::{Run, library, simulated_libraries};
+use crate::common::{Run, library, simulated_libraries, target};
 
 /// The plugin, under a name that JAX does not know.
 fn plugin() -> &'static str {
@@ -256,10 +256,20 @@ fn live_bytes_agree(run: Run) -> Report {
 
 #[test]
 fn a_program_is_judged_on_the_simulated_gpu() {
-    let run = Run::new(env!("CARGO_BIN_EXE_leaktrace"))
+    // As it is installed: the parts of the simulated GPU beside the program's folder.
+    let installed = tempfile::TempDir::new().unwrap();
+    let (bin, parts) = (installed.path().join("bin"), installed.path().join("simgpu"));
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::create_dir(&parts).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_leaktrace"), bin.join("leaktrace")).unwrap();
+    simulated_libraries();
+    for part in ["libsimgpu_driver.so", "libsimgpu_runtime.a", "simgpu-stubs"] {
+        std::os::unix::fs::symlink(target().join("release").join(part), parts.join(part)).unwrap();
+    }
+    let run = Run::new(bin.join("leaktrace"))
         .env("LEAKTRACE_LIBRARY", library())
         .env("LEAKTRACE_QUIET", "1")
-        .env("XDG_CACHE_HOME", crate::common::target());
+        .env("XDG_CACHE_HOME", installed.path());
     let run = run.args(["run", "--simulate=4G", "--"]).arg(jax_gpu_python());
     let ran = run.arg(script("jax/programs.py")).arg("losses").run().success();
     let report = Report::of(&ran.recording());
