@@ -185,7 +185,7 @@ handle all nostop noprint pass
 {CALLS}tbreak *{save_thread:#x}
 continue
 keep
-shell : > {stopped}
+dump binary value {stopped} (char) 1
 {map}set $page = $answer
 restore {entry} binary $page
 {ask}put_back

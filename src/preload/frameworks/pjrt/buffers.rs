@@ -119,22 +119,19 @@ pub fn forget(buffer: u64) -> Option<Block> {
 /// Forgets the buffer that came last of those for which memory may have run out, and returns it: if more is alive on its
 /// device than the plugin has in use, by so much at least.
 pub fn forget_promised(table: Table, request: &Request) -> Option<(u64, Block)> {
-    let newest = {
+    let (buffer, block, place) = {
         let buffers = BUFFERS.lock()?;
         let may_be = |block: &Block| {
             request.may_be_for(block.bytes) && request.device.is_none_or(|device| device == block.device)
         };
         let of = buffers.live.iter().filter(|(_, block)| may_be(block));
-        of.max_by_key(|(_, block)| block.number).map(|(&buffer, &block)| (buffer, block))
-    };
-    let (buffer, block) = newest?;
-    let place = {
-        let buffers = BUFFERS.lock()?;
-        buffers.places.iter().find(|(_, number)| **number == block.device).map(|((device, _), _)| *device)
+        let (&buffer, &block) = of.max_by_key(|(_, block)| block.number)?;
+        let ((place, _), _) = buffers.places.iter().find(|(_, number)| **number == block.device)?;
+        (buffer, block, *place)
     };
     // What is in use was rounded up, each block by itself.
     let rounded = live_bytes(block.device).saturating_add(block.bytes / 100);
-    let promised = rounded >= table.memory_in_use(place?)?.saturating_add(block.bytes);
+    let promised = rounded >= table.memory_in_use(place)?.saturating_add(block.bytes);
     promised.then(|| forget(buffer))?.map(|block| (buffer, block))
 }
 

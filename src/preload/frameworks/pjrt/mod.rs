@@ -410,13 +410,13 @@ fn failed_late(table: Table, error: *mut c_void) {
     let Some(request) = table.exhausted(error) else { return };
     let promised = buffers::forget_promised(table, &request);
     let calls = CALLS.load(Relaxed);
+    let is_told = TOLD.swap(calls, Relaxed) == calls;
     match promised {
         Some((buffer, block)) => record::block_free(block.device, buffer, block.bytes),
         // One failure is several errors: one for each buffer, and for who waits for it.
-        None if TOLD.swap(calls, Relaxed) == calls => return,
+        None if is_told => return,
         None => {}
     }
-    TOLD.store(calls, Relaxed);
     let block = promised.map(|(_, block)| block);
     let device = request.device.or(block.map(|block| block.device)).unwrap_or(0);
     let bytes = block.map_or(request.bytes, |block| block.bytes);
