@@ -39,7 +39,7 @@ fn where_it_would_work() {
         "ok output: ",
         "ok preload: the interpreter has loaded the library",
         "ok python: CPython 3.",
-        "ok pytorch: PyTorch 2.",
+        "ok framework: PyTorch 2.",
         "ok versions: the driver is of CUDA 13.0, PyTorch of CUDA 1",
         "ok driver: ",
     ] {
@@ -53,7 +53,7 @@ fn where_it_would_work() {
 fn where_jax_takes_the_place_of_pytorch() {
     let folder = TempDir::new().unwrap();
     let told = text(&doctor(folder.path(), &["--", jax_python().to_str().unwrap()]), 0);
-    assert!(flat(&told).contains("ok jax: JAX 0.") && !told.contains("PyTorch"), "{told}");
+    assert!(flat(&told).contains("ok framework: JAX 0.") && !told.contains("PyTorch"), "{told}");
 }
 
 #[test]

@@ -1,19 +1,22 @@
-//! What is known of each framework whose blocks are seen: which files are its own, and the words by which its users
-//! are told what to do. One row each; how its blocks are seen stands in the preload's `frameworks`.
+//! What is known of each framework whose blocks are seen: which files are its own, what an installation must have for its
+//! blocks to be seen, and the words by which its users are told what to do. One row each; how its blocks are seen stands
+//! in the preload's `frameworks`.
 
 use std::ops::RangeInclusive;
 
 /// A framework, or a part of one that gives out memory.
 #[derive(Debug)]
 pub struct Framework {
+    pub name: &'static str,
     /// The number, beyond those of [`mod@crate::entry_points`], that its blocks bear as their entry point, and its name in
     /// reports. PyTorch's blocks bear none.
     pub allocator: Option<(u16, &'static str)>,
     /// The numbers that its blocks bear instead where one operation gives several at a time, on one line: each output of
     /// a compiled function has another life than the others. The last one stands for all behind it.
     outputs: Option<RangeInclusive<u16>>,
-    /// Its Python packages.
+    /// Its Python packages, that which it is installed by first.
     packages: &'static [&'static str],
+    pub installation: Installation,
     /// Whether its own innermost frames are left out of stacks: it comes to the same allocation by several ways (the
     /// first call of a compiled function, and the later ones), which are one line of the program.
     folds: bool,
@@ -27,35 +30,93 @@ pub struct Framework {
     pub recompiles: Option<&'static str>,
     /// What gives cached memory back to the driver, if anything does.
     pub releases_cache: Option<&'static str>,
+    /// The file and the name of the function of Python's that does.
+    releasing_function: Option<(&'static str, &'static str)>,
     /// Whether the allocator gives segments back that no block lies in: else none is kept from it by a block.
     pub returns_segments: bool,
     /// What lets the allocator grow a segment in place, if anything does.
     pub grows_segments: Option<&'static str>,
 }
 
+/// What an installation of a framework must have for its blocks to be seen. Files are in the folder of its package.
+#[derive(Debug)]
+pub struct Installation {
+    /// What is seen of it, where all is there.
+    pub seen: &'static str,
+    /// Files, how the names of symbols begin that they must export, and what these report.
+    pub exports: &'static [(&'static str, &'static str, &'static str)],
+    /// What to install where they do not.
+    pub remedy: &'static str,
+    /// Builds whose memory is not seen.
+    pub unseen_builds: &'static [UnseenBuild],
+    /// The oldest and the newest version, major and minor, with which reports were held against the truth. Nothing is assumed
+    /// of a version: what is read of a framework is found by its symbols and type names.
+    pub tried: [(u32, u32); 2],
+}
+
+/// A build whose memory is not seen.
+#[derive(Debug)]
+pub struct UnseenBuild {
+    /// A file, and whether such a build has it.
+    pub file: &'static str,
+    pub has_file: bool,
+    /// How it differs, and what to do.
+    pub what: &'static str,
+    pub remedy: &'static str,
+}
+
 pub const PYTORCH: Framework = Framework {
+    name: "PyTorch",
     allocator: None,
     outputs: None,
     packages: &["torch"],
+    installation: Installation {
+        seen: "its reporting symbols are found",
+        exports: &[
+            ("lib/libc10.so", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "blocks"),
+            ("lib/libtorch_cpu.so", "_ZN5torch8autograd6Engine7executeE", "backward passes"),
+        ],
+        remedy: "use a wheel of PyTorch 2.0 or later",
+        unseen_builds: &[
+            UnseenBuild {
+                file: "lib/libtorch_hip.so",
+                has_file: true,
+                what: "built for ROCm: calls of AMD's driver are not seen",
+                remedy: "only blocks of PyTorch's allocator may be seen; this was never tried on an AMD GPU",
+            },
+            UnseenBuild {
+                file: "lib/libtorch_cuda.so",
+                has_file: false,
+                what: "built without CUDA",
+                remedy: "install a CUDA build: this one never uses the GPU",
+            },
+        ],
+        tried: [(2, 0), (2, 15)],
+    },
     folds: false,
     number: "`.item()`, `.detach()`",
     copy: "`.item()` or `.detach().cpu()`",
     gives_on: None,
     recompiles: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
+    releasing_function: Some(("memory.py", "empty_cache")),
     returns_segments: true,
     grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
 };
 
-/// PyTorch 2.`minor`: the versions with which reports were held against the truth. Nothing is assumed of a version: what
-/// is read of PyTorch is found by its symbols and type names.
-pub const PYTORCH_VERSIONS: RangeInclusive<u32> = 0..=15;
-
 /// XLA's plugins, by whichever framework they are used: JAX, as good as always.
 pub const JAX: Framework = Framework {
+    name: "JAX",
     allocator: Some((1000, "PJRT")),
     outputs: Some(2000..=u16::MAX),
     packages: &["jax", "jaxlib"],
+    installation: Installation {
+        seen: "its arrays are seen on every device that a plugin of XLA's brings, as for GPUs",
+        exports: &[],
+        remedy: "",
+        unseen_builds: &[],
+        tried: [(0, 4), (0, 12)],
+    },
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `np.asarray(x)`",
@@ -65,21 +126,35 @@ pub const JAX: Framework = Framework {
          lengths) and the same static arguments; `jax.clear_caches()` releases what is compiled",
     ),
     releases_cache: None,
+    releasing_function: None,
     returns_segments: true,
     grows_segments: None,
 };
 
 /// Keras is no part of it: its loops are the program's, as other trainers' are.
 pub const TENSORFLOW: Framework = Framework {
+    name: "TensorFlow",
     allocator: Some((1001, "BFCAllocator")),
     outputs: None,
     packages: &["tensorflow"],
+    installation: Installation {
+        seen: "the functions of its pool are found",
+        exports: &[(
+            "libtensorflow_framework.so.2",
+            "_ZN3tsl12BFCAllocator11AllocateRawEmmRKNS_20AllocationAttributesE",
+            "blocks",
+        )],
+        remedy: "use a wheel of TensorFlow 2.16 to 2.21",
+        unseen_builds: &[],
+        tried: [(2, 16), (2, 21)],
+    },
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `x.numpy()`",
     gives_on: None,
     recompiles: None,
     releases_cache: None,
+    releasing_function: None,
     returns_segments: false,
     grows_segments: None,
 };
@@ -146,7 +221,19 @@ pub fn is_folded(file: &str) -> bool {
     ALL.iter().any(|f| f.folds && f.has_file(file))
 }
 
+/// Returns whether a function of Python's gives a framework's cached memory back to the driver.
+pub fn releases_cache(file: &str, function: &str) -> bool {
+    let does =
+        |f: &&Framework| f.releasing_function == Some((file.rsplit('/').next().unwrap_or(file), function));
+    ALL.iter().any(|f| does(f) && f.has_file(file))
+}
+
 impl Framework {
+    /// Returns the Python package that it is installed by.
+    pub fn package(&self) -> &'static str {
+        self.packages[0]
+    }
+
     /// Returns the number that the block of an output bears, by its position from 0 on.
     pub fn output(&self, position: usize) -> Option<u16> {
         let all = self.outputs.as_ref()?;

@@ -12,7 +12,7 @@ use std::mem::forget;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
-use crate::frameworks::{pjrt, tensorflow};
+use crate::frameworks;
 use crate::hooks::devices;
 use crate::interpose::{got_patch, slots};
 use crate::lifecycle;
@@ -36,9 +36,9 @@ fn locks() -> impl Iterator<Item = &'static RawLock> {
             step_boundaries::STEPS.raw(),
             annotations::LABELS.raw(),
             loop_steps::DETECTOR.raw(),
-            pjrt::BUFFERS.raw(),
-            state::PATH.raw(),
         ])
+        .chain(frameworks::locks())
+        .chain([state::PATH.raw()])
         .chain(stack_interner::BY_HASH.iter().map(Mutex::raw))
         .chain([
             codes::CODES.raw(),
@@ -114,8 +114,7 @@ pub fn forget_recording() {
     step_boundaries::after_fork_child();
     python::after_fork_child();
     devices::forget();
-    pjrt::after_fork_child();
-    tensorflow::after_fork_child();
+    frameworks::after_fork_child();
 }
 
 #[cfg(test)]

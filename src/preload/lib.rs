@@ -83,7 +83,7 @@
 //!
 //! **A framework** is a row of `leaktrace_core::frameworks` (whose files, which words), a module of `frameworks` that
 //! calls `hooks::record::block_alloc` and `block_free` for its blocks and `out_of_memory` where one was refused, and a
-//! module of `python::heap` for how its objects reach memory. Blocks that are known by handles tell by a `Segment` event
+//! module of `python::heap::natives` for how its objects reach memory. Blocks that are known by handles tell by a `Segment` event
 //! which driver memory is their pool. Steps, verdicts and reports need nothing. Its test programs go where JAX's are.
 //! TensorFlow is the example of one that is known by exported C++ symbols and whose threads have no Python: `draw` and
 //! `stacks::operations` lead from such a thread to the line that called. It was run on the simulated GPU only, whose

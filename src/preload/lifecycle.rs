@@ -10,7 +10,7 @@ use crate::analysis::loop_steps;
 use crate::analysis::step_boundaries::{self, Services};
 use crate::coverage_gaps;
 use crate::fork;
-use crate::frameworks::torch;
+use crate::frameworks;
 use crate::hooks::{devices, entry_points, events};
 use crate::loader::{address, link_map};
 use crate::lock::{Mutex, Rank};
@@ -27,7 +27,7 @@ use crate::writer::signals::{self, Undisturbed, in_signal_handler, with_signals_
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind};
 use leaktrace_core::format::tables::{ATTACHED, DETACHED};
-use leaktrace_core::frameworks;
+use leaktrace_core::frameworks::ALL as FRAMEWORKS;
 
 /// What analysis has the driver and Python do.
 static SERVICES: Services = Services {
@@ -41,7 +41,7 @@ static SERVICES: Services = Services {
 /// What Python has steps and frameworks do.
 static CALLBACKS: python::Callbacks = python::Callbacks {
     optimizer_stepped: |optimizer| {
-        torch::leave_ranges();
+        frameworks::stop_watching_steps();
         step_boundaries::optimizer(optimizer);
     },
     optimizer_gone: step_boundaries::optimizer_gone,
@@ -106,7 +106,7 @@ fn arm_now() {
             });
             events::set_callbacks(events::Callbacks {
                 allocated: || {
-                    torch::watch_steps();
+                    frameworks::watch_steps();
                     python::poke();
                 },
             });
@@ -208,7 +208,7 @@ pub fn detach() {
         recording::append_entry(&TableEntry::Meta { key: DETACHED, value: "yes" });
         step_boundaries::leave();
         recording::mark_clean(state::elapsed());
-        torch::leave();
+        frameworks::leave();
         python::remove();
         state::give_up();
         recording::abandon();
@@ -337,7 +337,7 @@ fn write_metadata(began: Duration) {
     for (id, entry) in (1u16..).zip(entry_points::ENTRY_POINTS) {
         recording::append_entry(&TableEntry::Symbol { id, name: entry.name });
     }
-    for (id, name) in frameworks::ALL.iter().filter_map(|framework| framework.allocator) {
+    for (id, name) in FRAMEWORKS.iter().filter_map(|framework| framework.allocator) {
         recording::append_entry(&TableEntry::Symbol { id, name });
     }
 }

@@ -1,5 +1,5 @@
 //! Annotations: named moments that are to be found again in the report. The program sets them, or they show
-//! by themselves: a range that it named, PyTorch's cache emptied.
+//! by themselves: a range that it named, a cache emptied.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,6 +13,7 @@ use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{AnnotationKind, Event, EventKind};
+use leaktrace_core::frameworks;
 
 /// Names that keep one label each. A program that has a label per step has more in a long run.
 const MAX_NAMES: usize = 4096;
@@ -27,7 +28,7 @@ pub struct Labels {
 
 /// The labels that are known.
 pub static LABELS: Mutex<Labels> = Mutex::new(Rank::Labels, Labels { known: BTreeMap::new(), last: 0 });
-/// The event after the latest free by which PyTorch emptied its cache.
+/// The event after the latest free by which a framework emptied its cache.
 static LAST_EMPTIED: AtomicU64 = AtomicU64::new(0);
 
 /// Annotates this moment, as the program asks.
@@ -52,7 +53,7 @@ pub fn range(name: &[u8]) {
     });
 }
 
-/// Annotates that PyTorch empties its cache, if that is why memory was freed: the first of the pieces is
+/// Annotates that a framework empties its cache, if that is why memory was freed: the first of the pieces is
 /// annotated; the others follow with nothing in between. Where the allocator frees memory on its own, another
 /// function runs.
 pub fn memory_freed() {
@@ -61,17 +62,14 @@ pub fn memory_freed() {
     }
 }
 
-/// Annotates that PyTorch empties its cache, if that is why a pool was trimmed.
+/// Annotates that a framework empties its cache, if that is why a pool was trimmed.
 pub fn pool_trimmed() {
     cache_emptied();
 }
 
 fn cache_emptied() {
     let now = recording::sequence();
-    let asked = |file: &str, name: &str| {
-        name == "empty_cache" && file.ends_with("/memory.py") && file.contains("/torch/")
-    };
-    if !frames::runs(thread_state::current(), asked) {
+    if !frames::runs(thread_state::current(), frameworks::releases_cache) {
         return;
     }
     if LAST_EMPTIED.swap(now, Relaxed) + 1 != now {

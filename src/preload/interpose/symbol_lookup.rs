@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::frameworks::pjrt;
+use crate::frameworks;
 use crate::hooks::entry_points;
 use crate::interpose::trampolines::TailCall;
 use crate::interpose::{got_patch, hook_table};
@@ -22,21 +22,20 @@ enum Interposed {
     EntryPoint(usize),
     /// A function of the loader's: our interposer, and the next in line.
     LoaderFunction { ours: *const c_void, next: *mut c_void },
-    /// What gives the table of an XLA plugin.
-    PluginTable,
+    /// What gives a framework's table of functions.
+    Table(frameworks::InFrontOf),
 }
 
 fn interposed(symbol: &CStr) -> Option<Interposed> {
     let function = match symbol.to_bytes() {
         [b'c', b'u', ..] => return entry_points::id_of_symbol(symbol).map(Interposed::EntryPoint),
-        name if name == pjrt::SYMBOL.to_bytes() => return Some(Interposed::PluginTable),
         b"dlsym" => &DLSYM,
         b"dlvsym" => &DLVSYM,
         b"dlopen" => &DLOPEN,
         b"dlmopen" => &DLMOPEN,
         b"dlclose" => &DLCLOSE,
         b"dlerror" => &DLERROR,
-        _ => return None,
+        _ => return frameworks::in_front_of(symbol).map(Interposed::Table),
     };
     // Not by its name here: that could be bound to a preload before us, which would be led to itself.
     let ours = own_export(symbol)?;
@@ -96,9 +95,9 @@ unsafe fn resolve(
     let relative = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
     let id = match interposed(symbol) {
         Some(Interposed::EntryPoint(id)) => id,
-        // A plugin is asked by its own handle.
-        Some(Interposed::PluginTable) if relative => return TailCall::jump(real),
-        Some(Interposed::PluginTable) => return TailCall::value(pjrt::in_front_of(ask())),
+        // Who gives it is asked by its own handle.
+        Some(Interposed::Table(_)) if relative => return TailCall::jump(real),
+        Some(Interposed::Table(in_front_of)) => return TailCall::value(in_front_of(ask())),
         Some(Interposed::LoaderFunction { ours, next }) => {
             // By name they find ours, or what stands behind the asking preload; with a version nothing finds
             // ours, which has none. A preload before us that so takes the C library's gets our interposer;

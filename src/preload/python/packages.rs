@@ -1,5 +1,5 @@
 //! Where Python's packages are installed, beside the usual folders: a folder on `PYTHONPATH` that
-//! `pip install --target` filled, or the one that PyTorch was loaded from. What is installed there is what the records
+//! `pip install --target` filled, or the one that a framework was loaded from. What is installed there is what the records
 //! of its distributions name; anything else in such a folder is the user's. Reads the disk, so not for hooks.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use once_cell::race::OnceBox;
 
 use crate::loader::address;
+use leaktrace_core::frameworks::{ALL, Framework};
 use leaktrace_core::symbols::Ownership;
 
 static FOUND: OnceBox<Found> = OnceBox::new();
@@ -38,7 +39,7 @@ fn found() -> &'static Found {
     FOUND.get_or_init(|| {
         let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
         let mut folders: BTreeSet<PathBuf> = std::env::split_paths(&path).collect();
-        folders.extend(folder_of_torch());
+        folders.extend(ALL.into_iter().filter_map(folder_of));
         let folders =
             folders.iter().filter(|f| f.is_absolute() && !Ownership::is_package_folder(&f.to_string_lossy()));
         let packages: Vec<String> = folders.flat_map(|folder| installed(folder)).collect();
@@ -50,11 +51,12 @@ fn found() -> &'static Found {
     })
 }
 
-/// Returns the folder that has `torch/lib/libtorch….so`, if PyTorch is loaded.
-fn folder_of_torch() -> Option<PathBuf> {
-    let library =
-        address::path_of(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with("libtorch")))?;
-    Path::new(&library).ancestors().nth(3).map(Path::to_path_buf)
+/// Returns the folder that a framework is installed in, if its libraries are loaded.
+fn folder_of(framework: &Framework) -> Option<PathBuf> {
+    let (library, ..) = framework.installation.exports.first()?;
+    let inside = format!("/{}/{library}", framework.package());
+    let path = address::path_of(|path| path.ends_with(&inside))?;
+    path.strip_suffix(&inside).map(PathBuf::from)
 }
 
 /// Returns the paths of the modules that distributions have installed in a folder.

@@ -1,6 +1,7 @@
 //! `leaktrace doctor`: can a program be traced here? The program is not run; its interpreter is for a moment,
 //! with the library preloaded as it would be.
 
+mod frameworks;
 mod python;
 
 use std::env;

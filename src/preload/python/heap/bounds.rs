@@ -31,7 +31,7 @@ fn note_fixed(list: Node, length: usize) {
 impl Heap<'_> {
     /// Returns how many entries a collection has, and how many it can ever have.
     pub fn bound_of(&mut self, node: Node) -> Option<(u64, u64)> {
-        if self.cpp.met.contains_key(&node) || self.blocks.contains_key(&node) {
+        if self.graph.met.contains_key(&node) || self.blocks.contains_key(&node) {
             return None;
         }
         let info = self.types.of(node)?;

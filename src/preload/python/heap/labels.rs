@@ -36,7 +36,7 @@ impl Heap<'_> {
                 steps.push(Step::Through);
                 continue;
             }
-            if self.cpp.met.contains_key(&holder) || self.cpp.met.contains_key(&held) {
+            if self.graph.met.contains_key(&holder) || self.graph.met.contains_key(&held) {
                 steps.push(self.native_label(holder, held));
                 continue;
             }
@@ -97,12 +97,12 @@ impl Heap<'_> {
     }
 
     fn native_label(&mut self, holder: Node, held: Node) -> Step {
-        let from_node = self.cpp.is_node(holder);
-        if self.cpp.is_node(held) {
-            let name = self.cpp.name(held).to_owned();
+        let from_node = self.graph.is_node(holder);
+        if self.graph.is_node(held) {
+            let name = self.graph.name(held).to_owned();
             return if from_node { Step::Next(name) } else { Step::Graph(name) };
         }
-        match (from_node, self.cpp.met.contains_key(&held)) {
+        match (from_node, self.graph.met.contains_key(&held)) {
             (true, true) => Step::Saved,
             // A node of a function written in Python: its context is what a reader knows it by.
             (true, false) => Step::Next(self.types.name(held)),
@@ -112,7 +112,7 @@ impl Heap<'_> {
     }
 
     fn types_say_context(&mut self, holder: Node) -> bool {
-        !self.cpp.met.contains_key(&holder)
+        !self.graph.met.contains_key(&holder)
             && self.types.of(holder).is_some_and(|info| info.kind == Kind::Context)
     }
 
@@ -162,7 +162,7 @@ impl Heap<'_> {
 
     /// A traceback that somebody keeps without its exception is said to be one.
     fn traceback_label(&mut self, holder: Option<Node>) -> Step {
-        let object = holder.filter(|h| !self.cpp.met.contains_key(h));
+        let object = holder.filter(|h| !self.graph.met.contains_key(h));
         let kind = object.and_then(|h| self.types.of(h)).map(|info| info.kind);
         match kind {
             Some(Kind::Exception | Kind::Traceback) => Step::Through,

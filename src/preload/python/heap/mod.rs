@@ -3,14 +3,12 @@
 //! from dicts and structures. No reference is taken, no object is made.
 //!
 //! Python's objects cannot change or go away while the GIL is held, so they are read directly. C++ objects
-//! can (see `cpp`).
+//! can (see `natives`).
 
-mod arrays;
 mod bounds;
 mod contexts;
-mod cpp;
-mod eager;
 mod labels;
+mod natives;
 mod objects;
 mod roots;
 mod strays;
@@ -19,9 +17,8 @@ mod verify;
 use std::time::{Duration, Instant};
 
 use crate::python::api::{Functions, ObjectApi};
-use crate::python::heap::arrays::Arrays;
-use crate::python::heap::cpp::{Cpp, MemoryClass};
-use crate::python::heap::eager::Eager;
+use crate::python::heap::natives::torch::{Graph, MemoryClass};
+use crate::python::heap::natives::{HANDLES, Handles, Item, Object};
 use crate::python::heap::objects::{Kind, TypeTable};
 use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::layout::ObjectLayout;
@@ -38,9 +35,9 @@ pub struct Heap<'a> {
     cpython: &'static Cpython,
     layout: ObjectLayout,
     types: TypeTable,
-    cpp: Cpp,
-    arrays: Arrays,
-    eager: Eager,
+    graph: Graph,
+    /// As the rows of [`HANDLES`].
+    handles: [Box<dyn Handles>; HANDLES.len()],
     blocks: &'a Nodes,
     /// The lowest and the highest of `blocks`.
     range: (u64, u64),
@@ -116,9 +113,8 @@ impl<'a> Heap<'a> {
             cpython,
             layout,
             types: TypeTable::new(api.types),
-            cpp: Cpp::default(),
-            arrays: Arrays::default(),
-            eager: Eager::default(),
+            graph: Graph::default(),
+            handles: HANDLES.map(|of| (of.finder)()),
             blocks,
             range,
             namespaces: Nodes::default(),
@@ -177,8 +173,7 @@ impl<'a> Heap<'a> {
                     );
                 }
             }
-            Kind::Array => work.arrays.push((holder, objects::words(node, 2, info.words))),
-            Kind::Eager => work.eager.push((holder, objects::words(node, 2, info.words))),
+            Kind::Handle(row) => work.handles[row].push((holder, objects::words(node, 2, info.words))),
             Kind::Context => work.bodies.push((holder, node, objects::words(node, 2, info.words))),
             _ => {}
         }
@@ -187,29 +182,30 @@ impl<'a> Heap<'a> {
     /// Finds what C++ objects hold, and which of them Python's objects hold.
     fn natives(&mut self, work: &mut Work, graphs: bool, found: &mut Vec<(u32, Node)>) {
         let addresses: Vec<u64> = work.candidates.iter().map(|&(_, word)| word).collect();
-        let classes = self.cpp.classify(&addresses);
+        let classes = self.graph.classify(&addresses);
         let tensors = work.candidates.iter().zip(classes).filter(|(_, class)| *class == MemoryClass::Tensor);
         work.tensors.extend(tensors.map(|(item, _)| *item));
-        self.cpp.tensors(&work.tensors, graphs, self.blocks, found);
-        self.arrays.find(&work.arrays, self.blocks, found);
-        self.eager.find(&work.eager, self.blocks, found);
+        self.graph.tensors(&work.tensors, graphs, self.blocks, found);
+        for (handles, objects) in self.handles.iter_mut().zip(&work.handles).filter(|(_, o)| !o.is_empty()) {
+            handles.find(objects, self.blocks, found);
+        }
         if !graphs {
             return;
         }
         // Nodes that Python's objects hold.
         let addresses: Vec<u64> = work.nodes.iter().map(|&(_, word)| word).collect();
-        for (&(holder, node), class) in work.nodes.iter().zip(self.cpp.classify(&addresses)) {
+        for (&(holder, node), class) in work.nodes.iter().zip(self.graph.classify(&addresses)) {
             if matches!(class, MemoryClass::Node(_)) {
-                self.cpp.met.insert(node, class);
+                self.graph.met.insert(node, class);
                 found.push((holder, node));
             }
         }
         let mut words = Vec::new();
-        self.cpp.nodes(&work.graph, found, &mut words);
+        self.graph.nodes(&work.graph, found, &mut words);
         // Of a context only what it has saved: the nodes it refers to are those that hold it.
         let mut saved = Vec::new();
-        self.cpp.contexts(&work.bodies, &mut saved);
-        found.extend(saved.into_iter().filter(|(_, node)| !self.cpp.is_node(*node)));
+        self.graph.contexts(&work.bodies, &mut saved);
+        found.extend(saved.into_iter().filter(|(_, node)| !self.graph.is_node(*node)));
         if !words.is_empty() {
             let contexts = self.contexts();
             words.retain(|(_, _, word)| contexts.contains_key(word));
@@ -230,20 +226,19 @@ impl<'a> Heap<'a> {
 struct Work {
     children: Vec<Node>,
     saw_tensors: bool,
-    candidates: Vec<cpp::Item>,
-    tensors: Vec<cpp::Item>,
-    nodes: Vec<cpp::Item>,
-    graph: Vec<cpp::Item>,
+    candidates: Vec<Item>,
+    tensors: Vec<Item>,
+    nodes: Vec<Item>,
+    graph: Vec<Item>,
     bodies: Vec<(u32, Node, Vec<u64>)>,
-    arrays: Vec<(u32, Vec<u64>)>,
-    eager: Vec<(u32, Vec<u64>)>,
+    handles: [Vec<Object>; HANDLES.len()],
 }
 
 impl HeapGraph for Heap<'_> {
     fn references_from(&mut self, holders: &[Node], graphs: bool, found: &mut Vec<(u32, Node)>) {
         let mut work = Work::default();
         for (i, &node) in (0u32..).zip(holders) {
-            match self.cpp.met.get(&node) {
+            match self.graph.met.get(&node) {
                 Some(MemoryClass::Tensor) => work.tensors.push((i, node)),
                 Some(_) => work.graph.push((i, node)),
                 // A block that is not searched for this time is no object all the same.
@@ -264,20 +259,21 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn is_collection(&mut self, holder: Option<Node>, node: Node) -> bool {
-        let own = holder.is_some_and(|h| !self.cpp.met.contains_key(&h) && self.keeps_attributes_in(h, node));
-        !own && !self.cpp.met.contains_key(&node)
+        let own =
+            holder.is_some_and(|h| !self.graph.met.contains_key(&h) && self.keeps_attributes_in(h, node));
+        !own && !self.graph.met.contains_key(&node)
             && self.types.of(node).is_some_and(|info| info.kind.is_collection())
     }
 
     fn is_namespace(&mut self, node: Node) -> bool {
-        !self.cpp.met.contains_key(&node)
+        !self.graph.met.contains_key(&node)
             && self.types.of(node).is_some_and(|info| info.kind == Kind::Dict)
             && self.has_builtins(node)
     }
 
     fn is_of_package(&mut self, holder: Option<Node>, node: Node) -> bool {
         let has_packaged_class = |heap: &mut Self, node| {
-            !heap.cpp.met.contains_key(&node)
+            !heap.graph.met.contains_key(&node)
                 && heap.types.of(node).is_some_and(|info| info.kind == Kind::Other)
                 && heap.has_packaged_class(node)
         };
@@ -290,7 +286,7 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn has_graph(&mut self, node: Node) -> bool {
-        match self.cpp.met.get(&node) {
+        match self.graph.met.get(&node) {
             Some(class) => *class == MemoryClass::Tensor,
             None => {
                 !self.blocks.contains_key(&node)
@@ -313,8 +309,8 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn type_name(&mut self, node: Node) -> String {
-        match self.cpp.met.contains_key(&node) {
-            true => self.cpp.name(node).to_owned(),
+        match self.graph.met.contains_key(&node) {
+            true => self.graph.name(node).to_owned(),
             false => self.types.name(node),
         }
     }
@@ -325,7 +321,7 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn sort(&mut self, node: Node) -> u64 {
-        match self.cpp.met.get(&node) {
+        match self.graph.met.get(&node) {
             Some(MemoryClass::Tensor) => 1,
             Some(_) => 2,
             None => self.types.number(node),

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use crate::python::api::{Inquiry, Object, Traverse, Types, Visit};
+use crate::python::heap::natives::HANDLES;
 use crate::python::memory::word;
 use crate::python::offsets::*;
 use leaktrace_core::holders::Node;
@@ -29,14 +30,12 @@ pub enum Kind {
     Generator,
     Traceback,
     Exception,
-    /// An instance of PyTorch's tensor classes.
+    /// An instance of the tensor classes whose C++ objects are parts of a graph.
     Tensor,
     /// The context of an autograd function written in Python.
     Context,
-    /// An instance of JAX's array class.
-    Array,
-    /// An instance of TensorFlow's class of tensors.
-    Eager,
+    /// An instance of a framework's class of arrays: a row of [`HANDLES`].
+    Handle(usize),
     Other,
 }
 
@@ -235,12 +234,9 @@ impl TypeTable {
             Kind::Tensor
         } else if named("_FunctionBase") {
             Kind::Context
-        } else if named("ArrayImpl") {
-            Kind::Array
-        } else if named("EagerTensor") {
-            Kind::Eager
         } else {
-            Kind::Other
+            let row = HANDLES.iter().position(|of| named(of.name));
+            row.map_or(Kind::Other, Kind::Handle)
         };
         let first = names.first().map_or("", String::as_str);
         let is_graph_node = kind == Kind::Other

@@ -66,7 +66,7 @@ impl Heap<'_> {
     /// Returns the objects that are not `reached`, with their reference counts.
     pub fn unreached(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>> {
         // Where tensors cannot be read, nothing may be said to hold their memory.
-        if self.saw_tensors && !self.cpp.knows_storages() {
+        if self.saw_tensors && !self.graph.knows_storages() {
             return None;
         }
         let all = self.everything()?;

@@ -4,10 +4,9 @@
 //!
 //! No other words are followed: some of them lead to devices and contexts, and by these to all there is.
 
-use super::cpp::{Item, type_names};
+use super::{Classes, Handles, Item, Object};
 use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::Nodes;
-use leaktrace_core::int_map::IntMap;
 
 /// `tensorflow::TensorHandle`, `tensorflow::Var`
 const HANDLE: &str = "N10tensorflow12TensorHandleE";
@@ -36,27 +35,36 @@ enum Class {
     /// A buffer of a variable's.
     Resource,
     Variable,
-    Other,
 }
 
-#[derive(Default)]
-pub struct Eager {
-    /// Classes by tables of virtual functions.
-    classes: IntMap<u64, Class>,
+pub struct Tensors {
+    classes: Classes<Class>,
     /// The word of Python's object in which the handle was found.
     handle_at: Option<usize>,
 }
 
-impl Eager {
-    /// Finds the blocks of tensors, each a holder's index and the words of the object behind its head.
-    pub fn find(&mut self, objects: &[(u32, Vec<u64>)], blocks: &Nodes, found: &mut Vec<Item>) {
-        if objects.is_empty() {
-            return;
-        }
+impl Default for Tensors {
+    fn default() -> Tensors {
+        let named = |names: &[String]| match names.first()?.as_str() {
+            HANDLE => Some(Class::Handle),
+            VARIABLE => Some(Class::Variable),
+            name if names.iter().any(|name| name == BUFFER) => Some(match name.contains(RESOURCE) {
+                true => Class::Resource,
+                false => Class::Buffer,
+            }),
+            _ => None,
+        };
+        Tensors { classes: Classes::new(named), handle_at: None }
+    }
+}
+
+impl Handles for Tensors {
+    fn find(&mut self, objects: &[Object], blocks: &Nodes, found: &mut Vec<Item>) {
         let mut handles = Vec::new();
         for (holder, words) in objects {
             let at = self.handle_at.or_else(|| {
-                self.handle_at = self.classes_of(words).iter().position(|class| *class == Class::Handle);
+                self.handle_at =
+                    self.classes.of(words).iter().position(|class| *class == Some(Class::Handle));
                 self.handle_at
             });
             handles.extend(at.and_then(|at| Some((*holder, *words.get(at)?))));
@@ -78,7 +86,9 @@ impl Eager {
         let addresses = read(&buffers, BUFFER_WORDS, |words| vec![words[ELEMENTS]]);
         found.extend(addresses.into_iter().filter(|(_, address)| blocks.contains_key(address)));
     }
+}
 
+impl Tensors {
     /// Returns the buffers that some words of objects lead to.
     fn buffers_in(&mut self, objects: &[Item], words: usize) -> Vec<Item> {
         let all = read(objects, words, <[u64]>::to_vec);
@@ -88,41 +98,13 @@ impl Eager {
     /// Returns those of the objects that are of a class.
     fn only(&mut self, objects: Vec<Item>, is: impl Fn(Class) -> bool) -> Vec<Item> {
         let addresses: Vec<u64> = objects.iter().map(|&(_, address)| address).collect();
-        let classes = self.classes_of(&addresses);
-        objects.into_iter().zip(classes).filter(|(_, class)| is(*class)).map(|(object, _)| object).collect()
-    }
-
-    /// Returns the classes of the objects at these addresses.
-    fn classes_of(&mut self, addresses: &[u64]) -> Vec<Class> {
-        let plausible = addresses.iter().filter(|address| is_plausible(**address));
-        let tables = memory::copy(&plausible.map(|&address| (address, 1)).collect::<Vec<_>>());
-        let mut read = 0..;
-        let mut class = |address| match is_plausible(address) {
-            true => read.next().map_or(Class::Other, |i| self.class(tables.get(i)[0])),
-            false => Class::Other,
-        };
-        addresses.iter().map(|&address| class(address)).collect()
-    }
-
-    fn class(&mut self, table: u64) -> Class {
-        if !is_plausible(table) {
-            return Class::Other;
-        }
-        *self.classes.entry(table).or_insert_with(|| {
-            let names = type_names(table);
-            match names.first().map_or("", String::as_str) {
-                HANDLE => Class::Handle,
-                VARIABLE => Class::Variable,
-                name if names.iter().any(|name| name == BUFFER) => {
-                    if name.contains(RESOURCE) {
-                        Class::Resource
-                    } else {
-                        Class::Buffer
-                    }
-                }
-                _ => Class::Other,
-            }
-        })
+        let classes = self.classes.of(&addresses);
+        objects
+            .into_iter()
+            .zip(classes)
+            .filter(|(_, class)| class.is_some_and(&is))
+            .map(|(object, _)| object)
+            .collect()
     }
 }
 

@@ -4,10 +4,9 @@
 //!
 //! No other words are followed: some of them chain all arrays there are.
 
-use super::cpp::{Item, type_name};
+use super::{Classes, Handles, Item, Object};
 use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::Nodes;
-use leaktrace_core::int_map::IntMap;
 
 /// `xla::ifrt::PjRtArray`, `xla::PjRtCApiBuffer`
 const ARRAY: &str = "N3xla4ifrt9PjRtArrayE";
@@ -23,25 +22,29 @@ const DEVICES: u64 = 4096;
 enum Class {
     Array,
     Buffer,
-    Other,
 }
 
-#[derive(Default)]
 pub struct Arrays {
-    /// Classes by tables of virtual functions.
-    classes: IntMap<u64, Class>,
+    classes: Classes<Class>,
     /// The word of Python's object in which IFRT's array was found.
     array_at: Option<usize>,
 }
 
-impl Arrays {
-    /// Finds the blocks of arrays, each a holder's index and the words of the object behind its head.
-    pub fn find(&mut self, objects: &[(u32, Vec<u64>)], blocks: &Nodes, found: &mut Vec<Item>) {
-        if objects.is_empty() {
-            return;
-        }
+impl Default for Arrays {
+    fn default() -> Arrays {
+        let named = |names: &[String]| match names.first()?.as_str() {
+            ARRAY => Some(Class::Array),
+            BUFFER => Some(Class::Buffer),
+            _ => None,
+        };
+        Arrays { classes: Classes::new(named), array_at: None }
+    }
+}
+
+impl Handles for Arrays {
+    fn find(&mut self, objects: &[Object], blocks: &Nodes, found: &mut Vec<Item>) {
         let mut arrays = Vec::new();
-        let unknown: Vec<&(u32, Vec<u64>)> = match self.array_at {
+        let unknown: Vec<&Object> = match self.array_at {
             Some(at) => {
                 arrays.extend(objects.iter().filter_map(|(holder, words)| Some((*holder, *words.get(at)?))));
                 Vec::new()
@@ -49,16 +52,18 @@ impl Arrays {
             None => objects.iter().collect(),
         };
         for (holder, words) in unknown {
-            let at = self.classes_of(words).iter().position(|class| *class == Class::Array);
+            let at = self.classes.of(words).iter().position(|class| *class == Some(Class::Array));
             self.array_at = self.array_at.or(at);
             arrays.extend(at.map(|at| (*holder, words[at])));
         }
         let addresses: Vec<u64> = arrays.iter().map(|&(_, array)| array).collect();
-        let classes = self.classes_of(&addresses);
+        let classes = self.classes.of(&addresses);
         let ranges: Vec<(u64, usize)> = addresses.iter().map(|&array| (array, ARRAY_WORDS)).collect();
         let bodies = memory::copy(&ranges);
         let mut buffers = Vec::new();
-        for (i, &(holder, array)) in arrays.iter().enumerate().filter(|(i, _)| classes[*i] == Class::Array) {
+        for (i, &(holder, array)) in
+            arrays.iter().enumerate().filter(|(i, _)| classes[*i] == Some(Class::Array))
+        {
             buffers.extend(self.buffers(array, bodies.get(i)).into_iter().map(|buffer| (holder, buffer)));
         }
         let ranges: Vec<(u64, usize)> = buffers.iter().map(|&(_, buffer)| (buffer, BUFFER_WORDS)).collect();
@@ -68,7 +73,9 @@ impl Arrays {
             found.extend(held.map(|&block| (holder, block)));
         }
     }
+}
 
+impl Arrays {
     /// Returns the buffers of an array: a vector of shared pointers that may lie in it. Its first word is twice the
     /// length, and one more where they lie elsewhere.
     fn buffers(&mut self, array: u64, body: &[u64]) -> Vec<u64> {
@@ -81,33 +88,10 @@ impl Arrays {
             }
             let pairs = memory::copy(&[(first, (tag >> 1) as usize * 2)]);
             let buffers: Vec<u64> = pairs.get(0).iter().step_by(2).copied().collect();
-            if self.classes_of(&buffers).iter().all(|class| *class == Class::Buffer) {
+            if self.classes.of(&buffers).iter().all(|class| *class == Some(Class::Buffer)) {
                 return buffers;
             }
         }
         Vec::new()
-    }
-
-    /// Returns the classes of the objects at these addresses.
-    fn classes_of(&mut self, addresses: &[u64]) -> Vec<Class> {
-        let plausible = addresses.iter().filter(|address| is_plausible(**address));
-        let tables = memory::copy(&plausible.map(|&address| (address, 1)).collect::<Vec<_>>());
-        let mut read = 0..;
-        let mut class = |address| match is_plausible(address) {
-            true => read.next().map_or(Class::Other, |i| self.class(tables.get(i)[0])),
-            false => Class::Other,
-        };
-        addresses.iter().map(|&address| class(address)).collect()
-    }
-
-    fn class(&mut self, table: u64) -> Class {
-        if !is_plausible(table) {
-            return Class::Other;
-        }
-        *self.classes.entry(table).or_insert_with(|| match type_name(table).as_deref() {
-            Some(ARRAY) => Class::Array,
-            Some(BUFFER) => Class::Buffer,
-            _ => Class::Other,
-        })
     }
 }

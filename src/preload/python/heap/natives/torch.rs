@@ -5,7 +5,7 @@
 //! All of it is read by the kernel: threads without the GIL may change and free such objects at any time.
 //! Words that are found are compared, and never followed as pointers.
 
-use crate::machine;
+use super::{Item, type_names};
 use crate::python::memory::{self, is_plausible};
 use leaktrace_core::holders::{Node, Nodes};
 use leaktrace_core::int_map::IntMap;
@@ -28,8 +28,6 @@ impl MemoryClass {
     }
 }
 
-/// A holder's index, and an object that it holds or that is to be searched.
-pub type Item = (u32, Node);
 /// A holder's index, its address, and a word that lies in it.
 pub type Word = (u32, Node, u64);
 
@@ -52,7 +50,7 @@ const VECTOR: u64 = 2048;
 const ACCUMULATE: &str = "AccumulateGrad";
 
 #[derive(Default)]
-pub struct Cpp {
+pub struct Graph {
     /// Classes by tables of virtual functions.
     classes: IntMap<u64, MemoryClass>,
     names: Vec<String>,
@@ -66,7 +64,7 @@ pub struct Cpp {
     common: Option<usize>,
 }
 
-impl Cpp {
+impl Graph {
     /// Returns the name of a node; empty for a tensor.
     pub fn name(&self, node: Node) -> &str {
         match self.met.get(&node) {
@@ -99,8 +97,8 @@ impl Cpp {
         if let Some(&known) = self.classes.get(&table) {
             return known;
         }
-        let name = type_name(table).unwrap_or_default();
-        let class = match name.as_str() {
+        let names = type_names(table);
+        let class = match names.first().map_or("", String::as_str) {
             "N3c1010TensorImplE" => MemoryClass::Tensor,
             "N3c1011StorageImplE" => MemoryClass::Storage,
             "N5torch8autograd12AutogradMetaE" | "N5torch8autograd22DifferentiableViewMetaE" => {
@@ -259,35 +257,6 @@ impl Cpp {
             }
         }
     }
-}
-
-/// Returns the mangled name of the type that a table of virtual functions belongs to: the word before it
-/// leads to the type's description, whose second word is the name (Itanium C++ ABI).
-pub fn type_name(table: u64) -> Option<String> {
-    described(*memory::copy(&[(table - 8, 1)]).get(0).first()?).map(|(name, _)| name)
-}
-
-/// Returns the name of that type, and those of what it is derived from, as far as each has one base.
-pub fn type_names(table: u64) -> Vec<String> {
-    const DEEPEST: usize = 8;
-    let mut names = Vec::new();
-    let mut description = memory::copy(&[(table - 8, 1)]).get(0)[0];
-    while let Some((name, base)) = described(description).filter(|_| names.len() < DEEPEST) {
-        names.push(name);
-        description = base;
-    }
-    names
-}
-
-/// Returns the name in a type's description, and the word behind it: the description of its base, if it has one.
-fn described(description: u64) -> Option<(String, u64)> {
-    if !is_plausible(description) {
-        return None;
-    }
-    let words = memory::copy(&[(description + 8, 1), (description + 16, 1)]);
-    let name = words.get(0)[0];
-    let text = (0x1_0000..machine::ADDRESS_END).contains(&name).then(|| memory::c_string(name))?;
-    Some((text, words.get(1)[0]))
 }
 
 /// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`. A class of that
