@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -222,6 +222,39 @@ fn a_leak_is_found_and_the_program_is_as_it_was() {
     }
     assert!(report.device(0, "before_attaching_bytes") > 256 * 256 * 4, "{told}");
     assert_eq!(program.end(), untraced);
+}
+
+/// A gdb that notes each call, and ends only when the program has done what it was asked for, or not for a long while.
+const GDB: &str = r#"#!/bin/sh
+echo called >>"$GDB_CALLS"
+for argument; do commands=$argument; done
+"$REAL_GDB" "$@"
+for _ in $(seq 200); do
+    [ -e "${commands%/*}/taken" ] && break
+    sleep 0.1
+done
+"#;
+
+#[test]
+fn the_main_thread_does_what_it_is_asked_for() {
+    if !has_gdb() {
+        return;
+    }
+    let real = Command::new("sh").args(["-c", "command -v gdb"]).output().unwrap();
+    let folder = TempDir::new().unwrap();
+    let gdb = folder.path().join("gdb");
+    fs::write(&gdb, GDB).unwrap();
+    fs::set_permissions(&gdb, fs::Permissions::from_mode(0o755)).unwrap();
+    let calls = folder.path().join("calls");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let program = Program::start(torch("attached.py"));
+    let mut command = leaktrace();
+    command.env("LEAKTRACE_LIBRARY", library()).env("PATH", path).env("GDB_CALLS", &calls);
+    command.env("REAL_GDB", String::from_utf8(real.stdout).unwrap().trim()).current_dir(folder.path());
+    text(&command.args(["attach", "--timeout", "60"]).arg(program.pid().to_string()).output().unwrap(), 0);
+    // A second call asks any thread.
+    assert_eq!(fs::read_to_string(calls).unwrap(), "called\n");
+    program.end();
 }
 
 #[test]

@@ -20,7 +20,7 @@ def model():
 
 
 def session():
-    made = onnxruntime.InferenceSession(model(), providers=["CUDAExecutionProvider"])
+    made = onnxruntime.InferenceSession(model(), providers=["CUDAExecutionProvider"])  # session
     assert made.get_providers()[0] == "CUDAExecutionProvider"
     return made
 

@@ -92,7 +92,8 @@ fn wait(child: &mut Child, limit: Duration) -> bool {
 /// How a function is called on x86-64: by hand, with the general registers alone. gdb's own calls put all registers back,
 /// which those before gdb 14 cannot do on a processor with AMX. Where a function has just been entered that takes nothing,
 /// nothing is in the others. A called function returns to nowhere, and there the program stops again, unless a fault of its
-/// own comes first.
+/// own comes first. With another stack gdb may take the caller's frame for the selected one, whose `$rip` is a word of the
+/// stack, so the innermost is selected again.
 #[cfg(target_arch = "x86_64")]
 const CALLS: &str = "\
 define keep
@@ -110,8 +111,8 @@ define keep
     handle SIGSEGV stop print nopass
 end
 define invoke
-    set $rsp = (($entered - 1024) & ~15UL) - 8
-    set *(unsigned long *) $rsp = 0
+    set $top = (($entered - 1024) & ~15UL) - 8
+    set *(unsigned long *) $top = 0
     set $rax = 0
     set $rdi = $a1
     set $rsi = $a2
@@ -119,6 +120,8 @@ define invoke
     set $rcx = $a4
     set $r8 = $a5
     set $r9 = $a6
+    set $rsp = $top
+    select-frame 0
     set $rip = $function
     continue
     while (unsigned long) $rip != 0
@@ -127,7 +130,6 @@ define invoke
     set $answer = (unsigned long) $rax
 end
 define put_back
-    set $rsp = $entered
     set $rax = $rax_then
     set $rcx = $rcx_then
     set $rdx = $rdx_then
@@ -137,6 +139,8 @@ define put_back
     set $r9 = $r9_then
     set $r10 = $r10_then
     set $r11 = $r11_then
+    set $rsp = $entered
+    select-frame 0
     set $rip = $at
 end
 ";
