@@ -1,8 +1,10 @@
 /* Blocks without a framework: calls the function by which PyTorch's caching allocator reports each block, as fast as it
    can. Compiled with -DSTANDIN it is the library where that function lives.
-   usage: blocks EVENTS THREADS LIVE EVERY
+   usage: blocks EVENTS THREADS LIVE EVERY [DEPTH]
      EVENTS  of all threads together; each allocates and frees at random within LIVE places of its own
      EVERY   events of the first thread after which it ends a step, 0: never
+     DEPTH   frames between the loop and the lines that allocate, each called from one of two places: 4 << DEPTH call
+             stacks. With it, the seconds of each tenth of the first thread's events go to standard error
    Each thread has a device of its own, since the allocator reports under a lock per device. Prints the blocks alive at
    the end, bytes alive, and the seconds it took, then waits for a line on its input. */
 #ifndef _GNU_SOURCE
@@ -27,7 +29,7 @@ void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
 #else
 
 struct thread { int number; long events, blocks; unsigned long bytes; };
-static long live, every;
+static long live, every, depth;
 static int (*step)(const char *);
 static pthread_barrier_t begin;
 
@@ -44,12 +46,28 @@ static __attribute__((noinline)) void two(uint64_t a, long s, struct thread *t) 
 static __attribute__((noinline)) void three(uint64_t a, long s, struct thread *t) { report(a, s, t); __asm__(""); }
 static __attribute__((noinline)) void four(uint64_t a, long s, struct thread *t) { report(a, s, t); __asm__(""); }
 
+static void (*const lines[])(uint64_t, long, struct thread *) = {one, two, three, four};
+
+/* Calls one of the lines, by a way that the bits of `way` choose. */
+static __attribute__((noinline)) void call(long deeper, uint64_t way, uint64_t address, long size, struct thread *t) {
+    if (!deeper) lines[way & 3](address, size, t);
+    else if (way & 1) call(deeper - 1, way >> 1, address, size, t);
+    else { call(deeper - 1, way >> 1, address, size, t); __asm__("nop"); }
+    __asm__("");
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
 static void *run(void *argument) {
     struct thread *t = argument;
-    static void (*const lines[])(uint64_t, long, struct thread *) = {one, two, three, four};
     uint64_t random = 88172645463325252ull + t->number, base = (uint64_t)(t->number + 1) << 40;
     unsigned char *sizes = calloc(live, 1);
     pthread_barrier_wait(&begin);
+    double began = now();
     for (long i = 1; i <= t->events; i++) {
         random ^= random << 13; random ^= random >> 7; random ^= random << 17;
         long place = (long)((random >> 8) % (unsigned long)live);
@@ -58,7 +76,11 @@ static void *run(void *argument) {
             sizes[place] = 0;
         } else {
             sizes[place] = 1 + (random >> 50) % 16;
-            lines[random >> 62](base + place * 8192, 512l * sizes[place], t);
+            call(depth, random >> (62 - depth), base + place * 8192, 512l * sizes[place], t);
+        }
+        if (depth && t->number == 0 && i % (t->events / 10) == 0) {
+            fprintf(stderr, "%.3f\n", now() - began);
+            began = now();
         }
         if (every && t->number == 0 && i % every == 0 && step) step(NULL);
     }
@@ -66,16 +88,16 @@ static void *run(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) return 2;
+    if (argc != 5 && argc != 6) return 2;
     int threads = atoi(argv[2]);
     live = atol(argv[3]);
     every = atol(argv[4]);
+    depth = argc == 6 ? atol(argv[5]) : 0;
     step = (int (*)(const char *))dlsym(RTLD_DEFAULT, "leaktrace_step");
     struct thread *all = calloc(threads, sizeof *all);
     pthread_t *handles = calloc(threads, sizeof *handles);
     pthread_barrier_init(&begin, NULL, threads);
-    struct timespec from, to;
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    double from = now();
     for (int i = 0; i < threads; i++) {
         all[i].number = i;
         all[i].events = atol(argv[1]) / threads;
@@ -83,11 +105,11 @@ int main(int argc, char **argv) {
     }
     run(&all[0]);
     for (int i = 1; i < threads; i++) pthread_join(handles[i], NULL);
-    clock_gettime(CLOCK_MONOTONIC, &to);
+    double to = now();
     long blocks = 0;
     unsigned long bytes = 0;
     for (int i = 0; i < threads; i++) blocks += all[i].blocks, bytes += all[i].bytes;
-    printf("%ld %lu %.3f\n", blocks, bytes, to.tv_sec - from.tv_sec + (to.tv_nsec - from.tv_nsec) / 1e9);
+    printf("%ld %lu %.3f\n", blocks, bytes, to - from);
     fflush(stdout);
     getchar();
     return 0;

@@ -32,8 +32,8 @@ use leaktrace_core::symbols::Names;
 /// The events after which a checkpoint is due (8 MiB of them): so many that its cost vanishes among theirs.
 const CHECKPOINT_EVERY: u64 = (8 << 20) / RECORD as u64;
 
-/// The events not covered by a checkpoint at which a thread that fills a segment drains them, and at which it
-/// waits until they are drained.
+/// The events that wait to be drained at which a thread that fills a segment drains them, and at which it waits until they
+/// are drained.
 const BACKLOG: u64 = 2 * CHECKPOINT_EVERY;
 const BACKLOG_LIMIT: u64 = BACKLOG + CHECKPOINT_EVERY / 4;
 /// The longest such wait.
@@ -73,8 +73,15 @@ pub struct Analyzer {
 
 /// The analyzer of this process; empty without a recording.
 pub static ANALYZER: Mutex<Option<Box<Analyzer>>> = Mutex::new(Rank::Analyzer, None);
-/// The first sequence number that the last checkpoint does not cover.
-pub static COVERED: AtomicU64 = AtomicU64::new(1);
+/// The first sequence number that the last checkpoint does not cover, and the first that was not drained.
+static COVERED: AtomicU64 = AtomicU64::new(1);
+static DRAINED: AtomicU64 = AtomicU64::new(1);
+
+/// Begins anew, for another recording.
+pub fn restart() {
+    COVERED.store(1, Release);
+    DRAINED.store(1, Release);
+}
 
 impl Analyzer {
     /// Drains every event up to now, and writes a checkpoint when enough have gathered. `false`: there is no
@@ -132,6 +139,7 @@ impl Analyzer {
             first(ledger, event);
             ledger.apply(event);
         });
+        DRAINED.store(ledger.next_seq(), Release);
         step_schedule::drained(ledger.next_seq(), ledger.step_count());
         true
     }
@@ -266,7 +274,7 @@ impl Analyzer {
 /// faster than one drains, they sleep until it has, and it yields to whoever holds it up: else the file grows
 /// without bound. Never for long, since the thread that drains may be waiting for this one.
 pub fn apply_backpressure() {
-    let behind = || recording::sequence() - COVERED.load(Relaxed);
+    let behind = || recording::sequence() - DRAINED.load(Relaxed);
     let analyzer = match behind() {
         ..BACKLOG => return,
         BACKLOG..BACKLOG_LIMIT => ANALYZER.try_lock(),

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::time::{Duration, Instant};
 
-use crate::analysis::analyzer::{ANALYZER, Analyzer, COVERED, as_typed};
+use crate::analysis::analyzer::{self, ANALYZER, Analyzer, as_typed};
 use crate::analysis::captured::{self, Captured};
 use crate::analysis::holders::{self, Occasion};
 use crate::analysis::{annotations, counters, loop_steps, step_schedule};
@@ -88,7 +88,7 @@ fn with_steps<R>(call: impl FnOnce(&mut Steps) -> R) -> Option<R> {
 pub fn begin() {
     EXITED.store(false, Release);
     LEAVING.store(false, Release);
-    COVERED.store(1, Release);
+    analyzer::restart();
     step_schedule::begin();
     if let Some(mut slot) = ANALYZER.lock() {
         *slot = Some(Box::default());
