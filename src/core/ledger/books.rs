@@ -133,10 +133,10 @@ impl Books {
             }
         }
         if let Some(d) = self.devices.get_mut(index) {
-            if carried && matches!(layer, Layer::Block | Layer::Driver) {
-                d.carried_over(site, bytes);
+            match carried && matches!(layer, Layer::Block | Layer::Driver) {
+                true => d.take_carried(layer, site, bytes),
+                false => d.take(layer, bytes),
             }
-            d.take(layer, bytes);
         }
         index
     }

@@ -77,6 +77,9 @@ pub struct Cause {
     pub parts: Vec<Part>,
     /// The peak of the run without it.
     pub without: u64,
+    /// The same, with the last of its blocks that die in a step: by this it is judged, since every loop has the one before of
+    /// a batch or a result while it makes the next.
+    pub with_last: u64,
 }
 
 /// What is carried over, by cause.
@@ -87,8 +90,9 @@ pub struct CarryOver {
 
 /// Frees without a birth between them.
 struct Burst {
-    /// The last span in which its blocks were alive.
+    /// The last span in which all its blocks were alive, and its last free.
     span: usize,
+    end: usize,
     parts: Vec<Part>,
     bytes: u64,
 }
@@ -103,6 +107,7 @@ impl CarryOver {
     pub fn settle(&mut self, books: &mut Books, supersedes: bool) {
         let step = books.completed;
         for d in &mut books.devices {
+            d.note_rest();
             let frees = if supersedes { &[][..] } else { &d.carried_frees[..] };
             let last = if supersedes { d.step_so_far() } else { d.last_span() };
             self.end_step(d.device, step, frees, last, d.peak_of_steps());
@@ -126,6 +131,7 @@ impl CarryOver {
         }
         for (cause, _) in self.causes.iter_mut().zip(known).filter(|(_, known)| !known) {
             cause.without = cause.without.max(peak);
+            cause.with_last = cause.with_last.max(peak);
         }
     }
 
@@ -137,9 +143,11 @@ impl CarryOver {
         (last, peak, before): (u64, u64, u64),
         known: &mut Vec<bool>,
     ) {
-        // The most bytes live in any span after each one.
+        // The most bytes live at any time after each free, and in any span after it.
+        let mut rest: Vec<u64> = frees.iter().map(|free| free.rest).collect();
         let mut after = vec![last; frees.len()];
         for i in (1..frees.len()).rev() {
+            rest[i - 1] = rest[i - 1].max(rest[i]);
             after[i - 1] = after[i].max(frees[i].peak);
         }
         let (at_peak, others): (Vec<Burst>, Vec<Burst>) = bursts(frees)
@@ -147,7 +155,7 @@ impl CarryOver {
             .filter(|burst| burst.bytes as f64 >= MIN_SHARE * peak as f64)
             .partition(|burst| burst.span >= at);
         for burst in at_peak {
-            let without = peak.saturating_sub(burst.bytes).max(after[burst.span]);
+            let gone = peak.saturating_sub(burst.bytes);
             let Some(site) = burst.site() else { continue };
             let found = self.causes.iter().position(|c| c.device == device && c.site == site);
             let cause = match found {
@@ -165,6 +173,7 @@ impl CarryOver {
                         blocks: Values::default(),
                         parts: Vec::new(),
                         without: before,
+                        with_last: before,
                     });
                     known.push(false);
                     self.causes.len() - 1
@@ -173,7 +182,8 @@ impl CarryOver {
             };
             known[cause] = true;
             let cause = &mut self.causes[cause];
-            cause.without = cause.without.max(without);
+            cause.without = cause.without.max(gone).max(rest[burst.end]);
+            cause.with_last = cause.with_last.max(gone).max(after[burst.span]);
             if cause.steps == 0 || cause.last != step {
                 cause.steps = cause.steps.saturating_add(1);
                 cause.last = step;
@@ -226,9 +236,10 @@ fn bursts(frees: &[CarriedFree]) -> Vec<Burst> {
     let mut all: Vec<Burst> = Vec::new();
     for (i, f) in frees.iter().enumerate() {
         if f.apart || all.is_empty() {
-            all.push(Burst { span: i, parts: Vec::new(), bytes: 0 });
+            all.push(Burst { span: i, end: i, parts: Vec::new(), bytes: 0 });
         }
         let Some(burst) = all.last_mut() else { continue };
+        burst.end = i;
         burst.bytes = burst.bytes.wrapping_add(f.bytes);
         match burst.parts.iter_mut().find(|p| p.site == f.site) {
             Some(p) => (p.bytes, p.blocks) = (p.bytes.wrapping_add(f.bytes), p.blocks.wrapping_add(1)),
@@ -242,32 +253,48 @@ fn bursts(frees: &[CarriedFree]) -> Vec<Burst> {
 mod tests {
     use super::*;
 
-    fn free(site: u32, bytes: u64, peak: u64, apart: bool) -> CarriedFree {
-        CarriedFree { site, bytes, peak, apart }
+    fn free(site: u32, bytes: u64, peak: u64, apart: bool, rest: u64) -> CarriedFree {
+        CarriedFree { site, bytes, peak, apart, rest }
     }
 
     #[test]
     fn the_peak_without_it() {
         let mut c = CarryOver::default();
         // 100 at the peak with 40 of the last step's in it; after their death at most 80.
-        c.end_step(0, 2, &[free(1, 5, 50, true), free(7, 39, 100, true), free(8, 1, 61, false)], 80, 100);
+        c.end_step(
+            0,
+            2,
+            &[free(1, 5, 50, true, 100), free(7, 39, 100, true, 61), free(8, 1, 61, false, 80)],
+            80,
+            100,
+        );
         let [cause] = c.causes() else { panic!("{c:?}") };
         assert_eq!((cause.site, cause.without, cause.steps), (7, 100, 1));
         let mut c = CarryOver::default();
-        c.end_step(0, 2, &[free(1, 5, 50, true), free(7, 39, 100, true), free(8, 1, 61, false)], 80, 0);
+        c.end_step(
+            0,
+            2,
+            &[free(1, 5, 50, true, 100), free(7, 39, 100, true, 61), free(8, 1, 61, false, 80)],
+            80,
+            0,
+        );
         assert_eq!(c.causes()[0].without, 80);
-        c.end_step(0, 3, &[free(7, 30, 120, true)], 60, 100);
+        c.end_step(0, 3, &[free(7, 30, 120, true, 60)], 60, 100);
         assert_eq!((c.causes()[0].without, c.causes()[0].steps), (90, 2));
         c.end_step(0, 4, &[], 110, 120);
         assert_eq!(c.causes()[0].without, 110);
         // What a step carried counts too where it was not at the peak, but that step is not one that it made higher.
-        c.end_step(0, 5, &[free(7, 20, 50, true)], 90, 120);
+        c.end_step(0, 5, &[free(7, 20, 50, true, 90)], 90, 120);
         let cause = &c.causes()[0];
         assert_eq!((cause.steps, cause.carried, cause.parts[0].bytes), (2, 3, 39 + 30 + 20));
         assert_eq!(cause.bytes.iter().collect::<Vec<_>>(), [40, 30, 20]);
+        // The last one to die is taken off, too, though the last span began with it.
+        let mut c = CarryOver::default();
+        c.end_step(0, 2, &[free(7, 30, 130, true, 100)], 129, 0);
+        assert_eq!(c.causes()[0].without, 100);
         // What died before the peak does not raise it.
         let mut c = CarryOver::default();
-        c.end_step(0, 2, &[free(7, 39, 50, true)], 80, 0);
+        c.end_step(0, 2, &[free(7, 39, 50, true, 80)], 80, 0);
         assert_eq!(c.causes(), []);
     }
 

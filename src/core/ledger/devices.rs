@@ -17,6 +17,8 @@ pub struct CarriedFree {
     pub peak: u64,
     /// True if anything was born since the carried free before: the two did not die together.
     pub apart: bool,
+    /// Most live bytes from then on until the next one, without this block.
+    pub rest: u64,
 }
 
 /// The totals of one device, in bytes.
@@ -39,6 +41,8 @@ pub struct Device {
     step_peak: u64,
     /// Most live bytes since the latest entry of `carried_frees`.
     span_peak: u64,
+    /// The same, but for the block of that entry.
+    rest_peak: u64,
     /// Births so far, and how many there were at the latest entry of `carried_frees`.
     births: u64,
     births_then: u64,
@@ -141,23 +145,42 @@ impl Device {
     /// it is, never makes a peak.
     #[inline]
     pub(super) fn take(&mut self, layer: Layer, bytes: u64) {
-        self.span_peak = self.span_peak.max(self.live_bytes());
+        let live = self.live_bytes();
+        (self.span_peak, self.rest_peak) = (self.span_peak.max(live), self.rest_peak.max(live));
         let figure = self.figure(layer);
         *figure = figure.wrapping_sub(bytes);
     }
 
-    /// Keeps the free of what the step before left alive; called before its bytes are taken off.
+    /// Takes off what the step before left alive, and keeps its free.
     #[inline]
-    pub(super) fn carried_over(&mut self, site: u32, bytes: u64) {
-        if self.carried_frees.len() >= MAX_CARRIED {
-            return;
+    pub(super) fn take_carried(&mut self, layer: Layer, site: u32, bytes: u64) {
+        let is_kept = self.carried_frees.len() < MAX_CARRIED;
+        if is_kept {
+            self.end_span(site, bytes);
         }
+        self.take(layer, bytes);
+        if is_kept {
+            self.rest_peak = 0;
+        }
+    }
+
+    /// Ends a span at the free of a block that is still alive.
+    fn end_span(&mut self, site: u32, bytes: u64) {
         let peak = self.span_peak.max(self.live_bytes());
         let apart = self.births != self.births_then;
-        self.carried_frees.push(CarriedFree { site, bytes, peak, apart });
+        self.note_rest();
+        self.carried_frees.push(CarriedFree { site, bytes, peak, apart, rest: 0 });
         self.births_then = self.births;
         self.step_peak = self.step_peak.max(peak);
         self.span_peak = 0;
+    }
+
+    /// Notes the most bytes live since the latest entry of `carried_frees`, without its block.
+    pub(super) fn note_rest(&mut self) {
+        let rest = self.rest_peak.max(self.live_bytes());
+        if let Some(free) = self.carried_frees.last_mut() {
+            free.rest = rest;
+        }
     }
 
     /// Returns the peak of the steps that ended.

@@ -24,7 +24,8 @@ fn judge(view: &View<'_>, cause: &Cause) -> Option<Finding> {
     let reduction = peak.saturating_sub(cause.without);
     let carried = median(cause.bytes.iter());
     let often = f64::from(cause.steps) >= MIN_STEPS_SHARE * f64::from(view.steps);
-    let large = reduction.min(carried as u64) as f64 >= MIN_SHARE * peak as f64;
+    let judged = peak.saturating_sub(cause.with_last).min(carried as u64);
+    let large = judged as f64 >= MIN_SHARE * peak as f64;
     if !often || !large || cause.steps < MIN_CARRIED {
         return None;
     }
