@@ -29,7 +29,7 @@ use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::ledger::verdict::MIN_COHORTS;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    ANY_THREAD, CodeText, EventContext, Loops, Moment, Progress, STEPS_BETWEEN, Seen, What,
+    ANY_THREAD, CodeText, EventContext, Loops, Moment, Progress, STEPS_BETWEEN, Seen, Shown, What,
 };
 
 /// The iterations that a loop must have had before they are taken for steps.
@@ -52,14 +52,6 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 /// A jump has left it half written.
 #[unsafe(link_section = ".data.leaktrace")]
 static TORN: AtomicBool = AtomicBool::new(false);
-
-/// What the detector is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Allocation,
-    Free,
-    Copy,
-}
 
 /// Takes the detector, unless that takes long.
 #[inline(always)]
@@ -309,7 +301,7 @@ fn show(me: usize, event: Shown) -> Option<Walk> {
     }
     let mut list = loops.frames(slot);
     let progress = frames::frames(thread_state::current(), &mut list, event == Shown::Allocation, |now| {
-        let what = What { freed, objects: now.objects };
+        let what = What { shown: event, framework: !COPIES.load(Relaxed), objects: now.objects };
         loops.event(slot, now.list, now.same, now.epoch, what, &mut Here(Some(now.code)))
     });
     loops.keep(slot, list);

@@ -70,6 +70,7 @@ struct Chooser<'a> {
     phases: bool,
     totals: Vec<u64>,
     frees: Vec<u64>,
+    copies: Vec<u64>,
     built: Vec<u64>,
     optimizers: Vec<u64>,
     backwards: Vec<u64>,
@@ -180,14 +181,17 @@ impl<'a> Chooser<'a> {
             phases: false,
             totals: tree.totals(|n| n.events),
             frees: tree.totals(|n| n.frees),
+            copies: tree.totals(|n| n.copies),
             built: tree.totals(|n| n.built),
             optimizers: tree.totals(|n| n.optimizers),
             backwards: tree.totals(|n| n.backwards),
         }
     }
 
+    /// Whether a loop frees a fair part of what it takes. One that only copies takes nothing.
     fn gives_back(&self, id: Id) -> bool {
-        self.frees[usize::from(id)] as f64 >= GIVEN_BACK * self.total(id)
+        let takes = self.total(id) - self.copies[usize::from(id)] as f64;
+        self.frees[usize::from(id)] as f64 >= GIVEN_BACK * takes
     }
 
     fn builds(&self, id: Id) -> bool {
@@ -245,7 +249,7 @@ impl<'a> Chooser<'a> {
         self.totals[usize::from(id)] as f64
     }
 
-    /// What a loop allocated.
+    /// What a loop allocated and copied.
     fn births(&self, id: Id) -> f64 {
         self.total(id) - self.frees[usize::from(id)] as f64
     }

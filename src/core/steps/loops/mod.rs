@@ -37,8 +37,8 @@ pub use extents::Extents;
 use crate::format::backfilled::BackfilledBoundary;
 use code::Codes;
 use draft::Draft;
-pub use shadow::What;
 use shadow::{Shadow, View};
+pub use shadow::{Shown, What};
 pub use tree::STEPS_BETWEEN;
 use tree::{Id, Node, Tree};
 

@@ -48,10 +48,20 @@ pub(super) fn called_at(call: u32) -> (u32, u32) {
     (call & 0xffff, (call >> 16) * 2)
 }
 
+/// What the detector is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Allocation,
+    Free,
+    Copy,
+}
+
 /// What an event is, beside its frames.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
-    pub freed: bool,
+    pub shown: Shown,
+    /// A framework gives out blocks in this process. Where none does, what a library's constructors allocate are arrays.
+    pub framework: bool,
     /// A count that changes whenever Python makes an object; one that stays is none.
     pub objects: u32,
 }
@@ -134,6 +144,8 @@ pub(super) struct Shadow {
     clock: u64,
     /// Count of the objects that Python made, at the last event.
     objects: u32,
+    /// How many of the frames of the last event are those of `levels`, where it was passed over.
+    agreed: Option<usize>,
 }
 
 /// What stays the same while one event is compared.
@@ -159,6 +171,7 @@ impl Shadow {
             awaited: Vec::with_capacity(MOST_AWAITED),
             clock: 0,
             objects: 0,
+            agreed: None,
         }
     }
 
@@ -169,9 +182,15 @@ impl Shadow {
         let frames = &all[..all.len().min(depth).min(MOST_LEVELS)];
         self.clock += 1;
         let objects = std::mem::replace(&mut self.objects, what.objects);
+        let same = self.agreed.take().map_or(same, |agreed| same.min(agreed));
+        let freed = what.shown == Shown::Free;
         let both = frames.len().min(self.levels.len());
         let differs = (same.min(both)..both).find(|&at| self.levels[at].seen != frames[at]);
         let at = differs.unwrap_or(both);
+        if freed && !view.blind && frames.get(at).is_some_and(|seen| self.is_destructor(at, seen)) {
+            self.agreed = Some(at);
+            return self.count(view, at - 1, what);
+        }
         if let Some(seen) = frames.get(at) {
             let at = self.differs(view, at, seen);
             for seen in &frames[at..] {
@@ -179,18 +198,33 @@ impl Shadow {
             }
         } else if self.levels.len() > at {
             self.pop(view, at);
-        } else if !what.freed && frames.len() == all.len() {
+        } else if !freed && frames.len() == all.len() {
             let kept = self.again(view, objects != what.objects).unwrap_or(frames.len());
             for seen in &frames[kept..] {
                 self.push(view, seen);
             }
         }
-        let builds = self.levels.last().is_some_and(|l| l.builds);
-        if let Some(node) = view.tree.get_mut(self.node()) {
-            node.events += 1;
-            node.frees += u64::from(what.freed);
-            node.built += u64::from(builds);
+        if let Some(innermost) = self.levels.len().checked_sub(1) {
+            self.count(view, innermost, what);
+        } else if let Some(node) = view.tree.get_mut(self.root) {
+            node.count(what.shown, false);
         }
+    }
+
+    /// Counts an event where the frame at this depth stands.
+    fn count(&self, view: &mut View<'_>, at: usize, what: What) {
+        let level = &self.levels[at];
+        if let Some(node) = view.tree.get_mut(level.node) {
+            node.count(what.shown, what.framework && level.builds);
+        }
+    }
+
+    /// Whether the frame at depth `at`, which gives memory back, is one that C called from where another stood: a destructor
+    /// or a callback that runs when objects go is no call that the program makes. An allocation in it would tell.
+    fn is_destructor(&self, at: usize, seen: &Seen) -> bool {
+        let is_known =
+            self.levels.get(at).is_some_and(|l| l.seen.frame == seen.frame && l.seen.code == seen.code);
+        at > 0 && seen.entry && !is_known
     }
 
     /// The innermost loop at the last event.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::extents::Extents;
 use super::opcodes::Meanings;
-use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, What};
+use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, Shown, What};
 use crate::cpython;
 
 /// Every CPython that is known here and on this machine.
@@ -146,13 +146,20 @@ impl EventContext for Program {
     }
 }
 
-/// Runs events, each a stack of (frame, code, offset, entered from C) from the outermost in, and returns
-/// where steps ended.
-fn ends(events: &[&[(usize, usize, u32, bool)]]) -> Vec<u64> {
+/// The frames of an event, from the outermost in: frame, code, offset, entered from C.
+type Stack<'a> = &'a [(usize, usize, u32, bool)];
+
+/// Runs allocations, and returns where steps ended.
+fn ends(events: &[Stack]) -> Vec<u64> {
+    ends_of(&events.iter().map(|&stack| (Shown::Allocation, stack)).collect::<Vec<_>>())
+}
+
+/// Runs events, and returns where steps ended.
+fn ends_of(events: &[(Shown, Stack)]) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
     let slot = loops.slot(1, &mut program);
-    let what = What { freed: false, objects: 0 };
-    for stack in events {
+    for &(shown, stack) in events {
+        let what = What { shown, framework: true, objects: 0 };
         program.0 += 1;
         let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
             frame,
@@ -210,4 +217,13 @@ fn what_c_calls_again_is_no_round_where_others_are_proven() {
     assert_eq!(ends(&[&a, &b, &a, &b, &later, &a, &b, &a, &later]), [6, u64::MAX]);
     // Where nothing better is there, it is believed.
     assert_eq!(ends(&[&a, &b, &a, &b]), [3, u64::MAX]);
+}
+
+#[test]
+fn what_frees_when_an_object_goes_is_no_round() {
+    use Shown::{Allocation, Free};
+    let made = |offset| [(10, 1, 6, false), (20, 2, offset, false)];
+    let (early, late, gone) = (made(10), made(20), [(10, 1, 6, false), (30, 3, 4, true)]);
+    let round = [(Allocation, &early[..]), (Allocation, &late[..]), (Free, &gone[..]), (Free, &gone[..])];
+    assert_eq!(ends_of(&[round, round, round].concat()), [5, 9, u64::MAX]);
 }

@@ -1,6 +1,7 @@
 //! What the loops of a program did: a tree of loops, each under the one it ran in, and a log of where their
 //! iterations ended. Bounded: beyond its capacity it takes nothing new in. Knows no frames.
 
+use super::shadow::Shown;
 use crate::format::backfilled::BackfilledBoundary;
 
 /// Loops that are distinguished, each in each context that it runs in.
@@ -83,9 +84,10 @@ pub(super) struct Node {
     seldom: u32,
     /// Iterations under way.
     pub open: u32,
-    /// Events seen with this as the innermost loop, and those among them that gave memory back.
+    /// Events seen with this as the innermost loop, and those among them that gave memory back, and that only copied.
     pub events: u64,
     pub frees: u64,
+    pub copies: u64,
     /// Those among them by which a model is made.
     pub built: u64,
     /// Optimizer steps seen with this as the innermost loop.
@@ -134,6 +136,14 @@ impl Mark {
 }
 
 impl Node {
+    /// Counts an event. `builds`: by which a model is made.
+    pub fn count(&mut self, shown: Shown, builds: bool) {
+        self.events += 1;
+        self.frees += u64::from(shown == Shown::Free);
+        self.copies += u64::from(shown == Shown::Copy);
+        self.built += u64::from(builds);
+    }
+
     fn new(parent: Id, code: u32, number: u8) -> Node {
         Node {
             parent,
@@ -156,6 +166,7 @@ impl Node {
             open: 0,
             events: 0,
             frees: 0,
+            copies: 0,
             built: 0,
             optimizers: 0,
             backwards: 0,
