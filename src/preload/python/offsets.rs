@@ -12,6 +12,7 @@ pub const VAR_SIZE: usize = 16;
 pub const STR_LENGTH: usize = 0;
 pub const STR_STATE: usize = 16;
 pub const BYTES_DATA: usize = 16;
+/// Behind the number of digits.
 pub const INT_DIGITS: usize = 24;
 
 /// `PyTypeObject`.
@@ -32,6 +33,7 @@ pub const FLAG_INLINE_VALUES: u64 = 1 << 2;
 pub const FLAG_MANAGED_DICT: u64 = 1 << 4;
 pub const FLAG_HEAP_TYPE: u64 = 1 << 9;
 pub const FLAG_HAVE_GC: u64 = 1 << 14;
+pub const FLAG_LONG: u64 = 1 << 24;
 pub const FLAG_LIST: u64 = 1 << 25;
 pub const FLAG_TUPLE: u64 = 1 << 26;
 pub const FLAG_DICT: u64 = 1 << 29;

@@ -63,7 +63,7 @@ def suspended(m):
 
 
 plain, slotted, derived, push, errors = Plain(), Slotted(), Derived(), pusher(), []
-numbered, named = {}, {"a b": []}
+numbered, named, addresses = {}, {"a b": []}, []
 deep = {"x": [None, (Plain(),)]}
 
 
@@ -88,6 +88,7 @@ def main():
         recall(Memory())
         numbered[len(numbered)] = Memory()
         named["a b"].append(Memory())
+        addresses.append(Memory().value)
         deep["x"][1][0].kept.append(Memory())
         try:
             fails(Memory())

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::python::api::{Functions, ObjectApi};
 use crate::python::heap::natives::torch::{Graph, MemoryClass};
 use crate::python::heap::natives::{HANDLES, Handles, Item, Object};
-use crate::python::heap::objects::{Kind, TypeTable};
+use crate::python::heap::objects::{Address, Kind, TypeTable};
 use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
@@ -133,16 +133,41 @@ impl<'a> Heap<'a> {
         unsafe { self.cpython.text(object) }
     }
 
+    /// Returns whether an object may hold others, or is the address of a block.
+    fn may_hold(&mut self, object: Node) -> bool {
+        self.types.may_hold(object) || self.address_in(object).is_some()
+    }
+
+    /// Returns the block whose address an object is that holds no other object.
+    fn address_in(&mut self, object: Node) -> Option<Node> {
+        let info = self.types.info(object);
+        let is_block = |heap: &Self, word: &u64| {
+            (heap.range.0..=heap.range.1).contains(word) && heap.blocks.contains_key(word)
+        };
+        match info.address {
+            Address::Never => None,
+            Address::Number => {
+                objects::address(object, self.cpython.minor).filter(|word| is_block(self, word))
+            }
+            Address::Word => {
+                objects::words(object, 2, info.words).into_iter().find(|word| is_block(self, word))
+            }
+        }
+    }
+
     /// Finds what an object of Python's holds.
     fn objects(&mut self, holder: u32, node: Node, work: &mut Work, found: &mut Vec<(u32, Node)>) {
-        let Some(info) = self.types.of(node) else { return };
+        let Some(info) = self.types.of(node) else {
+            found.extend(self.address_in(node).map(|block| (holder, block)));
+            return;
+        };
         if info.kind == Kind::Module || self.namespaces.contains_key(&node) {
             return;
         }
         work.children.clear();
         self.types.traverse(node, &info, &mut work.children);
         for &child in &work.children {
-            if self.blocks.contains_key(&child) || self.types.may_hold(child) {
+            if self.blocks.contains_key(&child) || self.may_hold(child) {
                 found.push((holder, child));
             }
         }

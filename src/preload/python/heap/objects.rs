@@ -45,10 +45,21 @@ impl Kind {
     }
 }
 
+/// Whether objects that the collector does not know, since they hold none, may be the address of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    Never,
+    /// A number.
+    Number,
+    /// In one of the words of a fixed part that some extension has defined, as CUDA's own bindings do.
+    Word,
+}
+
 /// What is known of a type.
 #[derive(Clone, Copy)]
 pub struct Info {
     pub kind: Kind,
+    pub address: Address,
     pub flags: u64,
     traverse: Option<Traverse>,
     is_gc: Option<Inquiry>,
@@ -99,6 +110,7 @@ impl TypeTable {
     pub fn new(builtin: Types) -> TypeTable {
         let none = Info {
             kind: Kind::Other,
+            address: Address::Never,
             flags: 0,
             traverse: None,
             is_gc: None,
@@ -111,14 +123,20 @@ impl TypeTable {
     }
 
     /// Returns the type of an object, if its instances may hold others.
+    #[inline]
     pub fn of(&mut self, object: Node) -> Option<Info> {
+        Some(self.info(object)).filter(|info| info.traverse.is_some())
+    }
+
+    /// Returns the type of an object.
+    pub fn info(&mut self, object: Node) -> Info {
         // SAFETY: an object that is alive under the GIL; every object has a type.
         let of = unsafe { word(object, OB_TYPE) };
         let slot = (of >> 4 ^ of >> 14) as usize % RECENT;
         if let Some((known, info)) = self.recent.get(slot)
             && *known == of
         {
-            return info.traverse.is_some().then_some(*info);
+            return *info;
         }
         let info = match self.known.get(&of) {
             Some(&info) => info,
@@ -129,7 +147,7 @@ impl TypeTable {
             }
         };
         self.recent[slot] = (of, info);
-        info.traverse.is_some().then_some(info)
+        info
     }
 
     /// True if the collector would visit this object.
@@ -255,9 +273,38 @@ impl TypeTable {
         let (traverse, is_gc) =
             if is_numpys { (Some(visit_base as Traverse), None) } else { (traverse, is_gc) };
         let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
+        let address = match traverse {
+            None if flags & FLAG_LONG != 0 => Address::Number,
+            None if item == 0 && (3..=LARGEST_OF_ONE_ADDRESS).contains(&words) && first.contains('.') => {
+                Address::Word
+            }
+            _ => Address::Never,
+        };
         let is_thread_local = kind == Kind::Other && named("_local");
-        Info { kind, flags, traverse, is_gc, words, is_graph_node, is_thread_local, size: size as usize }
+        Info {
+            kind,
+            address,
+            flags,
+            traverse,
+            is_gc,
+            words,
+            is_graph_node,
+            is_thread_local,
+            size: size as usize,
+        }
     }
+}
+
+/// The most words of an object that is looked through for an address, and holds no other object.
+const LARGEST_OF_ONE_ADDRESS: usize = 32;
+
+/// Returns the value of a number, if it is so large as an address is: has two digits of 30 bits each.
+pub fn address(number: Node, minor: u32) -> Option<u64> {
+    // The number of digits, and from 3.12 on behind it three bits, none of which is set for one that is positive.
+    let wanted = if minor < 12 { 2 } else { 2 << 3 };
+    // SAFETY: a living number; the digits are read where there are two.
+    let digits = unsafe { (word(number, INT_DIGITS - 8) == wanted).then(|| word(number, INT_DIGITS)) }?;
+    Some(digits & 0xffff_ffff | digits >> 32 << 30)
 }
 
 /// Where an array of NumPy's has the owner of its memory, in every version (`PyArrayObject_fields`).

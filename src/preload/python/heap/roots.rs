@@ -109,7 +109,7 @@ impl Heap<'_> {
                 continue;
             }
             for (key, value) in items {
-                if self.is_str(key) && self.types.may_hold(value) {
+                if self.is_str(key) && self.may_hold(value) {
                     let name = format!("{}.{}", module.name, self.text(key));
                     roots.push(Root { node: value, origin: GcRoot::Global(name) });
                 }
@@ -135,7 +135,7 @@ impl Heap<'_> {
             return;
         }
         for (name, value) in self.variables(frame, code) {
-            if self.types.may_hold(value) {
+            if self.may_hold(value) {
                 let origin = GcRoot::Local { function: function.clone(), name };
                 roots.push(Root { node: value, origin });
             }

@@ -7,6 +7,7 @@
 //! All of it is read by the kernel: threads without the GIL may change and free such objects at any time. Words that are
 //! found are compared, and never followed as pointers.
 
+mod cuda_core;
 mod jax;
 mod tensorflow;
 pub mod torch;
@@ -27,7 +28,8 @@ pub struct HandleType {
     pub finder: fn() -> Box<dyn Handles>,
 }
 
-pub const HANDLES: [HandleType; 2] = [
+pub const HANDLES: [HandleType; 3] = [
+    HandleType { name: "Buffer", finder: || Box::new(cuda_core::Buffers) },
     HandleType { name: "ArrayImpl", finder: || Box::<jax::Arrays>::default() },
     HandleType { name: "EagerTensor", finder: || Box::<tensorflow::Tensors>::default() },
 ];
