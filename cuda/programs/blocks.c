@@ -4,7 +4,7 @@
      EVENTS  of all threads together; each allocates and frees at random within LIVE places of its own
      EVERY   events of the first thread after which it ends a step, 0: never
      DEPTH   frames between the loop and the lines that allocate, each called from one of two places: 4 << DEPTH call
-             stacks. With it, the seconds of each tenth of the first thread's events go to standard error
+             stacks. With it, the processor's seconds of each tenth of the first thread's events go to standard error
    Each thread has a device of its own, since the allocator reports under a lock per device. Prints the blocks alive at
    the end, bytes alive, and the seconds it took, then waits for a line on its input. */
 #ifndef _GNU_SOURCE
@@ -56,9 +56,9 @@ static __attribute__((noinline)) void call(long deeper, uint64_t way, uint64_t a
     __asm__("");
 }
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
@@ -67,7 +67,7 @@ static void *run(void *argument) {
     uint64_t random = 88172645463325252ull + t->number, base = (uint64_t)(t->number + 1) << 40;
     unsigned char *sizes = calloc(live, 1);
     pthread_barrier_wait(&begin);
-    double began = now();
+    double began = now(CLOCK_THREAD_CPUTIME_ID);
     for (long i = 1; i <= t->events; i++) {
         random ^= random << 13; random ^= random >> 7; random ^= random << 17;
         long place = (long)((random >> 8) % (unsigned long)live);
@@ -79,8 +79,8 @@ static void *run(void *argument) {
             call(depth, random >> (62 - depth), base + place * 8192, 512l * sizes[place], t);
         }
         if (depth && t->number == 0 && i % (t->events / 10) == 0) {
-            fprintf(stderr, "%.3f\n", now() - began);
-            began = now();
+            fprintf(stderr, "%.3f\n", now(CLOCK_THREAD_CPUTIME_ID) - began);
+            began = now(CLOCK_THREAD_CPUTIME_ID);
         }
         if (every && t->number == 0 && i % every == 0 && step) step(NULL);
     }
@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
     struct thread *all = calloc(threads, sizeof *all);
     pthread_t *handles = calloc(threads, sizeof *handles);
     pthread_barrier_init(&begin, NULL, threads);
-    double from = now();
+    double from = now(CLOCK_MONOTONIC);
     for (int i = 0; i < threads; i++) {
         all[i].number = i;
         all[i].events = atol(argv[1]) / threads;
@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
     }
     run(&all[0]);
     for (int i = 1; i < threads; i++) pthread_join(handles[i], NULL);
-    double to = now();
+    double to = now(CLOCK_MONOTONIC);
     long blocks = 0;
     unsigned long bytes = 0;
     for (int i = 0; i < threads; i++) blocks += all[i].blocks, bytes += all[i].bytes;
