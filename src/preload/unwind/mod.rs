@@ -79,8 +79,12 @@ pub struct Frames {
 }
 
 impl Frames {
-    const fn new() -> Frames {
-        Frames { list: [MaybeUninit::uninit(); LIMIT + 1], len: 0 }
+    #[inline(always)]
+    fn new() -> Frames {
+        // As a constant the whole would be cleared, the list with the rest.
+        let list = MaybeUninit::<[MaybeUninit<u64>; LIMIT + 1]>::uninit();
+        // SAFETY: words that may be uninitialised are.
+        Frames { list: unsafe { list.assume_init() }, len: 0 }
     }
 
     fn as_slice(&self) -> &[u64] {
@@ -133,7 +137,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub const fn new() -> Trace {
+    #[inline(always)]
+    pub fn new() -> Trace {
         Trace { frames: Frames::new(), walk: std::ptr::null_mut() }
     }
 
