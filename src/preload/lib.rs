@@ -53,7 +53,7 @@
 //!
 //! **Architecture invariant:** no signal handler runs on a thread that holds a lock of ours or allocates, and
 //! nothing cancels it there (`writer::signals`); an exception or a cancellation passes through a hook, a jump
-//! past it. The loop detector's lock, which every event may take, is the exception: it is never waited for long.
+//! past it. The locks of the loop detector and of JAX's buffers, which every event may take, are the exception: they are never waited for long.
 //!
 //! **Architecture invariant:** a hook never takes the GIL, never asks the loader (`dlopen`, `dlsym`), and calls
 //! no `malloc` on its usual path. What it has to look up once, it reads from the list of loaded objects, under

@@ -7,9 +7,9 @@
 //!
 //! Hooks run wherever the program does, so also in a signal handler that interrupted a hook of the same thread,
 //! and the handler may fork, jump or end the thread. While a lock is held no handler runs, and nothing cancels
-//! the thread: two system calls, which only what is rare pays for. The exception is the lock that events take
-//! by the million ([`Rank::is_frequent`]): a handler on top of its holder goes without it, and a jump out of
-//! there tears what it guards.
+//! the thread: two system calls, which only what is rare pays for. The exception is the locks that events take
+//! by the million ([`Rank::is_frequent`]): a handler on top of a holder goes without them, and a jump out of
+//! there tears what they guard.
 //!
 //! It knows nothing of what a lock guards. What is held across fork, and what becomes of it there, is in
 //! `fork`.
@@ -319,7 +319,7 @@ thread_local! {
 }
 
 /// The ranks of [`Rank::is_frequent`].
-const FREQUENT: u32 = 1 << Rank::LoopDetector as u32;
+const FREQUENT: u32 = 1 << Rank::LoopDetector as u32 | 1 << Rank::Buffers as u32;
 
 impl Rank {
     /// Whether every event may take it: signals are not blocked for it, and nobody waits long for it.

@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 use crate::analysis::loop_steps;
 use crate::coverage_gaps;
+use crate::frameworks;
 use crate::loader::functions::LoaderFunction;
 use crate::loader::link_map;
 use crate::machine;
@@ -53,7 +54,7 @@ pub fn look_up() {
 /// Takes the jump in; returns where it goes on.
 unsafe extern "C" fn before(buffer: *const u64, number: u32) -> *const c_void {
     let thread = thread_state::current();
-    if thread.is_inside() || loop_steps::holds_detector() {
+    if thread.is_inside() || loop_steps::holds_detector() || frameworks::hold_a_lock() {
         // SAFETY: what the program hands to `longjmp`.
         leave(unsafe { machine::jump_target(buffer) });
     }
@@ -101,5 +102,6 @@ fn leave(target: u64) {
     }
     thread_state::current().leave_frames(found.stays);
     loop_steps::leave_detector();
+    frameworks::leave_locks();
     coverage_gaps::call_was_left();
 }

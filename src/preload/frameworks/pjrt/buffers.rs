@@ -2,9 +2,12 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::Duration;
 
 use super::table::{Request, Table, slot};
 use super::training::{Input, Training};
+use crate::coverage_gaps;
 use crate::hooks::devices;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use leaktrace_core::format::event::{MAX_SIZE, NO_DEVICE};
@@ -88,12 +91,50 @@ pub struct Buffers {
 /// Functions of which it is known whether they train; others count as if they did not.
 const MAX_FUNCTIONS: usize = 1 << 14;
 
-pub static BUFFERS: Mutex<Buffers> = Mutex::new(
-    Rank::Buffers,
-    Buffers { live: int_map(), count: 0, executables: int_map(), functions: int_map(), places: int_map() },
-);
+pub static BUFFERS: Mutex<Buffers> = Mutex::new(Rank::Buffers, Buffers::new());
+
+/// How long a thread waits for them: the one that has them may have been ended in the middle of it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A jump has left them half written.
+static TORN: AtomicBool = AtomicBool::new(false);
+
+/// Takes the buffers. Every call takes them twice, so no signal is blocked for it.
+fn buffers() -> Option<MutexGuard<'static, Buffers>> {
+    let mut buffers = BUFFERS.try_lock_frequent(PATIENCE)?;
+    if TORN.load(Relaxed) {
+        forget_torn(&mut buffers);
+    }
+    Some(buffers)
+}
+
+#[cold]
+fn forget_torn(buffers: &mut Buffers) {
+    if TORN.swap(false, AcqRel) {
+        // Not even dropped: nobody knows what holds together in it.
+        std::mem::forget(std::mem::replace(buffers, Buffers::new()));
+        coverage_gaps::report("ends of arrays that were alive at a jump out of a signal handler");
+    }
+}
+
+/// Returns whether the calling thread has the buffers.
+pub fn are_held() -> bool {
+    BUFFERS.raw().is_own()
+}
+
+/// Leaves the buffers as they are, since a jump has left the frames that had them.
+pub fn leave() {
+    if are_held() {
+        TORN.store(true, Release);
+        // SAFETY: this thread has them, and will not come back to where it took them.
+        unsafe { BUFFERS.raw().abandon() };
+    }
+}
 
 impl Buffers {
+    const fn new() -> Buffers {
+        Buffers { live: int_map(), count: 0, executables: int_map(), functions: int_map(), places: int_map() }
+    }
+
     fn remember(&mut self, buffer: u64, block: Block) {
         self.count = self.count.wrapping_add(1);
         self.live.insert(buffer, Block { number: self.count, ..block });
@@ -102,7 +143,7 @@ impl Buffers {
 
 /// Remembers a buffer; `false` where that cannot be, or there is nothing to remember.
 pub fn remember(buffer: u64, block: Block) -> bool {
-    match BUFFERS.lock() {
+    match buffers() {
         Some(mut buffers) => {
             buffers.remember(buffer, block);
             true
@@ -113,14 +154,14 @@ pub fn remember(buffer: u64, block: Block) -> bool {
 
 /// Forgets a buffer and returns what it had, if it was remembered.
 pub fn forget(buffer: u64) -> Option<Block> {
-    BUFFERS.lock()?.live.remove(&buffer)
+    buffers()?.live.remove(&buffer)
 }
 
 /// Forgets the buffer that came last of those for which memory may have run out, and returns it: if more is alive on its
 /// device than the plugin has in use, by so much at least.
 pub fn forget_promised(table: Table, request: &Request) -> Option<(u64, Block)> {
     let (buffer, block, place) = {
-        let buffers = BUFFERS.lock()?;
+        let buffers = self::buffers()?;
         let may_be = |block: &Block| {
             request.may_be_for(block.bytes) && request.device.is_none_or(|device| device == block.device)
         };
@@ -137,13 +178,13 @@ pub fn forget_promised(table: Table, request: &Request) -> Option<(u64, Block)> 
 
 /// Returns what is alive on a device.
 pub fn live_bytes(device: u8) -> u64 {
-    let Some(buffers) = BUFFERS.lock() else { return 0 };
+    let Some(buffers) = self::buffers() else { return 0 };
     buffers.live.values().filter(|block| block.device == device).map(|block| block.bytes).sum()
 }
 
 /// Returns the device that has a buffer, of those that are alive.
 pub fn device_of(buffer: u64) -> Option<u8> {
-    BUFFERS.lock()?.live.get(&buffer).map(|block| block.device)
+    buffers()?.live.get(&buffer).map(|block| block.device)
 }
 
 /// Asks what memory a buffer has; `None` if it has none on a device.
@@ -160,11 +201,11 @@ pub fn ask(table: Table, buffer: u64) -> Option<Block> {
 /// Asks for the number of a device, and has it described; `None` where the memory is the host's. By default (0) it is
 /// the device's own.
 pub fn number(table: Table, device: u64, memory: u64) -> Option<u8> {
-    let known = BUFFERS.lock()?.places.get(&(device, memory)).copied();
+    let known = buffers()?.places.get(&(device, memory)).copied();
     let number = known.unwrap_or_else(|| {
         let number = place(table, device, memory);
         devices::seen_by_framework(number, || describe(table, device));
-        if let Some(mut buffers) = BUFFERS.lock() {
+        if let Some(mut buffers) = self::buffers() {
             buffers.places.insert((device, memory), number);
         }
         number
@@ -202,7 +243,7 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
     inputs: &[u64],
     handles: impl Fn(usize) -> I,
 ) -> Option<Made> {
-    let buffers = BUFFERS.lock()?;
+    let buffers = self::buffers()?;
     match buffers.executables.get(&executable) {
         Some(known) if !moves && known.outputs.len() == devices * known.count => {
             remember_made(buffers, executable, inputs, handles)
@@ -222,7 +263,7 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
             table.end_executable(inner);
             let outputs = handles(count).map(|buffer| ask(table, buffer)).collect::<Outputs>();
             let large = outputs.iter().flatten().any(|block| block.bytes >= LARGE);
-            let mut buffers = BUFFERS.lock()?;
+            let mut buffers = self::buffers()?;
             buffers.executables.insert(
                 executable,
                 Executable { count, outputs, function, trains: None, calls: 0, large, donates: false },
@@ -282,7 +323,7 @@ fn remember_made<I: Iterator<Item = u64>>(
 
 /// Takes in that an executable had an input donated to it.
 pub fn donates(executable: u64) {
-    if let Some(mut buffers) = BUFFERS.lock()
+    if let Some(mut buffers) = self::buffers()
         && let Some(known) = buffers.executables.get_mut(&executable)
     {
         known.donates = true;
@@ -291,13 +332,29 @@ pub fn donates(executable: u64) {
 
 /// Forgets an executable that ends; returns whether it was called.
 pub fn forget_executable(executable: u64) -> bool {
-    BUFFERS.lock().is_some_and(|mut buffers| buffers.executables.remove(&executable).is_some())
+    buffers().is_some_and(|mut buffers| buffers.executables.remove(&executable).is_some())
 }
 
 /// Forgets the parent's, in a forked child: its recording has none of them.
 pub fn after_fork_child() {
-    if let Some(mut buffers) = BUFFERS.lock() {
+    if let Some(mut buffers) = self::buffers() {
         buffers.live.clear();
         buffers.executables.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_jump_has_left_half_written_is_forgotten() {
+        let block = Block { bytes: 512, device: 0, number: 0 };
+        assert!(remember(16, block) && device_of(16) == Some(0));
+        std::mem::forget(buffers());
+        assert!(are_held() && buffers().is_none());
+        leave();
+        assert!(!are_held() && device_of(16).is_none());
+        assert!(remember(16, block) && forget(16).is_some());
     }
 }
