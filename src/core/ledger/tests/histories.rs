@@ -103,7 +103,7 @@ impl History {
 type Step = fn(&mut History);
 
 /// Those that leak nothing.
-const BENIGN: [(&str, Step); 18] = [
+const BENIGN: [(&str, Step); 19] = [
     ("churn", |h| {
         let n = h.r.below(8);
         let all: Vec<u64> = (0..n).map(|_| h.suspect()).collect();
@@ -286,6 +286,14 @@ const BENIGN: [(&str, Step); 18] = [
         if h.held.len() as u64 > h.period {
             h.free_all();
         }
+    }),
+    ("a batch that grows from epoch to epoch", |h| {
+        if h.at == 1 {
+            h.period = h.between(0.05, 0.15).max(3);
+        }
+        let new = h.block(512 * (1 + h.at / h.period), SITE);
+        h.free_all();
+        h.held.push(new);
     }),
     ("training and validation, each with its own batch", |h| {
         if h.at == 1 {

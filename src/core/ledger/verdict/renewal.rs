@@ -23,6 +23,9 @@ const SKIPPED: f64 = 1.0 / 3.0;
 const MIN_STEPS: u32 = 40;
 /// Of the steps that change what is held, at most this share takes away …
 const FALLING: f64 = 0.05;
+/// … at least this share of the steps that allocate makes it larger: what is as large as before in most of them has its size
+/// from outside, as a batch does whose length grows from epoch to epoch …
+const RISING: f64 = 0.5;
 /// … and less than this share of the growth is in blocks older than a window: those belong to another rule, unless
 /// they are freed ever later.
 const OLD: f64 = 0.5;
@@ -112,7 +115,10 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let aged = |c: &&Cohort| c.birth > view.burn_in && age(c.birth) > length as u32;
         let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
         let ever_later = old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
-        let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls);
+        let share = judged / f64::from(steps.saturating_sub(clock.at(site.first_birth)).saturating_add(1));
+        let births = f64::from(site.births) * share.min(1.0);
+        let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls)
+            && f64::from(stock.rises) >= RISING * births;
         let grows = if ever_later { backs_up(site, &stock.lows, &clock, length as u32) } else { even };
         if !grows {
             return None;

@@ -198,7 +198,12 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         c.birth > view.burn_in
             && (is_proof(c) || (site.site.frees == 0 && c.bytes as f64 <= OUTLIER * largest as f64))
     };
-    let belongs = |c: &&Cohort| proven(c) || c.bytes <= largest;
+    // Where a line frees nearly all that it makes, the newest may be what the last step has in hand.
+    let in_hand = |c: &Cohort| {
+        let is_rare = site.site.frees > 0 && share < STEADY_SHARE;
+        is_rare && until.saturating_sub(c.birth) <= site.site.usual_life()
+    };
+    let belongs = |c: &&Cohort| proven(c) || (c.bytes <= largest && !in_hand(c));
     let held = site.cohorts.iter().filter(belongs).copied().collect();
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
