@@ -448,6 +448,15 @@ fn a_killed_program_has_the_batches_of_its_epochs() {
     assert!(report.steps() >= 150, "{} steps: {}", report.steps(), report.0["steps"]["loop_locations"]);
 }
 
+/// The last round is over when the program is, not where the second one gives back what the first had.
+#[test]
+fn a_short_loop_has_its_last_round() {
+    let report = Report::of(&torch("steps/short.py").traced().run().success().recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let figures = ["cohorts", "first_step", "live_blocks"].map(|figure| finding[figure].as_u64());
+    assert_eq!((report.steps(), figures), (60, [Some(60), Some(1), Some(60)]), "{finding:#}");
+}
+
 #[test]
 fn a_killed_program_has_the_steps_of_its_loop() {
     let run = |steps: u64| {

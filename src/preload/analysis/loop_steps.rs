@@ -298,6 +298,8 @@ fn show(me: usize, event: Shown) -> Option<Walk> {
             FREED.store(0, Relaxed);
             loops.freed(slot, unseen);
         }
+    } else if !freed {
+        loops.seen_at(slot, recording::sequence());
     }
     let mut list = loops.frames(slot);
     let progress = frames::frames(thread_state::current(), &mut list, event == Shown::Allocation, |now| {
@@ -442,6 +444,7 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
             (true, true) => MIN_ITERATIONS_ASKED,
         })?,
     };
+    LAST.store(loops.last_seen(), Relaxed);
     THREAD.store(loops.thread().unwrap_or(0), Release);
     LEVEL.store(loops.level_number(), Release);
     let missed = choice.past.iter().filter(|p| p.ends_step && p.seq < first).count();

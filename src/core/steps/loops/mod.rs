@@ -261,6 +261,17 @@ impl Loops {
         &self.tree.ended
     }
 
+    /// Notes the number of an allocation or copy of the thread in this slot.
+    pub fn seen_at(&mut self, slot: usize, seq: u64) {
+        self.shadows[slot].last = seq;
+    }
+
+    /// Returns the latest such number of the thread whose loops were chosen; of all, where they have them in common.
+    pub fn last_seen(&self) -> u64 {
+        let own = |s: &&Shadow| self.thread == ANY_THREAD || s.thread == self.thread;
+        self.shadows.iter().filter(own).map(|s| s.last).max().unwrap_or(0)
+    }
+
     /// Counts frees where the last event of the thread in this slot was, for when only allocations are shown.
     pub fn freed(&mut self, slot: usize, count: u64) {
         if let Some(node) = self.tree.get_mut(self.shadows[slot].node()) {

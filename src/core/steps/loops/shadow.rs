@@ -135,6 +135,8 @@ pub(super) struct Shadow {
     pub root: Id,
     /// When it was used last.
     pub used: u64,
+    /// The sequence number of its last allocation or copy, while a loop was sought.
+    pub last: u64,
     /// Those of the last event, however deep, outermost first.
     pub frames: Vec<Seen>,
     levels: Vec<Level>,
@@ -164,6 +166,7 @@ impl Shadow {
             is_over: false,
             root: NONE,
             used: 0,
+            last: 0,
             frames: Vec::new(),
             levels: Vec::with_capacity(MOST_LEVELS),
             insides: Vec::with_capacity(MOST_LEVELS),
