@@ -318,6 +318,7 @@ fn a_failure_keeps_what_its_functions_had() {
 fn further_ways_to_keep_a_tensor_have_their_names() {
     for (way, kind, confidence, path) in [
         ("context", "leak", "confirmed", "contextvars → variable `request`[*]"),
+        ("token", "leak", "confirmed", "contextvars → variable `request`[*]"),
         ("default", "leak", "confirmed", "__main__.default → its default[*]"),
         ("thread", "leak", "confirmed", "__main__.local.kept[*]"),
         (

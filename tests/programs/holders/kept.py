@@ -40,6 +40,10 @@ def main(way, steps):
         match way:
             case "context":
                 request.get().append(x)
+            case "token":
+                token = request.set(None)
+                request.reset(token)
+                request.get().append(x)
             case "default":
                 default.get().append(x)
             case "thread":

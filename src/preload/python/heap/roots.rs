@@ -7,10 +7,10 @@ use std::ffi::CStr;
 use std::ptr;
 
 use crate::python::heap::Heap;
-use crate::python::heap::objects::Kind;
+use crate::python::heap::objects::{Info, Kind};
 use crate::python::layout::{MARKS, NUMBER, Names};
 use crate::python::memory::word;
-use crate::python::offsets::{MODULE_DICT, OB_TYPE, VAR_SIZE};
+use crate::python::offsets::{FLAG_HEAP_TYPE, MODULE_DICT, OB_TYPE, VAR_SIZE};
 use crate::python::packages;
 use crate::python::thread_frames;
 use leaktrace_core::holders::{GcRoot, Node, Root};
@@ -89,6 +89,13 @@ impl Heap<'_> {
         }
     }
 
+    /// Whether it is what a context variable gave when it was set: it has the value of before, which the variable mostly has
+    /// again, and is known by.
+    fn is_token(&mut self, object: Node) -> bool {
+        let is_static = |info: Info| info.kind == Kind::Other && info.flags & FLAG_HEAP_TYPE == 0;
+        self.types.of(object).is_some_and(is_static) && self.types.name(object) == "Token"
+    }
+
     pub fn is_str(&self, object: Node) -> bool {
         self.is_exactly(object, c"PyUnicode_Type")
     }
@@ -135,7 +142,7 @@ impl Heap<'_> {
             return;
         }
         for (name, value) in self.variables(frame, code) {
-            if self.may_hold(value) {
+            if self.may_hold(value) && !self.is_token(value) {
                 let origin = GcRoot::Local { function: function.clone(), name };
                 roots.push(Root { node: value, origin });
             }
