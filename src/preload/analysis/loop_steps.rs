@@ -204,10 +204,32 @@ pub fn wants_copies() -> bool {
 /// Shows the detector a copy that is about to be made.
 #[cold]
 pub fn copied() {
+    show_other(Shown::Copy);
+}
+
+/// Shows the detector the call of what allocates on other threads.
+pub fn called() {
+    if is_enabled() {
+        show_other(Shown::Call);
+    }
+}
+
+fn show_other(shown: Shown) {
     let me = thread_state::current().address();
     let chosen = THREAD.load(Relaxed);
     if chosen == 0 || chosen == me || chosen == ANY_THREAD {
-        show(me, Shown::Copy);
+        show(me, shown);
+    }
+}
+
+/// Shows the detector what this thread allocated or freed for another one, which is known by its address.
+pub fn elsewhere(thread: usize, freed: bool) {
+    if is_searching()
+        && let Some(mut detector) = detector()
+        && let Some(loops) = detector.as_deref_mut()
+    {
+        loops.count(freed);
+        loops.elsewhere(thread, freed);
     }
 }
 
@@ -287,7 +309,7 @@ fn show(me: usize, event: Shown) -> Option<Walk> {
     }
     let loops = detector.as_deref_mut()?;
     let freed = event == Shown::Free;
-    if event != Shown::Copy {
+    if matches!(event, Shown::Allocation | Shown::Free) {
         loops.count(freed);
     }
     let slot = loops.slot(me, &mut Here(None));

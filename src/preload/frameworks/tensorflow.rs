@@ -10,9 +10,9 @@
 //! the operation's name. So the block is one of the line that called.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::analysis::step_boundaries;
+use crate::analysis::{loop_steps, step_boundaries};
 use crate::coverage_gaps;
 use crate::frameworks::{Original, is_recorded, poke_at_first};
 use crate::hooks::{devices, driver_queries, events, record};
@@ -223,6 +223,10 @@ unsafe fn born(allocator: *mut c_void, real: Real, block: *mut c_void) {
     pool.live.fetch_add(bytes, Relaxed);
     match operation() {
         Some((name, caller)) => {
+            if works_for_another() {
+                SHOWN.store(CALLS, Relaxed);
+                loop_steps::elsewhere(CALLER.load(Relaxed), false);
+            }
             record::block_alloc_of_operation(ALLOCATOR, device, address, bytes, name, caller);
         }
         None => {
@@ -272,6 +276,9 @@ unsafe fn ended(allocator: *mut c_void, real: Real, block: *mut c_void) {
         // SAFETY: as in `born`.
         let bytes = unsafe { std::mem::transmute::<*mut c_void, Size>(real.size)(allocator, block) } as u64;
         pool.live.fetch_sub(bytes, Relaxed);
+        if works_for_another() {
+            loop_steps::elsewhere(CALLER.load(Relaxed), true);
+        }
         record::block_free(device, block.expose_provenance() as u64, bytes);
     }
 }
@@ -335,12 +342,34 @@ unsafe extern "C-unwind" fn draw() -> u64 {
     drawn
 }
 
+/// The thread that drew the last number.
+static CALLER: AtomicUsize = AtomicUsize::new(0);
+/// Calls that are still to be shown to the loop detector: that its pool's threads allocate shows only later.
+static SHOWN: AtomicU32 = AtomicU32::new(CALLS);
+const CALLS: u32 = 256;
+
+/// Whether the calling thread is one of the pool's, at work for one that runs Python.
+fn works_for_another() -> bool {
+    let thread = thread_state::current();
+    thread.address() != CALLER.load(Relaxed) && stacks::python_stack(thread) == 0
+}
+
 /// Remembers who calls what drew this number.
 fn called(drawn: u64) {
-    let caller = match stacks::python_stack(thread_state::current()) {
+    let thread = thread_state::current();
+    let caller = match stacks::python_stack(thread) {
         // A function that another one calls, on a thread of the pool, is called by who called that.
         0 => annotation().map_or(0, |annotation| operations::caller_of(annotation.run)),
-        stack => stack,
+        stack => {
+            CALLER.store(thread.address(), Relaxed);
+            // What a function allocates on other threads does not show where the loop is that calls it.
+            let left = SHOWN.load(Relaxed);
+            if left > 0 {
+                SHOWN.store(left - 1, Relaxed);
+                loop_steps::called();
+            }
+            stack
+        }
     };
     if caller != 0 {
         // The numbers of runs are the negative ones.

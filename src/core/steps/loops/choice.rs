@@ -312,11 +312,14 @@ impl<'a> Chooser<'a> {
         each(id) >= LEAST_BIRTHS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
     }
 
-    /// Whether a loop comes round a few times only whenever it is entered, and seldom beside the main one.
+    /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom
+    /// beside the main one: it sets something up, or winds something up.
     fn is_short(&self, id: Id, main: Id) -> bool {
         let entered = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
         let rounds = self.iterations(id);
-        rounds < FEW as f64 * entered && rounds * FAR_OFTENER <= self.iterations(main)
+        let is_few = rounds < FEW as f64 * entered
+            || self.tree.get(id).is_some_and(|n| n.is_expression() && n.instances <= 1);
+        is_few && rounds * FAR_OFTENER <= self.iterations(main)
     }
 
     /// Those of the loops that do the work. `unbuilt`: loops that make models are none.
@@ -327,8 +330,9 @@ impl<'a> Chooser<'a> {
         let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };
         let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
         let main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
-        let prepares = |id: &Id| *id < main && (!self.gives_back(*id) || self.is_short(*id, main));
-        let belongs = |id: &Id| *id == main || (!prepares(id) && self.works_like(*id, main));
+        let prepares = |id: &Id| *id < main && !self.gives_back(*id);
+        let aside = |id: &Id| prepares(id) || self.is_short(*id, main);
+        let belongs = |id: &Id| *id == main || (!aside(id) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()
     }
 

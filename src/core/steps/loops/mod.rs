@@ -261,6 +261,14 @@ impl Loops {
         &self.tree.ended
     }
 
+    /// Counts an event of a thread without Python where the last event of the thread that it works for was.
+    pub fn elsewhere(&mut self, thread: usize, freed: bool) {
+        let node = self.shadows.iter().find(|s| s.thread == thread).map(Shadow::node);
+        if let Some(node) = node.and_then(|id| self.tree.get_mut(id)) {
+            node.count(if freed { Shown::Free } else { Shown::Allocation }, false);
+        }
+    }
+
     /// Notes the number of an allocation or copy of the thread in this slot.
     pub fn seen_at(&mut self, slot: usize, seq: u64) {
         self.shadows[slot].last = seq;

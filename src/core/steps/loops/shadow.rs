@@ -54,6 +54,8 @@ pub enum Shown {
     Allocation,
     Free,
     Copy,
+    /// The call of what allocates on other threads: what these do is counted by itself ([`super::Loops::elsewhere`]).
+    Call,
 }
 
 /// What an event is, beside its frames.
