@@ -31,6 +31,8 @@ const SATURATING_DEVIATIONS: f64 = -1.64;
 /// up with a third of the run as time constant, whose mean lies at 0.29. With many births this bound decides,
 /// with few the other.
 const SATURATING_SHARE: f64 = 0.105;
+/// Where what is kept comes at regular intervals, the next is due so many steps before.
+const DUE: f64 = 0.5;
 /// Births are steady in this share of the steps, from so many on.
 pub const STEADY_SHARE: f64 = 0.9;
 pub const STEADY_COHORTS: usize = 20;
@@ -198,10 +200,13 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         c.birth > view.burn_in
             && (is_proof(c) || (site.site.frees == 0 && c.bytes as f64 <= OUTLIER * largest as f64))
     };
-    // Where a line frees nearly all that it makes, the newest may be what the last step has in hand.
+    // Where a line frees nearly all that it makes, the newest may be what the last step has in hand, unless one was due.
     let in_hand = |c: &Cohort| {
         let is_rare = site.site.frees > 0 && share < STEADY_SHARE;
-        is_rare && until.saturating_sub(c.birth) <= site.site.usual_life()
+        let before = site.cohorts.iter().map(|other| other.birth).filter(|&birth| birth < c.birth).max();
+        let gap = before.map_or(0, |birth| own.at(c.birth).saturating_sub(own.at(birth)));
+        let is_due = rhythm.regular && f64::from(gap) + DUE >= rhythm.spacing;
+        is_rare && !is_due && until.saturating_sub(c.birth) <= site.site.usual_life()
     };
     let belongs = |c: &&Cohort| proven(c) || (c.bytes <= largest && !in_hand(c));
     let held = site.cohorts.iter().filter(belongs).copied().collect();
