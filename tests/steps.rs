@@ -313,10 +313,12 @@ fn a_run_without_steps_says_what_to_do() {
 #[test]
 fn plain_python_has_the_steps_of_its_loop() {
     let (_, python) = pythons().pop().expect("a CPython");
-    let run = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg("wrapped").traced();
-    let ran = run.env("LEAKTRACE_QUIET", "1").run().success();
-    let report = Report::of(&ran.recording());
-    assert_eq!((report.steps(), report.source()), (40, "loop"));
+    for (style, steps) in [("wrapped", 40), ("set_up", 70)] {
+        let run = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
+        let ran = run.env("LEAKTRACE_QUIET", "1").run().success();
+        let report = Report::of(&ran.recording());
+        assert_eq!((report.steps(), report.source()), (steps, "loop"), "{style}");
+    }
 }
 
 /// `requests.py STYLE`: where memory is taken seldom, the copies show the requests.

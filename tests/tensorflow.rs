@@ -72,6 +72,11 @@ fn batches_of_fit_are_steps() {
 }
 
 #[test]
+fn a_loop_of_nothing_but_calls_has_steps() {
+    judged("called", 80, 65536.0, "kept[*]");
+}
+
+#[test]
 fn live_bytes_are_those_of_get_memory_info() {
     let Some(python) = python() else { return };
     let run = |traced| {

@@ -58,6 +58,17 @@ def single():
         step()
 
 
+def set_up():
+    """What is set up and wound up around it are loops, too, and no steps."""
+    weights = {name: work(4) or allocate(512) for name in "abcdef"}
+    for n in range(70):
+        work(n)
+        step()
+    for name in "abc":
+        work(2)
+        free(weights.pop(name))
+
+
 def wrapped():
     """The same through wrappers, with something else now and then."""
     wrapper = forwarding(forwarding(work))
