@@ -223,7 +223,7 @@ unsafe fn born(allocator: *mut c_void, real: Real, block: *mut c_void) {
     pool.live.fetch_add(bytes, Relaxed);
     match operation() {
         Some((name, caller)) => {
-            if works_for_another() {
+            if (loop_steps::is_searching() || SHOWN.load(Relaxed) < CALLS / 2) && works_for_another() {
                 SHOWN.store(CALLS, Relaxed);
                 loop_steps::elsewhere(CALLER.load(Relaxed), false);
             }
@@ -276,7 +276,7 @@ unsafe fn ended(allocator: *mut c_void, real: Real, block: *mut c_void) {
         // SAFETY: as in `born`.
         let bytes = unsafe { std::mem::transmute::<*mut c_void, Size>(real.size)(allocator, block) } as u64;
         pool.live.fetch_sub(bytes, Relaxed);
-        if works_for_another() {
+        if loop_steps::is_searching() && works_for_another() {
             loop_steps::elsewhere(CALLER.load(Relaxed), true);
         }
         record::block_free(device, block.expose_provenance() as u64, bytes);

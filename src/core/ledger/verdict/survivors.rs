@@ -201,12 +201,14 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
             && (is_proof(c) || (site.site.frees == 0 && c.bytes as f64 <= OUTLIER * largest as f64))
     };
     // Where a line frees nearly all that it makes, the newest may be what the last step has in hand, unless one was due.
+    let is_rare = site.site.frees > 0 && share < STEADY_SHARE;
     let in_hand = |c: &Cohort| {
-        let is_rare = site.site.frees > 0 && share < STEADY_SHARE;
+        if !is_rare || until.saturating_sub(c.birth) > site.site.usual_life() {
+            return false;
+        }
         let before = site.cohorts.iter().map(|other| other.birth).filter(|&birth| birth < c.birth).max();
         let gap = before.map_or(0, |birth| own.at(c.birth).saturating_sub(own.at(birth)));
-        let is_due = rhythm.regular && f64::from(gap) + DUE >= rhythm.spacing;
-        is_rare && !is_due && until.saturating_sub(c.birth) <= site.site.usual_life()
+        !(rhythm.regular && f64::from(gap) + DUE >= rhythm.spacing)
     };
     let belongs = |c: &&Cohort| proven(c) || (c.bytes <= largest && !in_hand(c));
     let held = site.cohorts.iter().filter(belongs).copied().collect();

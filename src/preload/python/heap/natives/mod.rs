@@ -40,7 +40,7 @@ pub trait Handles {
     fn find(&mut self, objects: &[Object], blocks: &Nodes, found: &mut Vec<Item>);
 }
 
-/// The classes of C++ objects, by their tables of virtual functions. A class is told by the names of an object's type and of
+/// The classes of C++ objects, by their tables of virtual functions. A class is known by the names of an object's type and of
 /// what that is derived from.
 struct Classes<C> {
     known: IntMap<u64, Option<C>>,
