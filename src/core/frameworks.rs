@@ -2,6 +2,7 @@
 //! blocks to be seen, and the words by which its users are told what to do. One row each; how its blocks are seen stands
 //! in the preload's `frameworks`.
 
+use std::ffi::CStr;
 use std::ops::RangeInclusive;
 
 /// A framework, or a part of one that gives out memory.
@@ -17,6 +18,8 @@ pub struct Framework {
     /// Its Python packages, that which it is installed by first.
     packages: &'static [&'static str],
     pub installation: Installation,
+    /// What reports every step of an optimizer, if anything does.
+    pub optimizer_steps: Option<OptimizerSteps>,
     /// Whether its own innermost frames are left out of stacks: it comes to the same allocation by several ways (the
     /// first call of a compiled function, and the later ones), which are one line of the program.
     folds: bool,
@@ -52,6 +55,15 @@ pub struct Installation {
     /// The oldest and the newest version, major and minor, with which reports were held against the truth. Nothing is assumed
     /// of a version: what is read of a framework is found by its symbols and type names.
     pub tried: [(u32, u32); 2],
+}
+
+/// A function of Python's that takes a function `hook(optimizer, args, kwargs)`, which is called after every step.
+#[derive(Debug)]
+pub struct OptimizerSteps {
+    /// The package, and the module that has the function. It is complete when the package is.
+    pub package: &'static CStr,
+    pub module: &'static CStr,
+    pub function: &'static CStr,
 }
 
 /// A build whose memory is not seen.
@@ -93,6 +105,12 @@ pub const PYTORCH: Framework = Framework {
         ],
         tried: [(2, 0), (2, 15)],
     },
+    // Before PyTorch 2.0 there is no such function.
+    optimizer_steps: Some(OptimizerSteps {
+        package: c"torch",
+        module: c"torch.optim.optimizer",
+        function: c"register_optimizer_step_post_hook",
+    }),
     folds: false,
     number: "`.item()`, `.detach()`",
     copy: "`.item()` or `.detach().cpu()`",
@@ -117,6 +135,7 @@ pub const JAX: Framework = Framework {
         unseen_builds: &[],
         tried: [(0, 4), (0, 12)],
     },
+    optimizer_steps: None,
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `np.asarray(x)`",
@@ -148,6 +167,7 @@ pub const TENSORFLOW: Framework = Framework {
         unseen_builds: &[],
         tried: [(2, 16), (2, 21)],
     },
+    optimizer_steps: None,
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `x.numpy()`",

@@ -19,7 +19,7 @@ use crate::lifecycle;
 use crate::loader;
 use crate::lock::{Mutex, RawLock};
 use crate::python::{self, codes};
-use crate::stacks::{self, autograd, native_samples, stack_interner};
+use crate::stacks::{self, backward, native_samples, stack_interner};
 use crate::state::{self, State};
 use crate::thread_state;
 use crate::unwind::modules;
@@ -43,7 +43,7 @@ fn locks() -> impl Iterator<Item = &'static RawLock> {
         .chain([
             codes::CODES.raw(),
             modules::MODULES.raw(),
-            autograd::CONTEXTS.raw(),
+            backward::CONTEXTS.raw(),
             native_samples::SAMPLES.raw(),
             stack_interner::INTERNED.raw(),
             thread_state::MAPPED.raw(),

@@ -16,7 +16,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crate::machine::{own_id, system_call};
@@ -43,7 +43,7 @@ pub enum Rank {
     StackShards,
     Codes,
     Modules,
-    AutogradContexts,
+    BackwardContexts,
     NativeSamples,
     Stacks,
     ThreadPages,
@@ -63,6 +63,8 @@ pub struct RawLock {
     /// The thread pointer of the owner and [`WAITED_FOR`], or [`FREE`].
     word: AtomicU64,
     rank: Rank,
+    /// A jump has left its holder in the middle of what it guards.
+    torn: AtomicBool,
 }
 
 /// Mutual exclusion.
@@ -84,7 +86,10 @@ pub struct MutexGuard<'a, T>(
 
 impl<T> Mutex<T> {
     pub const fn new(rank: Rank, value: T) -> Mutex<T> {
-        Mutex { raw: RawLock { word: AtomicU64::new(FREE), rank }, value: UnsafeCell::new(value) }
+        Mutex {
+            raw: RawLock { word: AtomicU64::new(FREE), rank, torn: AtomicBool::new(false) },
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for the lock. `None`: this is a signal handler on top of a critical section, and must not.
@@ -112,11 +117,17 @@ impl<T> Mutex<T> {
         (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(undisturbed))
     }
 
-    /// The same for a frequent lock, where every instruction counts.
+    /// The same for a frequent lock, where every instruction counts. What a jump has torn is given to `forget` first:
+    /// nobody knows what holds together in it, so it may not even be dropped.
     #[inline(always)]
-    pub fn try_lock_frequent(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock_frequent(&self, patience: Duration, forget: fn(&mut T)) -> Option<MutexGuard<'_, T>> {
         debug_assert!(self.raw.rank.is_frequent());
-        (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(None))
+        let mut guard = (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(None))?;
+        if self.raw.torn.load(Relaxed) {
+            self.raw.torn.store(false, Relaxed);
+            forget(&mut guard);
+        }
+        Some(guard)
     }
 
     #[inline(always)]
@@ -240,13 +251,16 @@ impl RawLock {
         self.word.load(Relaxed) & !WAITED_FOR == own_id()
     }
 
-    /// Gives a lock back whose holder's frames are gone.
+    /// Gives a frequent lock back, if the calling thread has it, since a jump has left the frames that took it.
     ///
     /// # Safety
-    /// The calling thread has it, and nobody there goes on with what it guards.
-    pub unsafe fn abandon(&self) {
-        self.unlock();
-        self.rank.mark_released();
+    /// Nobody there goes on with what it guards.
+    pub unsafe fn leave(&self) {
+        if self.is_own() {
+            self.torn.store(true, Relaxed);
+            self.unlock();
+            self.rank.mark_released();
+        }
     }
 
     /// Makes the lock anew after the fork, in the child. Threads that waited for it do not exist there and

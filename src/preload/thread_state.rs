@@ -7,6 +7,7 @@
 //! to the block. Knows nothing of what the words mean to others.
 
 use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_char;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
@@ -20,6 +21,15 @@ use crate::writer::recording;
 use crate::writer::recording::Cursor;
 use leaktrace_core::format::event::Event;
 
+/// A node of a graph that a thread evaluates, in a backward pass.
+#[derive(Clone, Copy)]
+pub struct BackwardContext {
+    /// The mangled name of the node's type; may be null.
+    pub name: *const c_char,
+    /// The stack of the forward operation that made the node; 0: not known.
+    pub forward: u32,
+}
+
 /// The block of a thread; all zero at first.
 #[repr(C)]
 pub struct ThreadState {
@@ -29,12 +39,12 @@ pub struct ThreadState {
     pub runtime_entry_point: Cell<u16>,
     /// An optimizer's post hook ran since its step began.
     pub optimizer_hooked: Cell<bool>,
-    /// What PyTorch calls this thread; 0: not asked yet.
-    pub torch_id: Cell<u32>,
+    /// The framework's number of this thread; 0: not asked yet.
+    pub framework_id: Cell<u32>,
     /// The address that the runtime call under way was recorded to free.
     pub freeing: Cell<u64>,
-    /// The node of the autograd graph that this thread evaluates; 0: none.
-    pub node: Cell<usize>,
+    /// The node that this thread evaluates in a backward pass, in the frame that does; null: none.
+    pub backward: Cell<*const BackwardContext>,
     cursor: UnsafeCell<Cursor>,
     /// Null before the first stack, [`UNMAPPED`] once the thread is ending.
     pages: Cell<*mut Pages>,
@@ -145,6 +155,7 @@ impl ThreadState {
         // Those further out restore it when they end.
         if !others_stay {
             self.depth.set(0);
+            self.backward.set(ptr::null());
             self.leave_call();
         }
     }

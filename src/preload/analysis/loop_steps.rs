@@ -49,45 +49,20 @@ type Guard = MutexGuard<'static, Option<Box<Loops>>>;
 /// Whether the program's loop is searched for, or ends its steps.
 #[unsafe(link_section = ".data.leaktrace")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
-/// A jump has left it half written.
-#[unsafe(link_section = ".data.leaktrace")]
-static TORN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the detector, unless that takes long.
 #[inline(always)]
 fn detector() -> Option<Guard> {
-    let mut detector = DETECTOR.try_lock_frequent(PATIENCE)?;
-    if TORN.load(Relaxed) {
-        forget_torn(&mut detector);
-    }
-    Some(detector)
+    DETECTOR.try_lock_frequent(PATIENCE, forget_torn)
 }
 
 #[cold]
 #[inline(never)]
-fn forget_torn(detector: &mut Guard) {
-    if !TORN.swap(false, AcqRel) {
-        return;
-    }
-    // Not even dropped: nobody knows what holds together in it.
+fn forget_torn(detector: &mut Option<Box<Loops>>) {
     std::mem::forget(detector.take());
     if THREAD.load(Acquire) != 0 {
         ENABLED.store(false, Release);
         coverage_gaps::report("iterations of the program's loop after a jump out of a signal handler");
-    }
-}
-
-/// Returns whether the calling thread is in the middle of what the detector does.
-pub fn holds_detector() -> bool {
-    DETECTOR.raw().is_own()
-}
-
-/// Leaves the detector as it is, since a jump has left the frames that had it.
-pub fn leave_detector() {
-    if holds_detector() {
-        TORN.store(true, Release);
-        // SAFETY: this thread has it, and will not come back to where it took it.
-        unsafe { DETECTOR.raw().abandon() };
     }
 }
 

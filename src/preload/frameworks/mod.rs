@@ -37,16 +37,6 @@ pub fn locks() -> [&'static RawLock; 1] {
     [pjrt::BUFFERS.raw()]
 }
 
-/// Returns whether the calling thread is in the middle of what such a lock guards.
-pub fn hold_a_lock() -> bool {
-    pjrt::are_held()
-}
-
-/// Leaves that as it is, since a jump has left the frames that had the lock.
-pub fn leave_locks() {
-    pjrt::leave();
-}
-
 /// Takes what a look-up found, and returns what it is to give.
 pub type InFrontOf = fn(*mut c_void) -> *const c_void;
 

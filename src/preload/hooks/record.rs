@@ -436,22 +436,22 @@ pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
 pub fn forward_operation(thread_id: u64, number: u64) {
     let thread = this_thread();
     let stack = match stacks::python_stack(thread) {
-        0 => stacks::autograd::forward_of_current(thread),
+        0 => stacks::backward::forward_of_current(thread),
         stack => stack,
     };
-    stacks::autograd::forward(thread_id, number, stack);
+    stacks::backward::forward(thread_id, number, stack);
 }
 
 /// [`forward_operation`] under the conditions of [`block_alloc_at_once`].
 #[inline(always)]
 pub fn forward_operation_at_once(number: u64) -> bool {
     let thread = this_thread();
-    let stack = match thread.torch_id.get() {
+    let stack = match thread.framework_id.get() {
         0 => 0,
         _ => stacks::cached_python_stack(thread),
     };
     if stack != 0 {
-        stacks::autograd::forward(u64::from(thread.torch_id.get()), number, stack);
+        stacks::backward::forward(u64::from(thread.framework_id.get()), number, stack);
     }
     stack != 0
 }

@@ -9,6 +9,7 @@ use crate::coverage_gaps;
 use crate::frameworks;
 use crate::loader::functions::LoaderFunction;
 use crate::loader::link_map;
+use crate::lock::RawLock;
 use crate::machine;
 use crate::thread_state;
 
@@ -54,12 +55,17 @@ pub fn look_up() {
 /// Takes the jump in; returns where it goes on.
 unsafe extern "C" fn before(buffer: *const u64, number: u32) -> *const c_void {
     let thread = thread_state::current();
-    if thread.is_inside() || loop_steps::holds_detector() || frameworks::hold_a_lock() {
+    if thread.is_inside() || !thread.backward.get().is_null() || frequent_locks().any(RawLock::is_own) {
         // SAFETY: what the program hands to `longjmp`.
         leave(unsafe { machine::jump_target(buffer) });
     }
     let number = number as usize;
     NAMES.get(number).zip(REAL.get(number)).map_or(std::ptr::null(), |(name, real)| real.next(name))
+}
+
+/// Returns the locks that a signal handler may interrupt the holder of.
+fn frequent_locks() -> impl Iterator<Item = &'static RawLock> {
+    [loop_steps::DETECTOR.raw()].into_iter().chain(frameworks::locks())
 }
 
 /// What a look along the stack finds.
@@ -101,7 +107,7 @@ fn leave(target: u64) {
         return;
     }
     thread_state::current().leave_frames(found.stays);
-    loop_steps::leave_detector();
-    frameworks::leave_locks();
+    // SAFETY: this thread will not come back to where it took them.
+    frequent_locks().for_each(|lock| unsafe { lock.leave() });
     coverage_gaps::call_was_left();
 }

@@ -1,9 +1,9 @@
-//! Installs what the interpreter calls back: PyTorch's global optimizer post hook, and our `atexit` function.
+//! Installs what the interpreter calls back: a framework's post hook of all optimizers, and our `atexit` function.
 //!
 //! The ways in: a pending call, which the main thread runs at the next bytecode; and, for a main thread that
 //! waits in `join` while another one trains, a short-lived thread of our own that takes the GIL.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 
@@ -13,6 +13,7 @@ use crate::python::interpreter::{self, Interpreter};
 use crate::python::{callbacks, codes, gc, lifetime, optimizers};
 use crate::thread_state;
 use crate::writer::signals::with_signals_blocked;
+use leaktrace_core::frameworks::{ALL as FRAMEWORKS, OptimizerSteps};
 
 static OPTIMIZER_STEPPED: Method = Method::new(c"leaktrace_optimizer_stepped", optimizer_stepped);
 
@@ -24,7 +25,7 @@ const INSTALLED: u8 = 2;
 /// On some thread. Without a GIL, or where an import gives it up, another may come to it meanwhile.
 const UNDER_WAY: u8 = 3;
 
-/// PyTorch's handle of the post hook, by which it is removed; null: there is none.
+/// The framework's handle of the post hook, by which it is removed; null: there is none.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static POKES: AtomicU32 = AtomicU32::new(0);
 static HELPER: AtomicBool = AtomicBool::new(false);
@@ -43,7 +44,7 @@ pub fn poke() {
     }
 }
 
-/// Every so many pokes it is tried again: PyTorch may still be importing its optimizers.
+/// Every so many pokes it is tried again: the framework may still be importing its optimizers.
 const INTERVAL: u32 = 16;
 
 #[cold]
@@ -101,7 +102,7 @@ pub fn install_now() {
     }
 }
 
-/// Removes PyTorch's post hook, if this thread has the GIL. Our `atexit` function stays, and does nothing.
+/// Removes the post hook, if this thread has the GIL. Our `atexit` function stays, and does nothing.
 pub fn remove() {
     if let Some(cpython) = interpreter::cpython() {
         codes::unwatch_deallocation(cpython);
@@ -140,19 +141,22 @@ unsafe fn install(python: &Interpreter) -> bool {
         (calls.PyErr_Fetch)(&mut kind, &mut value, &mut trace);
         lifetime::register(python);
         let modules = (calls.PyImport_GetModuleDict)();
-        let torch = (calls.PyDict_GetItemString)(modules, c"torch".as_ptr());
-        let optimizers = (calls.PyDict_GetItemString)(modules, c"torch.optim.optimizer".as_ptr());
+        let imported = |name: &CStr| (calls.PyDict_GetItemString)(modules, name.as_ptr());
         // A half-imported module may lack the function, or have it and not be ready for it.
-        let ready = !torch.is_null() && !optimizers.is_null() && !is_importing(python, torch);
-        if ready {
-            // PyTorch before 2.0 has no such function: the native callback alone tells of its steps.
-            let name = c"register_optimizer_step_post_hook";
-            let handle = api.result_of_registering(optimizers, name, &OPTIMIZER_STEPPED);
+        let is_ready = |steps: &&OptimizerSteps| {
+            let package = imported(steps.package);
+            !package.is_null() && !imported(steps.module).is_null() && !is_importing(python, package)
+        };
+        let steps =
+            FRAMEWORKS.iter().filter_map(|framework| framework.optimizer_steps.as_ref()).find(is_ready);
+        if let Some(steps) = steps {
+            let module = imported(steps.module);
+            let handle = api.result_of_registering(module, steps.function, &OPTIMIZER_STEPPED);
             api.release(HANDLE.swap(handle, AcqRel));
         }
         (calls.PyErr_Clear)();
         (calls.PyErr_Restore)(kind, value, trace);
-        ready
+        steps.is_some()
     }
 }
 

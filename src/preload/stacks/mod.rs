@@ -14,7 +14,7 @@
 //! locks here are held only around a table insert and the entry that belongs to it, and the writer of entries
 //! never calls back.
 
-pub mod autograd;
+pub mod backward;
 pub mod native_samples;
 pub mod operations;
 mod recursion;
@@ -29,9 +29,8 @@ use crate::python::codes::{self, Numbered};
 use crate::python::current::Top;
 use crate::python::walk::{self, Walk, Walked};
 use crate::python::{self, interpreter, subinterpreters};
-use crate::stacks::autograd::AutogradContext;
 use crate::stacks::native_samples::Wanted;
-use crate::thread_state::{self, ThreadState};
+use crate::thread_state::{self, BackwardContext, ThreadState};
 use crate::unwind::{self, modules};
 use leaktrace_core::format::entry::Frame;
 
@@ -99,7 +98,7 @@ struct Key {
     epoch: u64,
     hash: Hash,
     python: Option<Top>,
-    autograd: Option<AutogradContext>,
+    backward: Option<BackwardContext>,
 }
 
 impl Key {
@@ -119,22 +118,22 @@ impl Key {
         if let Some(walk) = walk {
             hash.add(walk.word());
         }
-        let autograd = autograd::current(thread);
-        if let Some(context) = autograd {
+        let backward = backward::current(thread);
+        if let Some(context) = backward {
             hash.add2(context.name as u64, u64::from(context.forward));
         }
-        Key { epoch, hash, python: walk.map(|walk| walk.top), autograd }
+        Key { epoch, hash, python: walk.map(|walk| walk.top), backward }
     }
 
     /// True if the stack has a line of Python: this thread's own, or the one that made the node it evaluates.
     #[inline(always)]
     fn has_line(&self) -> bool {
-        self.python.is_some() || self.autograd.is_some_and(|context| context.forward != 0)
+        self.python.is_some() || self.backward.is_some_and(|context| context.forward != 0)
     }
 
     #[inline(always)]
     fn is_empty(&self) -> bool {
-        self.python.is_none() && self.autograd.is_none()
+        self.python.is_none() && self.backward.is_none()
     }
 
     /// True if native frames belong to the stack.
@@ -330,7 +329,8 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
             match codes::id(&found) {
                 Numbered::Id(code) if code.is_interpreters => {}
                 Numbered::Id(code) => {
-                    let frame = Frame::Python { code: code.number, offset: found.offset, entry: found.entry };
+                    let offset = found.offset;
+                    let frame = Frame::Python { code: code.number, offset, entry: found.entry };
                     match native.is_empty() {
                         true if code.folds && frames.is_empty() => frameworks_own.push(frame),
                         true => recursion::push(&mut frames, frame),
@@ -365,7 +365,7 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
     if is_cut {
         frames.push(Frame::Truncated);
     }
-    frames.extend(key.autograd.and_then(autograd::id).map(Frame::Backward));
+    frames.extend(key.backward.and_then(backward::id).map(Frame::Backward));
     let packed: Vec<u8> = frames.iter().flat_map(|frame| frame.pack().to_le_bytes()).collect();
     stack_interner::intern(count, &packed)
 }
@@ -384,7 +384,7 @@ pub fn after_fork_child() {
     stack_interner::after_fork_child();
     codes::after_fork_child();
     modules::after_fork_child();
-    autograd::after_fork_child();
+    backward::after_fork_child();
     operations::after_fork_child();
     native_samples::after_fork_child();
     numbering::after_fork_child();

@@ -4,9 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::hash::{Hash, content};
-use crate::stacks::autograd::AutogradContext;
 use crate::stacks::{Key, first_seen};
-use crate::thread_state::{self, ThreadState};
+use crate::thread_state::{self, BackwardContext, ThreadState};
 use leaktrace_core::format::entry::OPERATION;
 
 /// Runs remembered: those that may be under way before the oldest are overwritten. A power of two.
@@ -50,8 +49,8 @@ pub fn stack(thread: &ThreadState, name: &[u8], caller: u32) -> u32 {
     let key = content(&[name]);
     hash.add2(key as u64, (key >> 64) as u64);
     hash.add(u64::from(caller));
-    let context = AutogradContext { name: marked.as_ptr().cast(), forward: caller };
-    let key = Key { epoch, hash, python: None, autograd: Some(context) };
+    let context = BackwardContext { name: marked.as_ptr().cast(), forward: caller };
+    let key = Key { epoch, hash, python: None, backward: Some(context) };
     let hash = hash.finish();
     // The thread may have no cache of stacks yet.
     let known = thread.read_section(|| thread.cached_stack(hash)).unwrap_or(0);

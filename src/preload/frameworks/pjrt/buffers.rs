@@ -2,7 +2,6 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
 use super::table::{Request, Table, slot};
@@ -95,39 +94,13 @@ pub static BUFFERS: Mutex<Buffers> = Mutex::new(Rank::Buffers, Buffers::new());
 
 /// How long a thread waits for them: the one that has them may have been ended in the middle of it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A jump has left them half written.
-static TORN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the buffers. Every call takes them twice, so no signal is blocked for it.
 fn buffers() -> Option<MutexGuard<'static, Buffers>> {
-    let mut buffers = BUFFERS.try_lock_frequent(PATIENCE)?;
-    if TORN.load(Relaxed) {
-        forget_torn(&mut buffers);
-    }
-    Some(buffers)
-}
-
-#[cold]
-fn forget_torn(buffers: &mut Buffers) {
-    if TORN.swap(false, AcqRel) {
-        // Not even dropped: nobody knows what holds together in it.
+    BUFFERS.try_lock_frequent(PATIENCE, |buffers| {
         std::mem::forget(std::mem::replace(buffers, Buffers::new()));
         coverage_gaps::report("ends of arrays that were alive at a jump out of a signal handler");
-    }
-}
-
-/// Returns whether the calling thread has the buffers.
-pub fn are_held() -> bool {
-    BUFFERS.raw().is_own()
-}
-
-/// Leaves the buffers as they are, since a jump has left the frames that had them.
-pub fn leave() {
-    if are_held() {
-        TORN.store(true, Release);
-        // SAFETY: this thread has them, and will not come back to where it took them.
-        unsafe { BUFFERS.raw().abandon() };
-    }
+    })
 }
 
 impl Buffers {
@@ -352,9 +325,10 @@ mod tests {
         let block = Block { bytes: 512, device: 0, number: 0 };
         assert!(remember(16, block) && device_of(16) == Some(0));
         std::mem::forget(buffers());
-        assert!(are_held() && buffers().is_none());
-        leave();
-        assert!(!are_held() && device_of(16).is_none());
+        assert!(BUFFERS.raw().is_own() && buffers().is_none());
+        // SAFETY: nobody here goes on with them.
+        unsafe { BUFFERS.raw().leave() };
+        assert!(!BUFFERS.raw().is_own() && device_of(16).is_none());
         assert!(remember(16, block) && forget(16).is_some());
     }
 }

@@ -22,7 +22,7 @@ use crate::lifecycle;
 use crate::shield::shield;
 use crate::state;
 use buffers::Block;
-pub use buffers::{BUFFERS, after_fork_child, are_held, leave};
+pub use buffers::{BUFFERS, after_fork_child};
 use table::{Arguments, Entry, Slot, Table, slot};
 
 use leaktrace_core::format::event::{Event, EventKind};

@@ -5,6 +5,8 @@
 //! All of them take integers and pointers only, so no C++ type is known here. The block and memory hooks run
 //! under the allocator's lock: nothing in them may take the GIL, call CUDA or PyTorch, or ask the loader.
 
+mod nodes;
+
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
@@ -18,7 +20,7 @@ use crate::python;
 use crate::settings;
 use crate::shield::shield;
 use crate::state;
-use crate::thread_state;
+use crate::thread_state::{self, BackwardContext};
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 
@@ -188,11 +190,11 @@ unsafe extern "C" fn backward_begins() -> *mut c_void {
 // ── backward tied to forward ─────────────────────────────────────────────────────────────────────────────────────────
 
 /// Restores the thread's node, however the call ends: C++ exceptions pass through here.
-struct Evaluating(usize);
+struct Evaluating(*const BackwardContext);
 
 impl Drop for Evaluating {
     fn drop(&mut self) {
-        thread_state::current().node.set(self.0);
+        thread_state::current().backward.set(self.0);
     }
 }
 
@@ -224,7 +226,9 @@ unsafe extern "C-unwind" fn evaluate_function(
     if original.is_null() {
         return;
     }
-    let _before = Evaluating(thread_state::current().node.replace(node as usize));
+    // SAFETY: the engine keeps alive what it has evaluated.
+    let context = unsafe { nodes::context_of(node as usize) };
+    let _before = Evaluating(thread_state::current().backward.replace(&raw const context));
     // SAFETY: PyTorch's function of that name and signature, with the caller's arguments.
     unsafe { std::mem::transmute::<*mut c_void, Evaluate>(original)(engine, task, node, inputs, queue) }
 }
@@ -260,7 +264,7 @@ fn forward_operation_slow(number: u64) {
 /// Returns PyTorch's number for the calling thread, which it gives out once.
 #[inline(always)]
 fn thread_id() -> Option<u64> {
-    match thread_state::current().torch_id.get() {
+    match thread_state::current().framework_id.get() {
         0 => ask_thread_id(),
         id => Some(u64::from(id)),
     }
@@ -275,7 +279,7 @@ fn ask_thread_id() -> Option<u64> {
     // SAFETY: PyTorch's function of that name, which takes nothing.
     let id = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn() -> u64>(ask)() };
     // One that does not fit is asked for again.
-    thread_state::current().torch_id.set(u32::try_from(id).unwrap_or(0));
+    thread_state::current().framework_id.set(u32::try_from(id).unwrap_or(0));
     Some(id)
 }
 
