@@ -62,6 +62,7 @@ fn judged(name: &str, report: &Report, by: &str) {
         }
         near(&format!("{name} by {by}, bytes"), &first["bytes_per_step"], &truth["bytes_per_step"], 0.01);
         near(&format!("{name} by {by}, blocks"), &first["blocks_per_step"], &truth["blocks_per_step"], 0.01);
+        near(&format!("{name} by {by}, live"), &first["live_bytes"], &truth["live_bytes"], 0.01);
         near(&format!("{name} by {by}, share"), &first["growth_step_ratio"], &truth["adding_share"], 0.1);
         near(&format!("{name} by {by}, period"), &first["period_steps"], &truth["period"], 0.05);
     }

@@ -329,7 +329,7 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
             match codes::id(&found) {
                 Numbered::Id(code) if code.is_interpreters => {}
                 Numbered::Id(code) => {
-                    let offset = found.offset;
+                    let offset = found.settled_offset();
                     let frame = Frame::Python { code: code.number, offset, entry: found.entry };
                     match native.is_empty() {
                         true if code.folds && frames.is_empty() => frameworks_own.push(frame),
