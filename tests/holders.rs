@@ -240,7 +240,7 @@ fn an_owner_that_is_gone_at_the_end_was_found_before() {
     for (way, path) in [
         ("state", "state() local `state`.grad_fn → "),
         ("total", "total() local `total`.grad_fn → "),
-        ("served", "Server.reply() local `self`.sessions[*]"),
+        ("served", "served() local `server`.sessions[*]"),
         ("coroutine", "Server.work() local `self`.sessions[*]"),
         ("generator", "generator.<locals>.steps_of() local `kept`[*]"),
     ] {

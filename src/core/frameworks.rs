@@ -27,6 +27,8 @@ pub struct Framework {
     pub number: &'static str,
     /// The same, where it is more than a number.
     pub copy: &'static str,
+    /// What a kept model is, if one is told from what was computed.
+    pub models: Option<Models>,
     /// What gives the memory of an argument on to a result, if anything does.
     pub gives_on: Option<&'static str>,
     /// What keeps it from compiling ever more programs, if it compiles any that are seen.
@@ -64,6 +66,22 @@ pub struct OptimizerSteps {
     pub package: &'static CStr,
     pub module: &'static CStr,
     pub function: &'static CStr,
+}
+
+/// The variables of a model.
+#[derive(Debug)]
+pub struct Models {
+    /// Parts of the paths and names of the functions of Python's below which they are allocated.
+    made_in: &'static [(&'static str, &'static str)],
+    /// What to do where ever more of them are kept.
+    pub advice: &'static str,
+}
+
+impl Models {
+    /// Returns whether a function allocates a model's variables.
+    pub fn are_made_in(&self, file: &str, function: &str) -> bool {
+        self.made_in.iter().any(|(files, functions)| file.contains(files) && function.contains(functions))
+    }
 }
 
 /// A build whose memory is not seen.
@@ -114,6 +132,14 @@ pub const PYTORCH: Framework = Framework {
     folds: false,
     number: "`.item()`, `.detach()`",
     copy: "`.item()` or `.detach().cpu()`",
+    models: Some(Models {
+        made_in: &[
+            ("/torch/nn/modules/", "__init__"),
+            ("/torch/nn/modules/module.py", "_apply"),
+            ("/torch/optim/", "_init_group"),
+        ],
+        advice: "drop the models and optimizers that nobody needs any more, or keep a `state_dict()` on the CPU",
+    }),
     gives_on: None,
     recompiles: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
@@ -139,6 +165,7 @@ pub const JAX: Framework = Framework {
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `np.asarray(x)`",
+    models: None,
     gives_on: Some("`donate_argnums`"),
     recompiles: Some(
         "make the compiled function once, outside of the loop, and call it with arrays of few shapes (pad what has many \
@@ -171,6 +198,11 @@ pub const TENSORFLOW: Framework = Framework {
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `x.numpy()`",
+    models: Some(Models {
+        made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
+        advice: "drop the models that nobody needs any more, or keep `get_weights()`; `keras.backend.clear_session()` forgets \
+                 what Keras itself keeps",
+    }),
     gives_on: None,
     recompiles: None,
     releases_cache: None,

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::programs::{driver_calls, script, torch, torch_python};
+use crate::common::programs::{bare_cudart, driver_calls, script, torch, torch_python};
 use crate::common::report::{Report, call, leaktrace};
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -110,6 +110,25 @@ fn a_window_of_the_events() {
     let told = Run::new(torch_python()).simulated().arg(reader).arg(&file).run().success();
     let snapshot: Value = serde_json::from_str(&told.text()).unwrap();
     assert!(!list(&snapshot["blocks"]).is_empty());
+}
+
+/// Where the loop is chosen when the program ends.
+#[test]
+fn events_have_the_steps_that_were_found_out_about_later() {
+    let loops = Run::new(torch_python()).args([script("loops_bare.py"), bare_cudart()]).arg("single");
+    let ran = loops.traced().env("LEAKTRACE_QUIET", "1").run().success();
+    let recording = ran.recording();
+    assert_eq!(Report::of(&recording).steps(), 30);
+    let folder = TempDir::new().unwrap();
+    let out = run(&[recording], &["--to", "parquet", "-o", folder.path().join("fleet").to_str().unwrap()]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let answers = tables::asked(
+        folder.path(),
+        "SELECT step, count(*) AS allocations FROM 'fleet/*/*/events.parquet' WHERE kind = 'alloc' GROUP BY step ORDER BY step",
+    );
+    let steps: Vec<(u64, u64)> =
+        list(&answers[0]).iter().map(|row| (number(&row["step"]), number(&row["allocations"]))).collect();
+    assert_eq!(steps, (1..=30).map(|step| (step, 3)).collect::<Vec<_>>());
 }
 
 #[test]

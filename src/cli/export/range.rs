@@ -49,14 +49,22 @@ impl<'a> EventRange<'a> {
             base,
         };
         let (mut step, mut exit) = (range.base.step_count(), None);
-        for e in range.recording.events().filter(|e| e.seq > from) {
-            range.count += 1;
+        for e in range.recording.events() {
+            // A boundary that was found out about later has no number: it lies before the event of the number it bears.
+            let (seq, is_covered) = match e.seq {
+                0 => (e.size.saturating_sub(1), e.size <= from),
+                seq => (seq, seq <= from),
+            };
+            if is_covered {
+                continue;
+            }
+            range.count += u64::from(e.seq != 0);
             let kind = EventKind::from_code(e.kind);
             if matches!(kind, Some(EventKind::StepEnd | EventKind::Exit | EventKind::Annotation)) {
-                range.moment(e.seq, e.address);
+                range.moment(seq, e.address);
             }
             match kind {
-                Some(EventKind::Exit) if exit.is_none() => exit = Some(e.seq),
+                Some(EventKind::Exit) if exit.is_none() => exit = Some(seq),
                 Some(EventKind::StepEnd) if exit.is_none() && !range.base.exited() => {
                     let replaces = e.context == 1 && step > 0;
                     if replaces {
@@ -64,7 +72,7 @@ impl<'a> EventRange<'a> {
                     } else {
                         step = step.saturating_add(1);
                     }
-                    range.ends.push((e.seq, step));
+                    range.ends.push((seq, step));
                 }
                 _ => {}
             }

@@ -72,6 +72,23 @@ fn what_the_last_step_has_in_hand_was_not_kept() {
     }
 }
 
+/// Wherever in a gap the run ends.
+#[test]
+fn what_comes_every_few_steps_has_its_own_average() {
+    for steps in [196, 200, 203, 204] {
+        let v = Shape::run(
+            |s, n| {
+                if n % 5 == 0 {
+                    s.keep(1000, 7)
+                }
+            },
+            steps,
+        );
+        let [f] = &v.findings[..] else { panic!("{v:?}") };
+        assert_eq!(f.growth_bytes_per_step, 200.0, "{steps} steps");
+    }
+}
+
 #[test]
 fn one_block_a_step_that_nothing_frees() {
     let v = Shape::run(|s, _| s.keep(512, 7), 200);

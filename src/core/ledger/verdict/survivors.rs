@@ -287,6 +287,20 @@ fn aligned(sites: &[&[Cohort]], latest: u32) -> Vec<Cohort> {
     all
 }
 
+/// Returns the bytes that a step adds on average: from the first birth on, `until_last` steps to the last one, `span` to the
+/// last that counts. Where births come to the end, what came behind the first is counted against the steps behind it:
+/// anything else depends on where in a gap the span ends.
+fn rate(births: &[Cohort], until_last: u32, span: u32) -> f64 {
+    let [_, later @ ..] = births else { return 0.0 };
+    let behind = f64::from(until_last.saturating_sub(1));
+    let usual_gap = behind / later.len().max(1) as f64;
+    if !later.is_empty() && f64::from(span.saturating_sub(until_last)) <= 2.0 * usual_gap {
+        bytes(later) as f64 / behind.max(1.0)
+    } else {
+        bytes(births) as f64 / f64::from(span.max(1))
+    }
+}
+
 fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let leader = group.first()?;
     let site = leader.site.site;
@@ -303,6 +317,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         to.saturating_sub(from).saturating_add(1)
     };
     let span = steps(first, latest);
+    let rate = rate(&proof, steps(first, proof.last()?.birth), span);
     let frees = |s: &Survivors<'_, '_>| s.site.site.frees;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let is_collected = mostly_collected(group.iter().map(|s| s.site.site));
@@ -327,7 +342,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         blocks_per_step: median(proof.iter().map(|c| c.blocks)),
         growth_step_ratio: (proof.len() as f64 / f64::from(span)).min(1.0),
         period_steps: leader.period,
-        growth_bytes_per_step: bytes(&proof) as f64 / f64::from(span),
+        growth_bytes_per_step: rate,
         cohorts: held.len() as u32,
         oldest_step,
         first_step: oldest_step,

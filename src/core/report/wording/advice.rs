@@ -1,7 +1,7 @@
 //! The fix of a finding: one sentence for somebody who is at that line. Knows a finding, no format.
 
 use super::{common_path, holder, is_named};
-use crate::frameworks::{self, Arena, Framework};
+use crate::frameworks::{self, Arena, Framework, Models};
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
 
@@ -32,7 +32,10 @@ pub fn advice(f: &Finding) -> Option<String> {
                     holder(name)
                 )
             }
-            Some((path, name)) => of_holder(path, &holder(name), of),
+            Some((path, name)) => match &of.models {
+                Some(models) if is_model(f, models) => format!("{} ({})", models.advice, holder(name)),
+                _ => of_holder(path, &holder(name), of),
+            },
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
         },
@@ -63,6 +66,13 @@ pub fn advice(f: &Finding) -> Option<String> {
 /// Returns the arena that an allocation with this stack is for.
 pub fn arena(stack: &[Frame]) -> Option<&'static Arena> {
     frameworks::arena_of(stack.iter().map(|frame| frame.frame.file.as_str()))
+}
+
+/// Returns whether most of what was kept are a model's variables.
+fn is_model(f: &Finding, models: &Models) -> bool {
+    let makes = |frame: &Frame| models.are_made_in(&frame.frame.file, &frame.frame.function);
+    let made = f.sites.iter().filter(|site| site.stack.iter().any(makes)).map(|site| site.live_bytes);
+    2 * made.sum::<u64>() > f.live_bytes
 }
 
 /// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.

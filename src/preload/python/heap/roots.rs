@@ -129,7 +129,8 @@ impl Heap<'_> {
         for thread in thread_frames::threads(self.python) {
             // SAFETY: the state of a living thread, and the GIL is held.
             let frames = unsafe { self.cpython.frames(thread) };
-            for frame in frames {
+            // Outermost first: what a function was handed is held by its caller's variable.
+            for frame in frames.into_iter().rev() {
                 self.locals_of(frame.address, frame.code, own, roots);
             }
         }
