@@ -29,6 +29,8 @@ pub struct Framework {
     pub copy: &'static str,
     /// What a kept model is, if one is told from what was computed.
     pub models: Option<Models>,
+    /// How the path to a variable's value ends, if there are variables: the value before is needed to compute the next one.
+    state: Option<&'static str>,
     /// What gives the memory of an argument on to a result, if anything does.
     pub gives_on: Option<&'static str>,
     /// What keeps it from compiling ever more programs, if it compiles any that are seen.
@@ -140,6 +142,7 @@ pub const PYTORCH: Framework = Framework {
         ],
         advice: "drop the models and optimizers that nobody needs any more, or keep a `state_dict()` on the CPU",
     }),
+    state: None,
     gives_on: None,
     recompiles: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
@@ -166,6 +169,7 @@ pub const JAX: Framework = Framework {
     number: "`float(x)`",
     copy: "`float(x)` or `np.asarray(x)`",
     models: None,
+    state: None,
     gives_on: Some("`donate_argnums`"),
     recompiles: Some(
         "make the compiled function once, outside of the loop, and call it with arrays of few shapes (pad what has many \
@@ -203,6 +207,7 @@ pub const TENSORFLOW: Framework = Framework {
         advice: "drop the models that nobody needs any more, or keep `get_weights()`; `keras.backend.clear_session()` forgets \
                  what Keras itself keeps",
     }),
+    state: Some("._handle"),
     gives_on: None,
     recompiles: None,
     releases_cache: None,
@@ -291,6 +296,11 @@ impl Framework {
         let all = self.outputs.as_ref()?;
         let number = u16::try_from(position).ok().and_then(|position| all.start().checked_add(position));
         Some(number.map_or(*all.end(), |number| number.min(*all.end())))
+    }
+
+    /// Returns whether a holder's path is that to the value of a variable.
+    pub fn is_state(&self, path: &str) -> bool {
+        self.state.is_some_and(|end| path.ends_with(end))
     }
 
     /// Returns the number that its blocks bear as their entry point.

@@ -204,7 +204,7 @@ pub fn elsewhere(thread: usize, freed: bool) {
         && let Some(loops) = detector.as_deref_mut()
     {
         loops.count(freed);
-        loops.elsewhere(thread, freed);
+        loops.elsewhere(thread, freed, recording::sequence());
     }
 }
 
@@ -288,14 +288,18 @@ fn show(me: usize, event: Shown) -> Option<Walk> {
         loops.count(freed);
     }
     let slot = loops.slot(me, &mut Here(None));
+    // A call alone may be one that takes down what the loop has made.
+    let allocates = matches!(event, Shown::Allocation | Shown::Copy);
     if THREAD.load(Relaxed) != 0 {
-        LAST.store(recording::sequence(), Relaxed);
+        if allocates {
+            LAST.store(recording::sequence(), Relaxed);
+        }
         let unseen = FREED.load(Relaxed);
         if unseen > 0 {
             FREED.store(0, Relaxed);
             loops.freed(slot, unseen);
         }
-    } else if !freed {
+    } else if allocates {
         loops.seen_at(slot, recording::sequence());
     }
     let mut list = loops.frames(slot);

@@ -220,6 +220,7 @@ fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {
             holder: 1,
             object: 1,
             retention: Retention::Unreachable,
+            is_state: false,
             blocks,
             bytes: blocks * 2048,
         };

@@ -26,7 +26,9 @@ fn judge(view: &View<'_>, cause: &Cause) -> Option<Finding> {
     let often = f64::from(cause.steps) >= MIN_STEPS_SHARE * f64::from(view.steps);
     let judged = peak.saturating_sub(cause.with_last).min(carried as u64);
     let large = judged as f64 >= MIN_SHARE * peak as f64;
-    if !often || !large || cause.steps < MIN_CARRIED {
+    let held = (view.context.holders)(cause.site);
+    let is_state = !held.is_empty() && held.iter().all(|holder| holder.is_state);
+    if !often || !large || is_state || cause.steps < MIN_CARRIED {
         return None;
     }
     let alive = |number: u32| view.site(number);

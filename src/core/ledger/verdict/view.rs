@@ -33,6 +33,8 @@ pub struct SiteHolder {
     /// Equal for the attributes of one object, and for the entries of one collection.
     pub object: u64,
     pub retention: Retention,
+    /// Whether it is a variable of the framework's, whose value before is needed to compute the next one.
+    pub is_state: bool,
     pub blocks: u64,
     pub bytes: u64,
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::Builder;
 use crate::format::entry::{self, Retention};
 use crate::format::tables;
+use crate::frameworks;
 use crate::holders::{Listed, sort_for_listing};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{self, Finding, Kind, SiteHolder};
@@ -44,7 +45,9 @@ impl Builder<'_> {
                 };
                 let name = name_of(h);
                 let (holder, object) = (number(name), number(object_of(name)));
-                SiteHolder { holder, object, retention: h.retention, blocks: h.blocks, bytes: h.bytes }
+                let (retention, blocks, bytes) = (h.retention, h.blocks, h.bytes);
+                let is_state = frameworks::of_number(site.entry_point).is_state(name);
+                SiteHolder { holder, object, retention, is_state, blocks, bytes }
             });
             of_sites.insert(*site, held.collect());
         }

@@ -3,14 +3,16 @@
 //!
 //! 1. Of the thread with most events, the outermost loops of the user's own code; if these see less than half
 //!    of all events, the outermost loops of any, but for the framework's: those go over layers and parameters.
-//!    A user's loop that a library's loop calls now and then is a callback's: the library's it is.
+//!    A user's loop that a library's loop calls now and then is a callback's: the library's it is. Where that thread has
+//!    loops of libraries only (a pool's threads take what there is to do), a user's loop of another thread that came round
+//!    from the beginning to the end hands the work out: it is the steps.
 //! 2. Down to the loop inside, where that does nearly all of the work and has far more iterations: an epoch is
 //!    no step, its batches are; not where an optimizer steps or backward passes begin outside of it, which makes
 //!    its rounds micro-batches, or layers. Loops beside it that do comparable work (an evaluation) are phases of the same level.
 //! 3. Those that come round at least twice, do a noticeable amount of work each time compared with the main
 //!    one (the printing of a table is no step), and give something back. What gives nothing back comes in where
 //!    nothing else does, or after it: before, it prepares something, as does what comes round a few times only. Where
-//!    models are made is no step.
+//!    models are made is no step, unless there are no others, and a fair part of what it does is something else.
 //!
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
 //! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
@@ -40,8 +42,10 @@ const LEAST_ROUNDS: f64 = 1.5;
 
 /// A loop of which less than this share of the events gives something back is building something, or leaks all.
 const GIVEN_BACK: f64 = 0.125;
-/// One of which more than this share of the events makes models is building something.
+/// One of which more than this share of the events makes models is building something; where nothing else is a step, more
+/// than the other.
 const BUILT: f64 = 0.5;
+const BUILT_ALONE: f64 = 0.75;
 /// What gives back is the main loop if it does this share of the work of the one that does most.
 const NOTICEABLE: f64 = 0.1;
 /// Least work as a share of the main loop's, where that does little itself.
@@ -64,6 +68,12 @@ const FEW: u64 = 4;
 /// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
 const FAR_OFTENER: f64 = 10.0;
 
+/// Least rounds of a loop that hands the work out, and what it allocates in each; it began in the first and went on to the last
+/// of so many parts of the run.
+const LEAST_HANDED_OUT: f64 = 8.0;
+const LEAST_BIRTHS_BESIDE: f64 = 1.0;
+const PARTS: u64 = 4;
+
 struct Chooser<'a> {
     tree: &'a Tree,
     /// Phases between optimizer steps are sought.
@@ -80,11 +90,20 @@ struct Chooser<'a> {
 /// so that a loop that only makes a model, layer by layer, is none.
 pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
     let chooser = Chooser::new(tree);
-    let roots = tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
-    let Some(root) = roots.max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
+    let roots = || tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
+    let Some(root) = roots().max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
     let loops = chooser.below_root(root);
-    let level = chooser.working(&loops, true);
-    if level.is_empty() && !unasked { chooser.working(&loops, false) } else { level }
+    let mut level = chooser.working(&loops, BUILT);
+    if level.is_empty() {
+        level = chooser.working(&loops, if unasked { BUILT_ALONE } else { f64::INFINITY });
+    }
+    let is_library = |&id: &Id| tree.get(id).is_some_and(|n| n.library);
+    if level.iter().all(is_library)
+        && let Some(hands_out) = chooser.handing_out(roots().filter(|&other| other != root))
+    {
+        return vec![hands_out];
+    }
+    level
 }
 
 /// Why a loop is no step.
@@ -125,7 +144,7 @@ pub(super) fn unused(tree: &Tree) -> Vec<(Id, Unused)> {
     all.sort_by_key(order);
     let why = |id: Id| match get(id) {
         Some(n) if n.framework => Unused::Framework,
-        _ if chooser.builds(id) => Unused::Builds,
+        _ if chooser.builds(id, BUILT) => Unused::Builds,
         Some(n) if n.iterations() < FEW => Unused::Few,
         _ => Unused::Idle,
     };
@@ -194,8 +213,31 @@ impl<'a> Chooser<'a> {
         self.frees[usize::from(id)] as f64 >= GIVEN_BACK * takes
     }
 
-    fn builds(&self, id: Id) -> bool {
-        self.built[usize::from(id)] as f64 > BUILT * self.total(id)
+    /// Whether more than this share of what a loop does makes models.
+    fn builds(&self, id: Id, share: f64) -> bool {
+        self.built[usize::from(id)] as f64 > share * self.total(id)
+    }
+
+    /// Of the loops below these roots, the user's one that hands work out to other threads.
+    fn handing_out(&self, roots: impl Iterator<Item = Id>) -> Option<Id> {
+        let works = |&id: &Id| {
+            self.iterations(id) >= LEAST_HANDED_OUT
+                && self.births(id) >= LEAST_BIRTHS_BESIDE * self.iterations(id)
+                && self.tree.get(id).is_some_and(|n| !n.library)
+                && self.comes_round_throughout(id)
+        };
+        let tops = roots.flat_map(|root| self.nearest(root, true)).map(|(top, _)| top);
+        self.largest(tops.flat_map(|top| self.down_from(top)).filter(works))
+    }
+
+    /// Whether iterations of a loop ended in the first and in the last part of the run.
+    fn comes_round_throughout(&self, id: Id) -> bool {
+        let log = &self.tree.log;
+        let mut own = log.iter().filter(|end| end.node == id).map(|end| end.at.seq);
+        let (Some(begin), Some(end)) = (log.first(), log.last()) else { return false };
+        let part = end.at.seq.saturating_sub(begin.at.seq) / PARTS;
+        let Some(first) = own.next() else { return false };
+        first <= begin.at.seq + part && own.last().unwrap_or(first) >= end.at.seq.saturating_sub(part)
     }
 
     /// The outermost loops below one in which no optimizer steps.
@@ -322,9 +364,9 @@ impl<'a> Chooser<'a> {
         is_few && rounds * FAR_OFTENER <= self.iterations(main)
     }
 
-    /// Those of the loops that do the work. `unbuilt`: loops that make models are none.
-    fn working(&self, loops: &[Id], unbuilt: bool) -> Vec<Id> {
-        let comes_round = |id: &Id| self.iterations(*id) >= 2.0 && !(unbuilt && self.builds(*id));
+    /// Those of the loops that do the work. Loops of which more than the share `built` makes models are none.
+    fn working(&self, loops: &[Id], built: f64) -> Vec<Id> {
+        let comes_round = |id: &Id| self.iterations(*id) >= 2.0 && !self.builds(*id, built);
         let loops: Vec<Id> = loops.iter().copied().filter(comes_round).collect();
         let giving = || loops.iter().copied().filter(|&id| self.gives_back(id));
         let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };

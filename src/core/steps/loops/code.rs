@@ -29,6 +29,8 @@ pub struct CodeText {
 /// A function, whose variables are slots; a module's and a class's are in dictionaries.
 const OPTIMIZED: u32 = 0x01;
 const VARIABLE_ARGUMENTS: u32 = 0x04 | 0x08;
+/// Made in another function.
+const NESTED: u32 = 0x10;
 const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
 /// A generator that is iterated over, and not a coroutine.
 const ITERATED: u32 = 0x20 | 0x200;
@@ -60,6 +62,8 @@ pub(super) struct Code {
     pub once: bool,
     /// Takes whatever arguments it is given, to hand them on.
     pub wrapper: bool,
+    /// A wrapper that a decorator has put around another function.
+    pub decorator: bool,
     pub library: bool,
     /// The framework's, or the notebook's: none of its loops is the program's.
     pub framework: bool,
@@ -82,6 +86,7 @@ impl Code {
             bootstrap: text.library && BOOTSTRAP.contains(&plain) && text.file.ends_with(THREADS),
             once: ONCE.contains(&plain),
             wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
+            decorator: text.flags & (VARIABLE_ARGUMENTS | NESTED) == VARIABLE_ARGUMENTS | NESTED,
             library: text.library,
             framework: text.library
                 && (frameworks::is_own_file(&text.file)

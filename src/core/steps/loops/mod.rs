@@ -261,10 +261,13 @@ impl Loops {
         &self.tree.ended
     }
 
-    /// Counts an event of a thread without Python where the last event of the thread that it works for was.
-    pub fn elsewhere(&mut self, thread: usize, freed: bool) {
-        let node = self.shadows.iter().find(|s| s.thread == thread).map(Shadow::node);
-        if let Some(node) = node.and_then(|id| self.tree.get_mut(id)) {
+    /// Counts an event of a thread without Python, of this number, where the last event of the thread that it works for was.
+    pub fn elsewhere(&mut self, thread: usize, freed: bool, seq: u64) {
+        let Some(shadow) = self.shadows.iter_mut().find(|s| s.thread == thread) else { return };
+        if !freed {
+            shadow.last = seq;
+        }
+        if let Some(node) = self.tree.get_mut(shadow.node()) {
             node.count(if freed { Shown::Free } else { Shown::Allocation }, false);
         }
     }

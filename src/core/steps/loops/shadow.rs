@@ -305,7 +305,7 @@ impl Shadow {
         if begins {
             self.made_anew(view, at);
         }
-        if waits || at == 0 { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
+        if waits { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
 
     /// Whether a coroutine at depth `at` is awaited by the frame around it. That awaits one after the other, so another
@@ -408,12 +408,18 @@ impl Shadow {
         self.note_items(view, at);
     }
 
-    /// Whether library code runs between the frame at this depth and the nearest loop around it.
+    /// Whether library code runs between the frame at this depth and the nearest loop around it. What a decorator has put
+    /// around a function of the program's (`@torch.no_grad()`) is none.
     fn library_above(&self, codes: &Codes, at: usize) -> bool {
+        let is_library = |above: usize| {
+            let level = &self.levels[above];
+            let code = codes.get(level.code);
+            code.library && !(code.decorator && code.extents.spreads_at(level.seen.offset))
+        };
         (0..at)
             .rev()
             .take_while(|&above| self.levels[above].first == self.insides_end(above))
-            .any(|above| codes.get(self.levels[above].code).library)
+            .any(is_library)
     }
 
     /// The loops from here on are left.

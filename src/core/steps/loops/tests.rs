@@ -179,6 +179,15 @@ fn ends_of(events: &[(Shown, Stack)]) -> Vec<u64> {
     past
 }
 
+/// A thread whose only function ends, and begins again where the one before had its memory: a backward pass that computes
+/// the forward pass anew.
+#[test]
+fn a_thread_begins_again_with_another_function() {
+    let at = |offset| [(10, 7, offset, true)];
+    let (early, late) = (at(4), at(8));
+    assert_eq!(ends(&[&late, &early, &late, &early]), [0u64; 0]);
+}
+
 #[test]
 fn an_earlier_instruction_is_the_next_round() {
     let at = |offset| [(10, 1, offset, false)];

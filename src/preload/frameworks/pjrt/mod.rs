@@ -273,9 +273,6 @@ unsafe fn executed(table: Table, arguments: Arguments) {
     if let Some(program) = made.program {
         record::program(ALLOCATOR, program.device, executable, program.bytes);
     }
-    if made.trains {
-        record::trained();
-    }
     let mut stack = None;
     for (at, (buffer, block)) in outputs_of(made.count).zip(made.outputs.iter()).enumerate() {
         if let (Some(block), 1..) = (block, buffer) {
@@ -283,6 +280,10 @@ unsafe fn executed(table: Table, arguments: Arguments) {
             let output = (made.count > 1).then(|| JAX.output(at % made.count)).flatten();
             stack = born(table, buffer, *block, output.unwrap_or(ALLOCATOR), stack);
         }
+    }
+    // Behind the outputs: the first of them may show that a step begins.
+    if made.trains {
+        record::trained();
     }
     if let (Some(first), Some(stack)) = (made.first, stack) {
         CALLERS.remember(first, stack);

@@ -35,10 +35,14 @@ impl Shadow {
     /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of
     /// the nearest loop around it ended. Returns from where on the stack is to be built anew.
     pub(super) fn made_again(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, before: usize) -> usize {
+        // Nothing is around the outermost: what runs on a thread without Python of its own begins again.
+        if at == 0 {
+            return at;
+        }
         let code = view.codes.number(seen, view.around);
-        let mut crossings = before.max(self.crosses(view, at.saturating_sub(1), seen.entry, code));
+        let mut crossings = before.max(self.crosses(view, at - 1, seen.entry, code));
         // The innermost frame from which C called it.
-        let mut by_c = (crossings > 0).then(|| at.saturating_sub(1));
+        let mut by_c = (crossings > 0).then_some(at - 1);
         let mut found = None;
         for above in (0..at).rev() {
             let (first, end) = (self.levels[above].first, self.insides_end(above));
