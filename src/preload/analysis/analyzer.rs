@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::analysis::report_files::ReportFiles;
-use crate::analysis::{holders, loop_steps, step_boundaries, step_schedule};
+use crate::analysis::{holders, loop_entries, loop_steps, step_boundaries, step_schedule};
 use crate::lock::{Mutex, Rank};
 use crate::python;
 use crate::settings;
@@ -58,6 +58,8 @@ pub struct Analyzer {
     pub stream: Drain,
     /// Boundaries that were found later, each before an event that is still to be drained.
     pub backfilled: VecDeque<BackfilledBoundary>,
+    /// The end of the last iteration, if it may lie further in front: see [`loop_steps::without_late`].
+    late_ends: Vec<BackfilledBoundary>,
     /// The events whose backward passes turned out to end steps.
     pub backward_steps: Range<u64>,
     /// The size of the last checkpoint in records.
@@ -101,8 +103,12 @@ impl Analyzer {
         if !loop_steps::can_decide() || !step_boundaries::wants_loop() {
             return;
         }
-        if let Some(ends) = loop_steps::decide(self.ledger.next_seq(), over) {
+        if let Some(mut ends) = loop_steps::decide(self.ledger.next_seq(), over) {
             step_boundaries::loop_was_chosen();
+            if over {
+                self.late_ends = loop_steps::without_late(&mut ends);
+            }
+            loop_entries::add(&ends);
             self.backfilled.extend(ends);
         }
     }
@@ -165,20 +171,26 @@ impl Analyzer {
         Some(ledger)
     }
 
-    /// Ends the iterations under way: at the latest when the interpreter ends, or the program frees what it
-    /// had at the boundary before, which is what the last step kept.
+    /// Ends the iterations under way: at the latest when the interpreter ends, or the program frees more of what it
+    /// had at the boundary before, which is what the last step kept, than every step does at its end.
     pub fn end_iterations(&mut self) {
-        let over = python::ended_at().unwrap_or(u64::MAX);
+        let late = std::mem::take(&mut self.late_ends);
+        let left = late.iter().map(|end| end.seq).min().unwrap_or(u64::MAX);
+        let over = python::ended_at().unwrap_or(u64::MAX).min(left);
         let first = loop_steps::after_last();
-        let mut ended = false;
+        let (mut ended, mut freed) = (false, 0);
         self.apply_all(|ledger, event| {
-            if !ended && event.seq >= first && (event.seq >= over || ledger.frees_retained_block(event)) {
+            if ended || event.seq < first {
+                return;
+            }
+            freed += u32::from(ledger.frees_retained_block(event));
+            if event.seq >= over || freed > ledger.usual_trailing_frees() {
                 ended = true;
-                loop_steps::finish(event.seq).iter().for_each(|end| ledger.apply(&end.event()));
+                loop_steps::finish(&late, event.seq).iter().for_each(|end| ledger.apply(&end.event()));
             }
         });
         if !ended {
-            self.backfilled.extend(loop_steps::finish(self.ledger.next_seq()));
+            self.backfilled.extend(loop_steps::finish(&late, self.ledger.next_seq()));
         }
     }
 

@@ -26,9 +26,14 @@ pub fn withdraw() {
 /// Writes what the loop is and when its iterations ended. With the detector's lock held, so that one is
 /// written after the other.
 pub fn write(choice: &Choice) {
-    ROUND.fetch_add(1, AcqRel);
-    write_locations(&choice.locations);
+    begin(&choice.locations);
     add(&choice.past);
+}
+
+/// Writes that the ends of iterations that are added from now on are those of these loops, and replace all before.
+pub fn begin(locations: &[(u8, bool, LoopLocation)]) {
+    ROUND.fetch_add(1, AcqRel);
+    write_locations(locations);
 }
 
 /// Writes more ends of iterations of the loop that was written last.

@@ -457,11 +457,20 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
         // The iterations of the training are recorded beside those of the phases.
         SAMPLING.store(false, Release);
         loop_entries::write_locations(&choice.locations);
-        loop_entries::add(&choice.past);
     } else {
-        loop_entries::write(&choice);
+        loop_entries::begin(&choice.locations);
     }
     Some(choice.past)
+}
+
+/// Takes out the end of the last iteration, and of those around it, if it lies behind the last allocation: the loop was left
+/// where something was given back, which may be what takes down all that the loop had made.
+pub fn without_late(ends: &mut Vec<BackfilledBoundary>) -> Vec<BackfilledBoundary> {
+    let late = ends.partition_point(|end| end.seq < after_last());
+    match ends[late..].iter().filter(|end| end.ends_step).count() {
+        1 => ends.split_off(late),
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the boundaries that there would be if the loop were chosen now, while none was.
@@ -508,8 +517,9 @@ pub fn after_last() -> u64 {
     LAST.load(Relaxed) + 1
 }
 
-/// Ends the iterations under way before event `seq`, since the program is ending. Returns their ends.
-pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
+/// Ends the iterations under way before event `seq`, since the program is ending, and those that ended `late`. Returns their
+/// ends.
+pub fn finish(late: &[BackfilledBoundary], seq: u64) -> Vec<BackfilledBoundary> {
     if !is_under_way() {
         return Vec::new();
     }
@@ -517,11 +527,10 @@ pub fn finish(seq: u64) -> Vec<BackfilledBoundary> {
     let Some(loops) = detector.as_deref_mut() else { return Vec::new() };
     loops.finish(&mut Here(None));
     let ns = state::elapsed();
-    let ends: Vec<BackfilledBoundary> = loops
-        .ended()
-        .iter()
-        .map(|&(depth, ends_step)| BackfilledBoundary { seq, ns, depth, ends_step })
-        .collect();
+    let late = late.iter().map(|end| BackfilledBoundary { seq, ..*end });
+    let ended = loops.ended().iter();
+    let ended = ended.map(|&(depth, ends_step)| BackfilledBoundary { seq, ns, depth, ends_step });
+    let ends: Vec<BackfilledBoundary> = late.chain(ended).collect();
     if !ends.is_empty() {
         loop_entries::add(&ends);
     }

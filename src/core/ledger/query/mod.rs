@@ -30,6 +30,12 @@ impl Ledger {
             && self.blocks.get(e.address).is_some_and(|b| b.birth <= self.books.completed)
     }
 
+    /// Returns how many blocks of earlier steps a step frees behind its last allocation, at least: what a name held that is
+    /// bound anew. 0 where too few steps were seen.
+    pub fn usual_trailing_frees(&self) -> u32 {
+        self.books.trailing_of_steps.into_iter().min().unwrap_or(0)
+    }
+
     /// Counts the steps that ended.
     pub fn step_count(&self) -> u32 {
         self.books.completed

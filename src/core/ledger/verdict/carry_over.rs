@@ -27,7 +27,7 @@ fn judge(view: &View<'_>, cause: &Cause) -> Option<Finding> {
     let judged = peak.saturating_sub(cause.with_last).min(carried as u64);
     let large = judged as f64 >= MIN_SHARE * peak as f64;
     let held = (view.context.holders)(cause.site);
-    let is_state = !held.is_empty() && held.iter().all(|holder| holder.is_state);
+    let is_state = held.iter().any(|holder| holder.is_state);
     if !often || !large || is_state || cause.steps < MIN_CARRIED {
         return None;
     }

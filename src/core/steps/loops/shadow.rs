@@ -416,10 +416,7 @@ impl Shadow {
             let code = codes.get(level.code);
             code.library && !(code.decorator && code.extents.spreads_at(level.seen.offset))
         };
-        (0..at)
-            .rev()
-            .take_while(|&above| self.levels[above].first == self.insides_end(above))
-            .any(is_library)
+        (0..at).rev().take_while(|&above| self.levels[above].first == self.insides_end(above)).any(is_library)
     }
 
     /// The loops from here on are left.
