@@ -5,7 +5,8 @@
 //!
 //! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
 //! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the
-//!   iteration). Another cycle begins where that one is gone, or another training loop runs.
+//!   iteration), and the training loop has not come round since. Another cycle begins where that one is gone, or another
+//!   training loop runs.
 
 pub mod loops;
 
@@ -13,6 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::format::event::StepSource;
+use loops::Stepped;
 
 /// The setting of what ends a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,19 +126,19 @@ impl Steps {
         }
     }
 
-    /// Takes in that an optimizer stepped; `id` tells it from others, where it is known. `new_phase`: in
-    /// another training than the one before, by the loops around the two.
-    pub fn optimizer(&mut self, id: Option<usize>, new_phase: bool) -> Option<Boundary> {
+    /// Takes in that an optimizer stepped; `id` tells it from others, where it is known. `stepped`: what the loops around it
+    /// and the one before tell.
+    pub fn optimizer(&mut self, id: Option<usize>, stepped: Stepped) -> Option<Boundary> {
         let ends_step = match self.setting {
             StepSetting::Auto => !self.called,
             StepSetting::Optimizer => true,
             _ => false,
         };
-        if new_phase && self.backward_since && id != self.first {
+        if stepped.new_phase && self.backward_since && id != self.first {
             self.begin_cycles(id);
         }
         // The first of all always ends a step: what came before it had no boundary to replace.
-        let again = self.optimizer_seen && (!self.backward_since || self.follows(id));
+        let again = self.optimizer_seen && (!self.backward_since || (self.follows(id) && !stepped.new_round));
         self.optimizer_seen = true;
         self.backward_since = false;
         if let (None, Some(_)) = (self.first, id) {
@@ -282,7 +284,7 @@ mod tests {
     use super::*;
 
     fn supersedes(steps: &mut Steps, id: usize) -> bool {
-        steps.optimizer(Some(id), false).is_some_and(|b| b.supersedes)
+        steps.optimizer(Some(id), Stepped::default()).is_some_and(|b| b.supersedes)
     }
 
     #[test]
@@ -312,7 +314,7 @@ mod tests {
     fn a_lost_first_optimizer_is_replaced() {
         let mut steps = Steps::new(StepSetting::Auto);
         steps.backward();
-        steps.optimizer(Some(1), false);
+        steps.optimizer(Some(1), Stepped::default());
         let kept = (0..200)
             .filter(|_| {
                 steps.backward();
@@ -345,7 +347,8 @@ mod tests {
         let mut boundary = |id: usize, new_phase: bool, gone: Option<usize>| {
             gone.into_iter().for_each(|id| steps.optimizer_gone(id));
             steps.backward();
-            steps.optimizer(Some(id), new_phase).is_some_and(|b| !b.supersedes)
+            let stepped = Stepped { new_phase, ..Stepped::default() };
+            steps.optimizer(Some(id), stepped).is_some_and(|b| !b.supersedes)
         };
         assert!(boundary(1, false, None) && !boundary(2, false, None));
         assert!(boundary(2, true, None) && boundary(2, false, None) && !boundary(1, false, None));
@@ -357,6 +360,6 @@ mod tests {
         let mut steps = Steps::new(StepSetting::Auto);
         assert!(steps.call().is_some());
         steps.backward();
-        assert!(steps.optimizer(None, false).is_some_and(|b| !b.ends_step));
+        assert!(steps.optimizer(None, Stepped::default()).is_some_and(|b| !b.ends_step));
     }
 }

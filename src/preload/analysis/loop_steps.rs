@@ -29,7 +29,7 @@ use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::ledger::verdict::MIN_COHORTS;
 use leaktrace_core::steps::StepSetting;
 use leaktrace_core::steps::loops::{
-    ANY_THREAD, CodeText, EventContext, Loops, Moment, Progress, STEPS_BETWEEN, Seen, Shown, What,
+    ANY_THREAD, CodeText, EventContext, Loops, Moment, Progress, STEPS_BETWEEN, Seen, Shown, Stepped, What,
 };
 
 /// The iterations that a loop must have had before they are taken for steps.
@@ -360,25 +360,25 @@ fn act_on(progress: Progress, mut detector: Guard) {
 }
 
 /// Tells the detector that an optimizer stepped on this thread: it is one more thing to know a loop by, or
-/// ends the steps from now on. Returns whether another training began with it.
-pub fn optimizer() -> bool {
+/// ends the steps from now on. Returns what is new with it.
+pub fn optimizer() -> Stepped {
     if !is_enabled() {
-        return false;
+        return Stepped::default();
     }
     event(false);
     let me = thread_state::current().address();
-    let Some(mut detector) = detector() else { return false };
-    let Some(loops) = detector.as_deref_mut() else { return false };
-    let Some(new_phase) = loops.optimizer(me) else {
+    let Some(mut detector) = detector() else { return Stepped::default() };
+    let Some(loops) = detector.as_deref_mut() else { return Stepped::default() };
+    let Some(stepped) = loops.optimizer(me) else {
         drop(detector);
         stop();
-        return false;
+        return Stepped::default();
     };
     STEP.fetch_add(1, Relaxed);
     if loops.is_phased() && !PHASED.load(Acquire) {
         begin_phases(me);
     }
-    new_phase
+    stepped
 }
 
 /// Tells the detector that a backward pass begins on this thread.

@@ -26,6 +26,7 @@ use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::holders::{Found, Wanted};
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::{self, End};
+use leaktrace_core::steps::loops::Stepped;
 use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 
 /// The stream of steps of this process.
@@ -98,11 +99,11 @@ pub fn begin() {
 /// Takes in that an optimizer stepped.
 pub fn optimizer(id: Option<usize>) {
     captured::optimizer(id);
-    let mut new_phase = false;
+    let mut stepped = Stepped::default();
     if state::is_recording() && loop_steps::is_enabled() {
-        shield(|| new_phase = loop_steps::optimizer());
+        shield(|| stepped = loop_steps::optimizer());
     }
-    emit(|steps| steps.optimizer(id, new_phase), None);
+    emit(|steps| steps.optimizer(id, stepped), None);
 }
 
 /// Takes in that there is an optimizer no more that stepped before.

@@ -39,8 +39,8 @@ use code::Codes;
 use draft::Draft;
 use shadow::{Shadow, View};
 pub use shadow::{Shown, What};
-pub use tree::STEPS_BETWEEN;
 use tree::{Id, Node, Tree};
+pub use tree::{STEPS_BETWEEN, Stepped};
 
 /// A frame, as it is at an event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -291,10 +291,12 @@ impl Loops {
         }
     }
 
-    /// Takes in that an optimizer stepped where this thread's last event was. Returns whether another
-    /// training began with it; `None`: another thread's loop ends the steps.
-    pub fn optimizer(&mut self, thread: usize) -> Option<bool> {
-        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else { return Some(false) };
+    /// Takes in that an optimizer stepped where this thread's last event was. Returns what is new with it; `None`: another
+    /// thread's loop ends the steps.
+    pub fn optimizer(&mut self, thread: usize) -> Option<Stepped> {
+        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else {
+            return Some(Stepped::default());
+        };
         let stepped = self.tree.optimizer(shadow.node());
         if self.unasked && !self.tree.phased {
             if self.tree.chosen && thread != self.thread {
@@ -308,7 +310,7 @@ impl Loops {
         if stepped.first_there && self.tree.phased {
             self.without_training();
         }
-        Some(stepped.new_phase)
+        Some(stepped)
     }
 
     /// Takes in that a backward pass begins where this thread's last event was.

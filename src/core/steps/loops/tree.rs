@@ -257,18 +257,26 @@ pub(super) struct Tree {
     steps: u32,
     /// The loops around the last one, from the innermost out, and how often each was entered by then.
     around_last: Vec<(Id, u32)>,
+    /// The training loop of the latest one, and its rounds.
+    round_of_last: (Id, u64),
     /// What ended with the event at hand: depth of the loop, and whether it was a step.
     pub ended: Vec<(u8, bool)>,
 }
 
 /// What is new with an optimizer step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stepped {
+pub struct Stepped {
     /// The first one in its loop.
     pub first_there: bool,
     /// Another training begins with it.
     pub new_phase: bool,
+    /// The training loop has come round since the optimizer step before: it belongs to another iteration.
+    pub new_round: bool,
 }
+
+/// Optimizer steps, each time that a loop is entered, from which on it is the training and no loop over optimizers or a
+/// critic's turns.
+const OF_A_TRAINING: u32 = 8;
 
 /// Iterations that end with one event, at most; deeper loops are none of a program's.
 const MOST_AT_ONCE: usize = 32;
@@ -337,6 +345,9 @@ impl Tree {
         n.optimizers += 1;
         stepped.first_there = !n.trains;
         stepped.new_phase = self.begins_phase(id);
+        let round = self.round_of(id);
+        let before = std::mem::replace(&mut self.round_of_last, round);
+        stepped.new_round = round.0 != NONE && round.0 == before.0 && round.1 != before.1;
         let mut last = std::mem::take(&mut self.around_last);
         last.clear();
         let mut at = id;
@@ -348,6 +359,15 @@ impl Tree {
         }
         self.around_last = last;
         stepped
+    }
+
+    /// Returns the innermost loop around this one, or itself, that trains for long each time, and its rounds.
+    fn round_of(&self, id: Id) -> (Id, u64) {
+        let trains =
+            |n: &Node| !n.is_root && !n.framework && n.steps >= OF_A_TRAINING.saturating_mul(n.instances);
+        let around = std::iter::successors(Some(id), |&at| self.get(at).map(|n| n.parent));
+        let found = around.map_while(|at| Some((at, self.get(at)?))).find(|(_, n)| trains(n));
+        found.map_or((NONE, 0), |(at, n)| (at, n.iterations()))
     }
 
     /// Returns whether the training loop of the optimizer step before was left, and this one lies in another,
