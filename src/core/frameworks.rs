@@ -244,6 +244,15 @@ pub const ARENAS: [Arena; 2] = [
     },
 ];
 
+/// Folders of what wraps the driver's calls for Python (numba's, cuda-python's): every allocation passes through the same few
+/// functions there, which say nothing of it.
+const DRIVER_WRAPPERS: [&str; 2] = ["/cuda/cudadrv/", "/cuda/bindings/"];
+
+/// Returns whether a file wraps the driver's calls.
+pub fn wraps_driver(file: &str) -> bool {
+    DRIVER_WRAPPERS.iter().any(|folder| file.contains(folder))
+}
+
 /// Returns the arena that an allocation is for, by the files of its Python stack, innermost first.
 pub fn arena_of<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<&'static Arena> {
     files.into_iter().find_map(|file| ARENAS.iter().find(|arena| is_of(file, &[arena.package])))

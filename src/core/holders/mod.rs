@@ -170,9 +170,15 @@ pub struct Listed<'a> {
     pub bytes: u64,
 }
 
+/// How the path of what only C or C++ code refers to begins, or an expression: a comprehension's list that is being filled.
+pub const EXPRESSION: &str = "held by C or C++ code, or by an expression under way: ";
+/// An expression that has so many blocks, and so many times as many as any variable, keeps them.
+const LEAST_KEPT: u64 = 4;
+const TIMES_KEPT: u64 = 2;
+
 /// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
-/// blocks at the moment of the search (C++ code, an expression being evaluated), then by the blocks of their owner,
-/// then those without a bound, then the owner found first: it is nearest to the blocks.
+/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then by the blocks of their
+/// owner, then those without a bound, then the owner found first: it is nearest to the blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
     let mut owners: Vec<(String, u64)> = Vec::new();
     for holder in holders.iter().map(&listed) {
@@ -181,10 +187,14 @@ pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>)
             None => owners.push((holder.name.to_owned(), holder.blocks)),
         }
     }
+    let is_expression = |name: &str| name.starts_with(EXPRESSION);
+    let variables = owners.iter().filter(|(name, _)| !is_expression(name)).map(|(_, blocks)| *blocks);
+    let keeps = LEAST_KEPT.max(TIMES_KEPT.saturating_mul(variables.max().unwrap_or(0)));
     holders.sort_by_cached_key(|holder| {
         let Listed { hold, name, blocks, bytes } = listed(holder);
         let at = owners.iter().position(|(known, _)| known == name).unwrap_or(0);
-        let (transient, bounded) = (hold == Retention::Unknown, hold != Retention::Unbounded);
+        let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].1 >= keeps);
+        let bounded = hold != Retention::Unbounded;
         (transient, Reverse(owners[at].1), bounded, at, Reverse(blocks), Reverse(bytes))
     });
 }

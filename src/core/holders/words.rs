@@ -1,6 +1,6 @@
 //! Reference paths in words, as a programmer would write them: `__main__.trainer.history['loss'][*]`.
 
-use super::{GcRoot, Step};
+use super::{EXPRESSION, GcRoot, Step};
 
 /// Nodes of a graph that are named together.
 const NAMES: usize = 3;
@@ -29,7 +29,7 @@ pub(super) fn origin(origin: &GcRoot) -> String {
     match origin {
         GcRoot::Global(name) => name.clone(),
         GcRoot::Local { function, name } => format!("{function}() local `{name}`"),
-        GcRoot::Foreign(what) => format!("held by C or C++ code, or by an expression under way: {what}"),
+        GcRoot::Foreign(what) => format!("{EXPRESSION}{what}"),
         GcRoot::Cycle(members) => {
             format!("garbage waiting for the cyclic collector: {}", members.join(" → "))
         }

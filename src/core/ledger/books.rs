@@ -17,7 +17,7 @@ pub const CLASSES: usize = 16;
 /// The birth step of what is allocated after the exit; it is never judged.
 pub const AFTER_EXIT: u32 = u32::MAX;
 /// The latest steps by which is known what every step gives back at its end.
-pub const STEPS_COMPARED: usize = 4;
+const STEPS_COMPARED: usize = 4;
 /// Halves of event pairs whose other half is awaited.
 pub const MAX_HALVES: usize = 64;
 
@@ -51,6 +51,34 @@ pub enum Removal {
     Displaced,
 }
 
+/// Blocks of earlier steps that are freed behind the last allocation of a step: known to who has seen the latest steps, and no
+/// part of the state.
+#[derive(Clone, Debug, Default)]
+pub struct TrailingFrees {
+    /// Since the last block was allocated.
+    pub now: u64,
+    of_steps: [u64; STEPS_COMPARED],
+}
+
+impl PartialEq for TrailingFrees {
+    fn eq(&self, _: &TrailingFrees) -> bool {
+        true
+    }
+}
+
+impl TrailingFrees {
+    /// Takes in that a step ended.
+    pub fn end_step(&mut self) {
+        self.of_steps.rotate_left(1);
+        self.of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.now);
+    }
+
+    /// Returns how many every one of the latest steps had, at least.
+    pub fn usual(&self) -> u64 {
+        self.of_steps.into_iter().min().unwrap_or(0)
+    }
+}
+
 /// The totals of all sites and devices, the steps so far, and what did not add up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Books {
@@ -69,12 +97,8 @@ pub struct Books {
     /// Freed since the last boundary though alive then. Until the next boundary shows that the program went
     /// on, this may be the end of the loop: what is freed there was held through every step of it.
     pub releases_since_boundary: Vec<Departed>,
-    /// Blocks of earlier steps freed since the last block was allocated; and how many these were when each of the latest
-    /// steps ended. Known to who has seen these steps only.
     #[serde(skip)]
-    pub trailing_frees: u32,
-    #[serde(skip)]
-    pub trailing_of_steps: [u32; STEPS_COMPARED],
+    pub trailing_frees: TrailingFrees,
     /// Events of a kind or class that this version does not know.
     pub unknown_events: u64,
     pub unknown_frees: [u64; CLASSES],
@@ -135,7 +159,7 @@ impl Books {
             // Without steps the exit is the moment that is judged.
             if birth < step || (self.exit.is_some() && self.completed == 0) {
                 self.releases_since_boundary.push(Departed { site, birth, bytes, collected, address });
-                self.trailing_frees = self.trailing_frees.saturating_add(u32::from(layer == Layer::Block));
+                self.trailing_frees.now += u64::from(layer == Layer::Block);
                 carried = birth == self.completed && self.exit.is_none() && !given_on;
             } else {
                 s.freed(step, 1);
@@ -148,12 +172,6 @@ impl Books {
             }
         }
         index
-    }
-
-    /// Takes in that a step ended.
-    pub fn end_trailing_frees(&mut self) {
-        self.trailing_of_steps.rotate_left(1);
-        self.trailing_of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.trailing_frees);
     }
 
     /// Remembers what was born since the last boundary.

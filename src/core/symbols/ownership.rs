@@ -120,7 +120,7 @@ impl Ownership {
         let at = self.allocated_at(frames).filter(|f| self.is_own(f))?;
         let called = frames.iter().take_while(|f| !std::ptr::eq(*f, at));
         let mut packaged = called.filter(|f| f.kind == FrameKind::Python && self.is_packaged(&f.file));
-        packaged.find(|f| !frameworks::is_own_file(&f.file))
+        packaged.find(|f| !frameworks::is_own_file(&f.file) && !frameworks::wraps_driver(&f.file))
     }
 
     /// Returns whether a frame is Python's and neither in a package, nor in the standard library, nor in the

@@ -183,7 +183,7 @@ impl Analyzer {
             if ended || event.seq < first {
                 return;
             }
-            freed += u32::from(ledger.frees_retained_block(event));
+            freed += u64::from(ledger.frees_retained_block(event));
             if event.seq >= over || freed > ledger.usual_trailing_frees() {
                 ended = true;
                 loop_steps::finish(&late, event.seq).iter().for_each(|end| ledger.apply(&end.event()));

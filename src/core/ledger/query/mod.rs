@@ -32,8 +32,8 @@ impl Ledger {
 
     /// Returns how many blocks of earlier steps a step frees behind its last allocation, at least: what a name held that is
     /// bound anew. 0 where too few steps were seen.
-    pub fn usual_trailing_frees(&self) -> u32 {
-        self.books.trailing_of_steps.into_iter().min().unwrap_or(0)
+    pub fn usual_trailing_frees(&self) -> u64 {
+        self.books.trailing_frees.usual()
     }
 
     /// Counts the steps that ended.

@@ -82,6 +82,9 @@ impl Builder<'_> {
             _ if self.meta("holders").as_deref() == Some("off") => "LEAKTRACE_HOLDERS is off".into(),
             Some(_) => "the last search of the heap was before this was seen to grow".into(),
             None if self.meta("python").is_none() => "no Python interpreter was found in this process".into(),
+            None if !matches!(f.kind, Kind::Leak | Kind::Growing) => {
+                "the heap was not searched: nothing was seen to grow while the program ran".into()
+            }
             None => "the heap was not searched: the interpreter was never free for it while this grew".into(),
         })
     }

@@ -5,6 +5,9 @@ use crate::frameworks::{self, Arena, Framework, Models};
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
 
+/// What leads from a tensor to its graph, in a holder's path.
+const GRAPH: &str = ".grad_fn";
+
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
 pub fn advice(f: &Finding) -> Option<String> {
     let first = f.holders.first().map(|h| h.path.as_str()).filter(|path| is_named(path));
@@ -21,6 +24,12 @@ pub fn advice(f: &Finding) -> Option<String> {
             {
                 return Some(arena.advice.to_owned());
             }
+            if let Some(name) = named {
+                return Some(format!(
+                    "copy to the host what {} needs to keep, or remove entries that nobody needs any more",
+                    holder(name)
+                ));
+            }
             let by = f.sites.first().and_then(|s| s.entry_point.as_deref());
             let by = by.map_or_else(String::new, |name| format!(" what {name} allocated"));
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
@@ -34,7 +43,7 @@ pub fn advice(f: &Finding) -> Option<String> {
             }
             Some((path, name)) => match &of.models {
                 Some(models) if is_model(f, models) => format!("{} ({})", models.advice, holder(name)),
-                _ => of_holder(path, &holder(name), of),
+                _ => of_holder(f, path, &holder(name), of),
             },
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
@@ -75,8 +84,18 @@ fn is_model(f: &Finding, models: &Models) -> bool {
     2 * made.sum::<u64>() > f.live_bytes
 }
 
+/// The variables whose graphs hold what grows, where there are several: the graph of each reaches back through the steps.
+fn with_graphs(f: &Finding) -> Vec<String> {
+    let of = |path: &str| Some(holder(path.split_once(GRAPH)?.0));
+    let mut all: Vec<String> = f.holders.iter().filter_map(|h| of(&h.path)).collect();
+    all.sort();
+    all.dedup();
+    all.truncate(4);
+    all
+}
+
 /// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.
-fn of_holder(path: &str, name: &str, of: &Framework) -> String {
+fn of_holder(f: &Finding, path: &str, name: &str, of: &Framework) -> String {
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
     if has(&["_metrics", "_results", "logged"]) {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
@@ -86,7 +105,15 @@ fn of_holder(path: &str, name: &str, of: &Framework) -> String {
         format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
     } else if has(&["lru_cache", "cache"]) {
         format!("give {name} a bound (`maxsize`, the oldest entry removed), or clear it between steps")
-    } else if has(&[".grad_fn", "saved by"]) {
+    } else if let [first @ .., last] = &with_graphs(f)[..]
+        && has(&[GRAPH])
+        && !first.is_empty()
+    {
+        format!(
+            "a graph reaches back through the steps: `.detach()` what one step hands on to the next ({} or {last})",
+            first.join(", ")
+        )
+    } else if has(&[GRAPH, "saved by"]) {
         format!(
             "keep `.detach()` or `.item()` in {name}: a tensor with its graph keeps all that the graph saved"
         )

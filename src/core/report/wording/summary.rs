@@ -267,7 +267,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             }
             Kind::Plateau => format!("{bytes} that stopped growing by step {}", grouped(step)),
             Kind::Cache => format!("{bytes} in caches and bounded containers"),
-            Kind::Spike => format!("{bytes} more for a moment, at step {}", grouped(step)),
+            Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
             _ => format!("{bytes} more reserved though no more was live"),
         }
