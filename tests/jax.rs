@@ -159,6 +159,13 @@ fn what_another_loop_works_with_is_no_leak() {
     assert_eq!((report.steps(), report.findings().len()), (2 * STEPS, 0), "{:#?}", report.findings());
 }
 
+#[test]
+fn what_trains_belongs_to_the_round_that_it_begins() {
+    let ran = jax("programs").arg("trained_first").run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.findings().len()), (3 * STEPS, 0), "{:#?}", report.findings());
+}
+
 /// One line makes the output that a container keeps, and what variables hold: a site for each.
 #[test]
 fn a_container_that_is_not_full_is_no_leak_beside_what_lives_on() {

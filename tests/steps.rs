@@ -22,7 +22,7 @@ macro_rules! styles {
     ($($style:ident)+) => { $(#[test] fn $style() { counted(stringify!($style)); })+ };
 }
 
-styles! { plain evaluating scaler accumulating gan pair closure thread own compiled }
+styles! { plain evaluating scaler checkpointed restarted accumulating gan pair closure thread own compiled }
 
 #[test]
 fn other_sources() {
@@ -84,7 +84,7 @@ macro_rules! ways {
 ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
-    awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
+    decorated handed_out awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
     streams_left streams_broken_off kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
@@ -319,6 +319,17 @@ fn plain_python_has_the_steps_of_its_loop() {
         let report = Report::of(&ran.recording());
         assert_eq!((report.steps(), report.source()), (steps, "loop"), "{style}");
     }
+}
+
+/// The name that is bound anew frees what it held: the last round does so, too.
+#[test]
+fn the_last_round_gives_back_what_every_round_does() {
+    let ran = torch("steps/last_round.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps(), report.source()), (40, "loop"));
+    assert_eq!(report.device(0, "live_bytes").to_string(), ran.text().trim());
+    let kinds: Vec<_> = report.findings().iter().map(|f| f["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["carry-over"]);
 }
 
 /// `requests.py STYLE`: where memory is taken seldom, the copies show the requests.

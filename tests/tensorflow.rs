@@ -76,6 +76,17 @@ fn a_loop_of_nothing_but_calls_has_steps() {
     judged("called", 80, 65536.0, "kept[*]");
 }
 
+/// What the function's traces hold goes when the caller returns: it was kept all the same.
+#[test]
+fn what_a_function_keeps_of_each_trace_is_a_leak_though_it_goes_at_the_end() {
+    let Some(python) = python() else { return };
+    let ran = untraced(python, "traced").traced().run().success();
+    let report = Report::of(&ran.recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    assert_eq!((report.steps(), &finding["kind"]), (60, &"leak".into()), "{finding:#}");
+    assert_eq!(finding["bytes_per_step"], 262_144.0 + 256.0, "{finding:#}");
+}
+
 #[test]
 fn live_bytes_are_those_of_get_memory_info() {
     let Some(python) = python() else { return };

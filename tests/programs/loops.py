@@ -57,6 +57,32 @@ def scaler(n):
         grad_scaler.update()
 
 
+def checkpointed(n):
+    """Backward passes compute layers anew, each on the stack of a thread that had none."""
+    from torch.utils.checkpoint import checkpoint
+
+    blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.1)) for _ in range(3)).to(DEVICE)
+    optimizer = torch.optim.SGD(blocks.parameters(), lr=0.1)
+    for _ in range(n):
+        x = batch().requires_grad_()
+        for block in blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        optimizer.zero_grad()
+        x.sum().backward()
+        optimizer.step()
+
+
+def restarted(n):
+    """The loop goes on with another optimizer, while those before are kept."""
+    net, optimizers = network(), []
+    for i in range(n):
+        if i % 9 == 0:
+            optimizers.append(torch.optim.SGD(net.parameters(), lr=0.1))
+        optimizers[-1].zero_grad()
+        net(batch()).sum().backward()
+        optimizers[-1].step()
+
+
 def accumulating(n):
     """Four backward passes per optimizer step."""
     net = network()

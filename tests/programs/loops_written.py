@@ -686,6 +686,27 @@ def streams_broken_off():
         streams.append(answers)
 
 
+def decorated():
+    """An evaluation under a decorator of a library's, in a loop of few rounds, and no optimizer anywhere."""
+
+    @torch.no_grad()
+    def evaluate():
+        for n in range(20):
+            answer(n)
+
+    for _ in range(3):
+        evaluate()
+    return 60
+
+
+def handed_out():
+    """Each round has a pool work for it: the steps are the rounds, not what the pool's threads take."""
+    with ThreadPoolExecutor(2) as pool:
+        for n in range(N):
+            parts = [done.result() for done in [pool.submit(lambda: net(batch())) for _ in range(4)]]
+            kept.append(torch.stack(parts))
+
+
 def straight():
     answer(0)
     answer(1)

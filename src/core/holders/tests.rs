@@ -323,6 +323,14 @@ fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() 
 }
 
 #[test]
+fn a_list_that_a_comprehension_fills_comes_before_what_its_round_has() {
+    let filling = format!("{EXPRESSION}list[*]");
+    let mut all = [(Retention::Unbounded, "model", 2, 2), (Retention::Unknown, filling.as_str(), 8, 8)];
+    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| Listed { hold, name, blocks, bytes });
+    assert_eq!(all.map(|(_, _, blocks, _)| blocks), [8, 2]);
+}
+
+#[test]
 fn the_lists_of_an_object_of_a_package_go_by_its_name() {
     let metric = |packages: Vec<Node>| {
         let toy = Toy { packages, ..Toy::default() }

@@ -170,11 +170,15 @@ impl Finding {
         }
     }
 
-    /// Sorts the sites, the largest first, and adds them up.
+    /// Sorts the sites, the largest first, and adds them up. Of what grows that is the one that has grown most: another may
+    /// add more at a time, and seldom.
     pub fn add_up(&mut self) {
+        let grows = matches!(self.kind, Kind::Leak | Kind::Growing);
         self.sites.sort_by(|a, b| {
             let by_step = b.bytes_per_step.total_cmp(&a.bytes_per_step);
-            by_step.then(b.live_bytes.cmp(&a.live_bytes)).then(a.site.cmp(&b.site))
+            let by_live = b.live_bytes.cmp(&a.live_bytes);
+            let by_size = if grows { by_live.then(by_step) } else { by_step.then(by_live) };
+            by_size.then(a.site.cmp(&b.site))
         });
         self.live_bytes = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_bytes));
         self.live_blocks = self.sites.iter().fold(0, |sum, p| sum.wrapping_add(p.live_blocks));

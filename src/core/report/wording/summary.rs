@@ -18,6 +18,7 @@ pub fn answer(report: &Report) -> String {
     }
     let steps = report.steps.count;
     let over = count(f64::from(steps), "step");
+    let ended_early = why_ended_early(report);
     match &report.findings[..] {
         [first, others @ ..] => {
             let more = match others.len() {
@@ -30,6 +31,7 @@ pub fn answer(report: &Report) -> String {
             let first = where_and_who(first, &report.program.base);
             format!("{no_leak}{}: {first}{more}", found(&report.findings))
         }
+        [] if !ended_early.is_empty() => format!("Not judged: tracing ended early: {ended_early}."),
         [] if steps == 0 => {
             "Not judged: no training step was seen, and without steps nothing can be called a leak."
                 .to_owned()
@@ -41,6 +43,12 @@ pub fn answer(report: &Report) -> String {
         [] if report.suppressed.is_empty() => format!("No leak in {over}."),
         [] => format!("No leak in {over} but what is suppressed."),
     }
+}
+
+/// Returns why the library has switched itself off; empty: it has not.
+fn why_ended_early(report: &Report) -> String {
+    let why = |gap: &String| Some(gap.split_once("; tracing is switched off")?.0.to_owned());
+    report.coverage.gaps.iter().find_map(why).unwrap_or_default()
 }
 
 /// Returns how much a finding grows, at which line, and who holds it.
