@@ -94,8 +94,9 @@ pub(super) struct Node {
     pub optimizers: u64,
     /// Backward passes that began with this as the innermost loop.
     pub backwards: u64,
-    /// Optimizer steps in it, or in a loop inside.
+    /// Optimizer steps in it, or in a loop inside; and those before it was entered for the second time.
     steps: u32,
+    first_steps: Option<u32>,
     /// There were such.
     pub trains: bool,
     /// Ends of iterations, by sign.
@@ -171,6 +172,7 @@ impl Node {
             optimizers: 0,
             backwards: 0,
             steps: 0,
+            first_steps: None,
             trains: false,
             ends: [0; 9],
             depth: 0,
@@ -274,9 +276,12 @@ pub struct Stepped {
     pub new_round: bool,
 }
 
-/// Optimizer steps, each time that a loop is entered, from which on it is the training and no loop over optimizers or a
-/// critic's turns.
+/// Optimizer steps, the first time that a loop is entered (later on not every event is shown), from which on it is the
+/// training and no loop over optimizers or a critic's turns.
 const OF_A_TRAINING: u32 = 8;
+/// Rounds of a loop to one optimizer step in it, from which on there is one step in each: a loop with two (a GAN's) has half
+/// as many, and some more where rounds are told from little.
+const ONE_A_ROUND: f64 = 0.9;
 
 /// Iterations that end with one event, at most; deeper loops are none of a program's.
 const MOST_AT_ONCE: usize = 32;
@@ -361,13 +366,15 @@ impl Tree {
         stepped
     }
 
-    /// Returns the innermost loop around this one, or itself, that trains for long each time, and its rounds.
+    /// Returns the innermost loop around this one, or itself, that trains for long each time, and its rounds, if there is a
+    /// step in each of them.
     fn round_of(&self, id: Id) -> (Id, u64) {
         let trains =
-            |n: &Node| !n.is_root && !n.framework && n.steps >= OF_A_TRAINING.saturating_mul(n.instances);
+            |n: &Node| !n.is_root && !n.framework && n.first_steps.unwrap_or(n.steps) >= OF_A_TRAINING;
         let around = std::iter::successors(Some(id), |&at| self.get(at).map(|n| n.parent));
         let found = around.map_while(|at| Some((at, self.get(at)?))).find(|(_, n)| trains(n));
-        found.map_or((NONE, 0), |(at, n)| (at, n.iterations()))
+        let single = |n: &Node| n.iterations() as f64 >= ONE_A_ROUND * f64::from(n.steps);
+        found.filter(|(_, n)| single(n)).map_or((NONE, 0), |(at, n)| (at, n.iterations()))
     }
 
     /// Returns whether the training loop of the optimizer step before was left, and this one lies in another,
@@ -435,6 +442,9 @@ impl Tree {
             n.seldom = n.seldom.saturating_add(1);
         } else if since > 0 {
             n.often = n.often.saturating_add(1);
+        }
+        if n.instances == 1 {
+            n.first_steps = Some(n.steps);
         }
         n.entered = now;
         n.instances = n.instances.saturating_add(1);
