@@ -34,7 +34,11 @@ pub fn answer(g: &Gathered) -> String {
             let findings: Vec<_> = causes.iter().map(|c| c.finding.clone()).collect();
             format!("{} in {over}", found(&findings))
         }
-        [one] => format!("{} in {over}, on {}", found(std::slice::from_ref(&one.finding)), on(g, one)),
+        [one] => {
+            let what = found(std::slice::from_ref(&one.finding));
+            let first = wording::where_and_who(&one.finding, &one.program.base);
+            format!("{what} in {over}, on {}: {first}", on(g, one))
+        }
         causes => {
             let findings: Vec<_> = causes.iter().map(|c| c.finding.clone()).collect();
             let mut sets: Vec<(String, usize)> = Vec::new();

@@ -172,13 +172,16 @@ pub struct Listed<'a> {
 
 /// How the path of what only C or C++ code refers to begins, or an expression: a comprehension's list that is being filled.
 pub const EXPRESSION: &str = "held by C or C++ code, or by an expression under way: ";
+/// What stands between a function and its variable in a path.
+const LOCAL: &str = "() local `";
 /// An expression that has so many blocks, and so many times as many as any variable, keeps them.
 const LEAST_KEPT: u64 = 4;
 const TIMES_KEPT: u64 = 2;
 
 /// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
 /// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then by the blocks of their
-/// owner, then those without a bound, then the owner found first: it is nearest to the blocks.
+/// owner, then those without a bound, then those that are no function's variables, then the owner found first: it is nearest
+/// to the blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
     let mut owners: Vec<(String, u64)> = Vec::new();
     for holder in holders.iter().map(&listed) {
@@ -195,7 +198,8 @@ pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>)
         let at = owners.iter().position(|(known, _)| known == name).unwrap_or(0);
         let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].1 >= keeps);
         let bounded = hold != Retention::Unbounded;
-        (transient, Reverse(owners[at].1), bounded, at, Reverse(blocks), Reverse(bytes))
+        let is_local = name.contains(LOCAL);
+        (transient, Reverse(owners[at].1), bounded, is_local, at, Reverse(blocks), Reverse(bytes))
     });
 }
 

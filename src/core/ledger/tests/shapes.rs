@@ -89,6 +89,25 @@ fn what_comes_every_few_steps_has_its_own_average() {
     }
 }
 
+/// One line, called from two places: what the first call gathered went when it returned.
+#[test]
+fn what_a_call_gathers_is_no_leak_while_it_runs() {
+    let mut gathered = Vec::new();
+    let step = |s: &mut Shape, n: u64| {
+        if n == 61 {
+            gathered.drain(..).for_each(|block| s.p.free(block));
+        }
+        gathered.push(s.block(2048, if n <= 60 { 7 } else { 8 }));
+    };
+    let ledger = Shape::ran(step, 100);
+    let one_way = |stack| if stack == 8 { 7 } else { u64::from(stack) };
+    let judged = |way| {
+        verdict::judge_by(&ledger, verdict::Context { location: &one_way, way, holders: &|_| Vec::new() })
+    };
+    assert_eq!(judged(&one_way).findings.len(), 0);
+    assert_eq!(judged(&u64::from).findings.len(), 1);
+}
+
 #[test]
 fn one_block_a_step_that_nothing_frees() {
     let v = Shape::run(|s, _| s.keep(512, 7), 200);
@@ -226,7 +245,7 @@ fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {
         };
         blocks.map(cycle).into_iter().collect()
     };
-    let v = verdict::judge_by(&ledger, verdict::Context { location: &line, holders: &held });
+    let v = verdict::judge_by(&ledger, verdict::Context { location: &line, way: &line, holders: &held });
     let [f] = &v.findings[..] else { panic!("{v:#?}") };
     assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 10 + 5 * 4));
 }
@@ -284,7 +303,7 @@ fn an_arena_that_doubles_as_fast_as_it_is_used_up_grows() {
     let at_one_line = |stack: u32| u64::from(if stack == 901 { 900 } else { stack });
     let found = verdict::judge_by(
         &by_two_ways.replay(),
-        verdict::Context { location: &at_one_line, holders: &|_| Vec::new() },
+        verdict::Context { location: &at_one_line, way: &u64::from, holders: &|_| Vec::new() },
     );
     let [f] = &found.findings[..] else { panic!("{:#?}", found.findings) };
     assert_eq!((f.doubling, f.sites.len(), f.bytes_per_step, f.live_bytes), (true, 2, 65_536.0, 15 << 20));

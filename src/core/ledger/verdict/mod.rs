@@ -38,7 +38,8 @@ pub struct Verdict {
 /// Judges everything alive at the last boundary, without a context: every stack is a line of its own, no
 /// holder is known.
 pub fn judge(ledger: &Ledger) -> Verdict {
-    judge_by(ledger, Context { location: &|stack| u64::from(stack), holders: &|_| Vec::new() })
+    let own = |stack| u64::from(stack);
+    judge_by(ledger, Context { location: &own, way: &own, holders: &|_| Vec::new() })
 }
 
 /// Judges everything alive at the last boundary.

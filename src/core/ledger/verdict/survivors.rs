@@ -137,7 +137,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     if site.cohorts.len() < MIN_REGULAR {
         return Outcome::Nothing;
     }
-    let age = MIN_AGE.max(site.site.usual_life().saturating_mul(AGE_FACTOR));
+    let age = MIN_AGE.max(view.usual_life(site.site).saturating_mul(AGE_FACTOR));
     let until = last_turn(site, steps);
     let old = |c: &&Cohort| until.saturating_sub(c.birth) > age;
     let mut proof: Vec<Cohort> =
@@ -309,7 +309,8 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let latest = view.steps.saturating_sub(age.saturating_add(1));
     let proof: Vec<&[Cohort]> = group.iter().map(|s| &s.proof[..]).collect();
     let proof = by_birth(aligned(&proof, latest).iter());
-    let held = by_birth(group.iter().flat_map(|s| &s.held));
+    let held: Vec<&[Cohort]> = group.iter().map(|s| &s.held[..]).collect();
+    let held = by_birth(aligned(&held, u32::MAX).iter());
     let first = proof.first()?.birth;
     // What grows in one kind of step is compared with steps of that kind.
     let steps = |from: u32, to: u32| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::format::entry::Retention;
 use crate::ledger::cohort::{Cohort, by_birth};
 use crate::ledger::replay::Ledger;
-use crate::ledger::sites::Site;
+use crate::ledger::sites::{Layer, Site};
 
 /// Distinct birth steps that must have survived for anything to be said …
 pub const MIN_COHORTS: usize = 5;
@@ -44,6 +44,8 @@ pub struct SiteHolder {
 pub struct Context<'a> {
     /// Where in the program a stack allocates, as a number: equal ones are one line.
     pub location: &'a dyn Fn(u32) -> u64,
+    /// By which way from that line inwards, as a number: stacks with equal ones differ in who called the line.
+    pub way: &'a dyn Fn(u32) -> u64,
     /// The holders of a site's blocks.
     pub holders: &'a dyn Fn(u32) -> Vec<SiteHolder>,
 }
@@ -67,13 +69,27 @@ pub struct View<'a> {
     /// The sites that have cohorts, by number.
     pub sites: Vec<SiteView<'a>>,
     pub context: Context<'a>,
+    /// The longest of the usual lives, where they are long, of what a line frees, whoever calls it: by its way inwards.
+    lives: BTreeMap<(u64, u8, Layer), u32>,
 }
 
 impl<'a> View<'a> {
     pub fn new(ledger: &'a Ledger, context: Context<'a>) -> View<'a> {
         let steps = ledger.step_count();
         let burn_in = BURN_IN_STEPS.max((BURN_IN_SHARE * f64::from(steps)) as u32);
-        View { ledger, steps, burn_in, sites: sites(ledger, steps), context }
+        let mut lives = BTreeMap::new();
+        for (_, site) in ledger.sites().filter(|(_, site)| site.usual_life() >= MIN_AGE) {
+            let life: &mut u32 = lives.entry(key(context, site)).or_default();
+            *life = (*life).max(site.usual_life());
+        }
+        View { ledger, steps, burn_in, sites: sites(ledger, steps), context, lives }
+    }
+
+    /// Returns how long what a site frees lives usually, or what the same line frees when another one calls it: what a call
+    /// gathers goes when it returns, and may be there yet in the last one.
+    pub fn usual_life(&self, site: &Site) -> u32 {
+        let of_line = || self.lives.get(&key(self.context, site)).copied().unwrap_or(0);
+        if self.lives.is_empty() { site.usual_life() } else { site.usual_life().max(of_line()) }
     }
 
     /// Returns a site by its number, if it has cohorts.
@@ -81,6 +97,10 @@ impl<'a> View<'a> {
         let at = self.sites.binary_search_by_key(&number, |s| s.number).ok()?;
         self.sites.get(at)
     }
+}
+
+fn key(context: Context<'_>, site: &Site) -> (u64, u8, Layer) {
+    ((context.way)(site.stack), site.device, site.layer)
 }
 
 /// What was freed in the last steps of a long run, having lived long, counts as alive: whoever frees its

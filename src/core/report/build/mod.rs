@@ -79,6 +79,7 @@ impl Report {
             ledger,
             Context {
                 location: &|stack| lines.number(stack),
+                way: &|stack| lines.way(stack),
                 holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
             },
         );

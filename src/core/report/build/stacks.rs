@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Builder;
 use crate::report::{Frame, Location, wording};
@@ -96,6 +97,20 @@ impl<'a> Lines<'a> {
             *numbers.entry(location).or_insert(next)
         };
         *self.of_stacks.borrow_mut().entry(stack).or_insert_with(find)
+    }
+
+    /// Returns a number of the way from a stack's line inwards.
+    pub(super) fn way(&self, stack: u32) -> u64 {
+        let frames = self.names.frames(stack);
+        let Some(at) = self.names.allocated_at(&frames) else { return u64::from(stack) };
+        let mut hasher = DefaultHasher::new();
+        for frame in &frames {
+            (&frame.file, frame.line, &frame.function).hash(&mut hasher);
+            if std::ptr::eq(frame, at) {
+                break;
+            }
+        }
+        hasher.finish()
     }
 }
 

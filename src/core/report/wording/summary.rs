@@ -52,8 +52,9 @@ fn why_ended_early(report: &Report) -> String {
 }
 
 /// Returns how much a finding grows, at which line, and who holds it.
-fn where_and_who(f: &Finding, cwd: &str) -> String {
-    let much = rate(f).unwrap_or_else(|| size(f.live_bytes as f64));
+pub fn where_and_who(f: &Finding, cwd: &str) -> String {
+    let whole = if f.kind == Kind::CarryOver { f.bytes_per_step } else { f.live_bytes as f64 };
+    let much = rate(f).unwrap_or_else(|| size(whole));
     let at = f.sites.first().map_or_else(String::new, |site| format!(" at {}", place(site, cwd)));
     let held = held_by_whom(f).map_or_else(String::new, |held| format!(", {held}"));
     format!("{much}{at}{held}")

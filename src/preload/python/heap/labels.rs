@@ -79,6 +79,9 @@ impl Heap<'_> {
                 Kind::List => self.index(holder, held, true).map(Step::Index),
                 Kind::Tuple => self.index(holder, held, false).map(Step::Index),
                 Kind::Set | Kind::Deque => Some(Step::Element),
+                Kind::Array if self.types.of(held).is_none_or(|of| of.kind != Kind::Array) => {
+                    Some(Step::Element)
+                }
                 Kind::Cell => Some(Step::Through),
                 Kind::Frame => self.frame_label(holder, held),
                 Kind::Generator => self.generator_label(holder, held),

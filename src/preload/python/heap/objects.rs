@@ -21,6 +21,8 @@ pub enum Kind {
     Tuple,
     Set,
     Deque,
+    /// An array of NumPy's.
+    Array,
     /// What `functools.lru_cache` makes of a function.
     Lru,
     Function,
@@ -268,10 +270,11 @@ impl TypeTable {
                 std::mem::transmute::<usize, Option<Inquiry>>(is_gc as usize),
             )
         };
-        // The collector does not know NumPy's arrays: each holds the owner of its memory, if that is another object.
-        let is_numpys = size as usize > ARRAY_BASE && names.iter().any(|name| name == "numpy.ndarray");
+        // The collector does not know NumPy's arrays.
+        let is_numpys = size as usize > ARRAY_TYPE && names.iter().any(|name| name == "numpy.ndarray");
         let (traverse, is_gc) =
-            if is_numpys { (Some(visit_base as Traverse), None) } else { (traverse, is_gc) };
+            if is_numpys { (Some(visit_array as Traverse), None) } else { (traverse, is_gc) };
+        let kind = if is_numpys { Kind::Array } else { kind };
         let words = if item == 0 && size < 1 << 16 { size as usize / 8 } else { 2 };
         let address = match traverse {
             None if flags & FLAG_LONG != 0 => Address::Number,
@@ -307,18 +310,51 @@ pub fn address(number: Node, minor: u32) -> Option<u64> {
     Some(digits & 0xffff_ffff | digits >> 32 << 30)
 }
 
-/// Where an array of NumPy's has the owner of its memory, in every version (`PyArrayObject_fields`).
+/// Where an array of NumPy's has its elements, the number of its dimensions, these, the owner of its memory, its type and
+/// its flags, in every version (`PyArrayObject_fields`).
+const ARRAY_DATA: usize = 16;
+const ARRAY_RANK: usize = 24;
+const ARRAY_DIMENSIONS: usize = 32;
 const ARRAY_BASE: usize = 48;
+const ARRAY_TYPE: usize = 56;
+const ARRAY_FLAGS: usize = 64;
+/// Either order of the elements without gaps.
+const CONTIGUOUS: u64 = 1 | 2;
+/// Where such a type has its kind, and that of elements which are objects.
+const TYPE_KIND: usize = 24;
+const OBJECTS: u8 = b'O';
+const MOST_DIMENSIONS: u64 = 64;
+/// The most elements that are looked at.
+const MOST_ELEMENTS: u64 = 1 << 20;
 
-/// What a `tp_traverse` of NumPy's arrays would do.
-unsafe extern "C" fn visit_base(array: Object, visit: Visit, argument: *mut c_void) -> c_int {
-    // SAFETY: an array of NumPy's, alive under the GIL.
-    let base = unsafe { word(array.expose_provenance() as u64, ARRAY_BASE) };
-    match base {
+/// What a `tp_traverse` of NumPy's arrays would do: an array holds the owner of its memory, if that is another object, else
+/// the objects that are its elements.
+unsafe extern "C" fn visit_array(array: Object, visit: Visit, argument: *mut c_void) -> c_int {
+    let at = |address: u64, offset: usize| {
+        // SAFETY: words of an array of NumPy's, or of what it has, alive under the GIL.
+        unsafe { word(address, offset) }
+    };
+    let array = array.expose_provenance() as u64;
+    let held = |object: u64| match object {
         0 => 0,
-        // SAFETY: the function and the argument belong together, and the owner is alive.
-        base => unsafe { visit(ptr::with_exposed_provenance_mut(base as usize), argument) },
+        // SAFETY: the function and the argument belong together, and what an array holds is alive.
+        object => unsafe { visit(ptr::with_exposed_provenance_mut(object as usize), argument) },
+    };
+    let base = at(array, ARRAY_BASE);
+    if base != 0 {
+        return held(base);
     }
+    let has_objects = at(at(array, ARRAY_TYPE), TYPE_KIND).to_le_bytes()[0] == OBJECTS;
+    let rank = at(array, ARRAY_RANK) & 0xffff_ffff;
+    if !has_objects || at(array, ARRAY_FLAGS) & CONTIGUOUS == 0 || rank > MOST_DIMENSIONS {
+        return 0;
+    }
+    let (data, dimensions) = (at(array, ARRAY_DATA), at(array, ARRAY_DIMENSIONS));
+    let elements = (0..rank as usize).fold(1u64, |all, i| all.saturating_mul(at(dimensions, 8 * i)));
+    (0..elements.min(MOST_ELEMENTS) as usize)
+        .map(|i| held(at(data, 8 * i)))
+        .find(|&status| status != 0)
+        .unwrap_or(0)
 }
 
 /// Returns a type and its bases, along the chain that decides the layout of instances.
