@@ -321,6 +321,7 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
         ("token", "leak", "confirmed", "contextvars → variable `request`[*]"),
         ("default", "leak", "confirmed", "__main__.default → its default[*]"),
         ("thread", "leak", "confirmed", "__main__.local.kept[*]"),
+        ("array", "leak", "confirmed", "main() local `table`[*]"),
         (
             "garbage",
             "pending-gc",

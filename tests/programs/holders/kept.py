@@ -34,6 +34,11 @@ def main(way, steps):
     memory = collections.deque(maxlen=100_000)
     slots = [None] * 1000
     everything = []
+    table = None
+    if way == "array":
+        import numpy
+
+        table = numpy.full((steps, 2), None)
     for step in range(steps):
         with torch.no_grad():
             x = tensor()
@@ -51,6 +56,8 @@ def main(way, steps):
             case "garbage":
                 gc.disable()
                 Keeper().update(x.view(8, 8))
+            case "array":
+                table[step, 0] = x
             case "slots":
                 slots[step] = x
             case "strided":

@@ -2,7 +2,7 @@
 //! reported.
 
 use crate::python::heap::Heap;
-use crate::python::heap::objects::{Kind, bases, c_text};
+use crate::python::heap::objects::{Kind, bases, c_text, is_element};
 use crate::python::layout::Attributes;
 use crate::python::memory::word;
 use crate::python::offsets::*;
@@ -79,9 +79,7 @@ impl Heap<'_> {
                 Kind::List => self.index(holder, held, true).map(Step::Index),
                 Kind::Tuple => self.index(holder, held, false).map(Step::Index),
                 Kind::Set | Kind::Deque => Some(Step::Element),
-                Kind::Array if self.types.of(held).is_none_or(|of| of.kind != Kind::Array) => {
-                    Some(Step::Element)
-                }
+                Kind::Array if is_element(holder, held) => Some(Step::Element),
                 Kind::Cell => Some(Step::Through),
                 Kind::Frame => self.frame_label(holder, held),
                 Kind::Generator => self.generator_label(holder, held),

@@ -180,7 +180,7 @@ impl<'a> Heap<'a> {
                 work.candidates
                     .extend(words.into_iter().filter(|w| memory::is_plausible(*w)).map(|w| (holder, w)));
             }
-            Kind::Other if info.words > 2 => {
+            Kind::Other | Kind::Array if info.words > 2 => {
                 // An object that owns memory by its bare address, as those of CuPy and `ctypes` do.
                 for at in 2..info.words.min(32) {
                     // SAFETY: a word of the fixed part of a living object.
@@ -299,7 +299,7 @@ impl HeapGraph for Heap<'_> {
     fn is_of_package(&mut self, holder: Option<Node>, node: Node) -> bool {
         let has_packaged_class = |heap: &mut Self, node| {
             !heap.graph.met.contains_key(&node)
-                && heap.types.of(node).is_some_and(|info| info.kind == Kind::Other)
+                && heap.types.of(node).is_some_and(|info| matches!(info.kind, Kind::Other | Kind::Array))
                 && heap.has_packaged_class(node)
         };
         has_packaged_class(self, node)

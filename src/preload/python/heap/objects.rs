@@ -327,6 +327,12 @@ const MOST_DIMENSIONS: u64 = 64;
 /// The most elements that are looked at.
 const MOST_ELEMENTS: u64 = 1 << 20;
 
+/// Returns whether what an array of NumPy's holds is one of its elements, and not the owner of its memory.
+pub fn is_element(array: Node, held: Node) -> bool {
+    // SAFETY: a word of a living array.
+    unsafe { word(array, ARRAY_BASE) != held }
+}
+
 /// What a `tp_traverse` of NumPy's arrays would do: an array holds the owner of its memory, if that is another object, else
 /// the objects that are its elements.
 unsafe extern "C" fn visit_array(array: Object, visit: Visit, argument: *mut c_void) -> c_int {
