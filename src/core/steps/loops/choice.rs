@@ -237,7 +237,7 @@ impl<'a> Chooser<'a> {
         let (Some(begin), Some(end)) = (log.first(), log.last()) else { return false };
         let part = end.at.seq.saturating_sub(begin.at.seq) / PARTS;
         let Some(first) = own.next() else { return false };
-        first <= begin.at.seq + part && own.last().unwrap_or(first) >= end.at.seq.saturating_sub(part)
+        first <= begin.at.seq + part && own.next_back().unwrap_or(first) >= end.at.seq.saturating_sub(part)
     }
 
     /// The outermost loops below one in which no optimizer steps.
