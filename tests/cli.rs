@@ -190,7 +190,9 @@ fn run_says_one_line_at_the_end() {
     let (status, lines) = recorded(here, &["sh", "-c", &both]);
     assert_eq!((status.code(), lines.len()), (Some(0), 1), "{lines:?}");
     assert!(
-        lines[0].starts_with("leaktrace: 1 leak in 2 recordings, on all of them; the program: exit"),
+        lines[0].starts_with(
+            "leaktrace: 1 leak in 2 recordings, on all of them: 512 B per step at grows.py:29 first; the program: exit"
+        ),
         "{lines:?}"
     );
     // The newest run is what a report without a name is about.

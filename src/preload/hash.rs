@@ -42,7 +42,7 @@ impl Hash {
 }
 
 /// A running hash of three instructions per word, for the longest loop there is: that over the Python frames.
-/// Its value is mixed too little to be looked up by, so it goes into a [`Hash`] as one word.
+/// Its value is mixed too little to be looked up by, so it goes into a [`struct@Hash`] as one word.
 #[derive(Clone, Copy)]
 pub struct FrameHash(u64);
 

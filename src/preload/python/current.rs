@@ -3,7 +3,7 @@
 //! Nothing of Python's is called but two functions that only read a flag and a thread-local, and no GIL is
 //! taken. What makes that sound: a thread's frames change only by that thread, which is here now; frames keep
 //! their code objects alive, and code objects their names and line tables; and the interpreter does not end
-//! during a read section. A layout that no stack has confirmed is not used (see [`verify`]).
+//! during a read section. A layout that no stack has confirmed is not used (see [`verify()`]).
 
 use std::ptr;
 use std::sync::atomic::Ordering;
