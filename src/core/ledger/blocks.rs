@@ -3,23 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::annotations::Annotations;
+use super::block_table::{Block, BlockTable};
 use super::books::{Books, Removal, Space};
 use super::sites::Layer;
 use crate::format::event::Event;
-use crate::int_map::IntMap;
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Block {
-    pub bytes: u64,
-    pub site: u32,
-    pub birth: u32,
-}
 
 /// All blocks that are alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Blocks {
-    #[serde(with = "crate::int_map::as_list")]
-    live: IntMap<u64, Block>,
+    live: BlockTable,
 }
 
 impl Blocks {
@@ -43,7 +35,7 @@ impl Blocks {
     /// Removes the block that the event tells of; false if none was known there.
     #[inline]
     pub fn free(&mut self, books: &mut Books, annotations: &mut Annotations, e: &Event) -> bool {
-        let Some(b) = self.live.remove(&e.address) else {
+        let Some(b) = self.live.remove(e.address) else {
             books.unknown_block_free(e.device, e.size);
             books.device(e.device).block_event(e.seq);
             return false;
@@ -62,19 +54,19 @@ impl Blocks {
 
     /// Moves a block born in step `from` to step `to`.
     pub fn move_birth(&mut self, address: u64, from: u32, to: u32) {
-        if let Some(b) = self.live.get_mut(&address).filter(|b| b.birth == from) {
-            b.birth = to;
+        if let Some(block) = self.live.get(address).filter(|b| b.birth == from) {
+            self.live.insert(address, Block { birth: to, ..block });
         }
     }
 
     #[inline]
-    pub fn get(&self, address: u64) -> Option<&Block> {
-        self.live.get(&address)
+    pub fn get(&self, address: u64) -> Option<Block> {
+        self.live.get(address)
     }
 
     /// Returns every block with its address, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Block)> {
-        self.live.iter().map(|(&address, block)| (address, block))
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Block)> {
+        self.live.iter()
     }
 
     pub fn len(&self) -> usize {

@@ -13,11 +13,12 @@
 //!   replay              Ledger: each event to its layer, and what happens at a boundary
 //!   out_of_memory  fragmentation  graphs
 //!   driver  blocks  releases  carry_over  steps
-//!   books  ◂ sites, devices      sequence  annotations  phases  step_sources  untracked  allocation  cohort
+//!   block_table  books  ◂ sites, devices      sequence  annotations  phases  step_sources  untracked  allocation  cohort
 //! ```
 
 mod allocation;
 mod annotations;
+mod block_table;
 mod blocks;
 mod books;
 mod carry_over;
