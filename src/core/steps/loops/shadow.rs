@@ -472,7 +472,8 @@ impl Shadow {
         }
         let facts = view.codes.get(code);
         let (generator, loops) = (facts.generator, !facts.extents.all().is_empty());
-        let builds = facts.builds || self.levels.last().is_some_and(|l| l.builds);
+        // A library's constructor may call what the user wrote for something else: a server's handles the request.
+        let builds = facts.builds || (facts.library && self.levels.last().is_some_and(|l| l.builds));
         let (mut around, at) = (self.root, self.levels.len());
         let crosses = at > 0 && self.crosses(view, at - 1, seen.entry, code) > 0;
         let awaited = generator && self.is_awaited(view, at, code);
