@@ -287,10 +287,12 @@ fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) 
             GcRoot::Global(_) | GcRoot::Local { .. } => {}
         }
         // A bound above the parting, or on one of many paths only, bounds nothing.
-        let mut onward = path.nodes.iter().skip(parting.unwrap_or(0)).copied();
-        let Some((node, bound)) = onward.find_map(|node| Some((node, graph.bound(node)?))) else {
-            return Retention::Unbounded;
+        let mut onward = parting.unwrap_or(0)..path.nodes.len();
+        let mut bound = |i: usize| {
+            let holder = i.checked_sub(1).map(|holder| path.nodes[holder]);
+            Some((path.nodes[i], graph.bound(holder, path.nodes[i])?))
         };
+        let Some((node, bound)) = onward.find_map(&mut bound) else { return Retention::Unbounded };
         if !bounded.contains(&node) {
             bounded.push(node);
             (entries, max_entries) = (entries.saturating_add(bound.0), max_entries.saturating_add(bound.1));

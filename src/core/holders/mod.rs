@@ -102,8 +102,8 @@ pub trait HeapGraph {
     /// object keeps in several places is its own affair.
     fn is_of_package(&mut self, holder: Option<Node>, node: Node) -> bool;
     /// Returns how many entries a collection has, and how many it can ever have, where it drops the others by
-    /// itself.
-    fn bound(&mut self, node: Node) -> Option<(u64, u64)>;
+    /// itself, or has one for each of so many things. Its `holder` decides it too.
+    fn bound(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)>;
     /// Returns whether a node may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
     /// Returns every object that the cyclic collector knows and `reached` does not, with its reference count.

@@ -93,7 +93,7 @@ impl HeapGraph for Toy {
         self.packages.contains(&node)
     }
 
-    fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
+    fn bound(&mut self, _: Option<Node>, node: Node) -> Option<(u64, u64)> {
         self.bounds.get(&node).copied()
     }
 

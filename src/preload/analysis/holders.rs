@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::analysis::answers::{Recorded, Share, is_owned};
-use crate::analysis::step_schedule;
+use crate::analysis::{loop_steps, step_schedule};
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
@@ -230,6 +230,8 @@ impl Searches {
                 found.entry(site).or_default();
             }
         }
+        // The variables of a module's own loop are there to the end.
+        let returned = question.at_end && !loop_steps::are_in_modules();
         for owner in &answer.owners {
             let found_alive = |l: &&LiveAllocation| alive.contains(&(l.address, l.birth));
             for living in owner.blocks.iter().filter_map(|&i| question.living.get(i)).filter(found_alive) {
@@ -241,7 +243,7 @@ impl Searches {
                     }
                     // What hangs on nothing when functions have returned may have had an owner before.
                     None => {
-                        let late = question.at_end && owner.hold == Retention::Unreachable;
+                        let late = returned && owner.hold == Retention::Unreachable;
                         let hold = if late { Retention::Unknown } else { owner.hold };
                         of.push(Share { owner, hold, blocks: 1, bytes: living.bytes });
                     }

@@ -512,6 +512,11 @@ pub fn is_under_way() -> bool {
     is_enabled() && THREAD.load(Acquire) != 0
 }
 
+/// Returns whether the variables of the functions that the loops are in are still there, now that the program is ending.
+pub fn are_in_modules() -> bool {
+    is_under_way() && detector().is_some_and(|loops| loops.as_deref().is_some_and(Loops::are_in_modules))
+}
+
 /// Returns the number of the first event that may lie behind the last iteration.
 pub fn after_last() -> u64 {
     LAST.load(Relaxed) + 1

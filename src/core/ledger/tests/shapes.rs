@@ -465,3 +465,87 @@ fn what_a_training_keeps_is_a_leak_though_another_loop_follows() {
     };
     assert_eq!((kinds(true), kinds(false)), (vec![Kind::Leak], vec![]));
 }
+
+/// A sweep over widths: each model is larger than the one before, which is gone by then.
+#[test]
+fn a_thing_that_is_larger_than_the_one_before_is_not_made_of_it() {
+    for (is_gone, kinds) in [(true, vec![]), (false, vec![Kind::Growing])] {
+        let mut model = None;
+        let step = |s: &mut Shape, n: u64| {
+            if n % 8 == 1 {
+                let old = model.take();
+                old.into_iter().filter(|_| is_gone).for_each(|old| s.p.free(old));
+                model = Some(s.block((n / 8 + 1) << 14, 7));
+                old.into_iter().filter(|_| !is_gone).for_each(|old| s.p.free(old));
+            }
+        };
+        let v = Shape::run(step, 96);
+        assert_eq!(v.findings.iter().map(|f| f.kind).collect::<Vec<_>>(), kinds, "{is_gone}: {v:#?}");
+    }
+}
+
+/// Hooks that are never removed, each with its layer's latest output: the first frees its old one before the newest comes.
+#[test]
+fn ever_more_blocks_grow_though_all_of_them_are_renewed() {
+    let mut latest: Vec<u64> = Vec::new();
+    let step = |s: &mut Shape, _| {
+        for at in 0..latest.len() {
+            s.p.free(latest[at]);
+            latest[at] = s.block(8192, 7);
+        }
+        latest.push(s.block(8192, 7));
+    };
+    let v = Shape::run(step, 60);
+    let [f] = &v.findings[..] else { panic!("{v:#?}") };
+    assert_eq!((f.kind, f.renewed, f.blocks_per_step), (Kind::Growing, true, 1.0));
+}
+
+/// Each kept block is larger than the one before, and its line has others in every step.
+#[test]
+fn what_grows_with_the_programs_sizes_is_counted_from_the_first_to_the_last() {
+    let step = |s: &mut Shape, n: u64| {
+        let other = s.block(512, 7);
+        s.p.free(other);
+        s.keep(8192 + 1024 * n, 7);
+    };
+    let v = Shape::run(step, 40);
+    let [f] = &v.findings[..] else { panic!("{v:#?}") };
+    assert_eq!((f.cohorts, f.live_blocks, f.live_bytes), (40, 40, (1..=40).map(|n| 8192 + 1024 * n).sum()));
+}
+
+/// One more every ten steps, ten in all.
+#[test]
+fn what_came_at_intervals_and_is_overdue_has_stopped() {
+    for (steps, kinds) in [(105, vec![Kind::Leak]), (130, vec![])] {
+        let step = |s: &mut Shape, n: u64| {
+            if n % 10 == 1 && n < 100 {
+                s.keep(4096, 7);
+            }
+        };
+        let v = Shape::run(step, steps);
+        assert_eq!(v.findings.iter().map(|f| f.kind).collect::<Vec<_>>(), kinds, "{steps}: {v:#?}");
+    }
+}
+
+/// A search met 30 entries; a hundred are there by now, of at most so many.
+#[test]
+fn a_bound_is_reckoned_from_what_was_there_when_it_was_met() {
+    let ledger = Shape::ran(|s, _| s.keep(4096, 7), 100);
+    for (max_entries, bound) in [(1000, 4096 * 1000), (50, 4096 * 100)] {
+        let held = |site| {
+            let deque = SiteHolder {
+                holder: 1,
+                object: 1,
+                retention: Retention::Bounded { entries: 30, max_entries },
+                is_state: false,
+                blocks: 28,
+                bytes: 28 * 4096,
+            };
+            ledger.site(site).filter(|s| s.stack == 7).map(|_| deque).into_iter().collect()
+        };
+        let line = u64::from;
+        let v = verdict::judge_by(&ledger, verdict::Context { location: &line, way: &line, holders: &held });
+        let bounds: Vec<_> = v.non_leaks.iter().filter_map(|f| f.bound_bytes).collect();
+        assert_eq!((v.findings.len(), bounds), (0, vec![bound]), "{max_entries}: {v:#?}");
+    }
+}

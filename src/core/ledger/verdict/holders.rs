@@ -1,6 +1,8 @@
 //! What holders show: the bound that the lives of blocks cannot show, or that there is none; and that what
 //! one holder has is one cause, however many lines filled it.
 
+use std::collections::BTreeMap;
+
 use super::finding::{Confidence, Finding, Kind};
 use super::survivors::{STEADY_COHORTS, STEADY_SHARE};
 use super::view::{CERTAIN_COHORTS, SiteHolder, View};
@@ -39,6 +41,30 @@ pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
 /// of the same site: a library's workspace is large, and set up once by a line that others may follow.
 pub fn may_hold(f: &Finding, retention: Retention, bytes: u64) -> bool {
     retention != Retention::Unknown || bytes <= f.live_bytes
+}
+
+/// Returns the most bytes that bounded holders can ever have. Their entries are those of the moment of the search, and so
+/// are the bytes of an entry; what a finding has by now came later, in part.
+fn bound_of<'a>(holders: impl Iterator<Item = &'a SiteHolder>, f: &Finding) -> f64 {
+    // By holder: its blocks and bytes at all sites, and its entries.
+    let mut all: BTreeMap<u64, (u64, u64, u64, u64)> = BTreeMap::new();
+    for h in holders {
+        if let Retention::Bounded { entries, max_entries } = h.retention {
+            let (blocks, bytes, now, most) = all.entry(h.holder).or_default();
+            (*blocks, *bytes) = (blocks.saturating_add(h.blocks), bytes.saturating_add(h.bytes));
+            (*now, *most) = ((*now).max(entries), (*most).max(max_entries));
+        }
+    }
+    let of_one = |&(blocks, bytes, entries, most): &(u64, u64, u64, u64)| {
+        let in_one = (blocks as f64 / entries.max(1) as f64).round().max(1.0);
+        bytes as f64 / blocks.max(1) as f64 * in_one * most as f64
+    };
+    // A block that two of them have would count twice.
+    let blocks = all.values().fold(0u64, |sum, of| sum.saturating_add(of.0));
+    let are_apart = blocks <= f.live_blocks;
+    let bounds = all.values().map(of_one);
+    let bound = if are_apart { bounds.sum() } else { bounds.fold(0.0, f64::max) };
+    bound.max(f.live_bytes as f64)
 }
 
 /// Grades findings by their holders; takes out and returns those that their holder bounds, which are no
@@ -100,13 +126,7 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         if largest <= 0.0 || sum(&bounds) < DECISIVE_SHARE * largest {
             return true;
         }
-        let times = held.iter().filter_map(|h| match h.retention {
-            Retention::Bounded { entries, max_entries } if bounds(h) => {
-                Some(max_entries as f64 / entries.max(1) as f64)
-            }
-            _ => None,
-        });
-        let bound = f.live_bytes as f64 * times.fold(1.0, f64::max);
+        let bound = bound_of(held.iter().filter(|h| bounds(h)), f);
         f.bound_bytes = Some(bound as u64);
         let has_no_room = |d: &Device| {
             let part = f.part_on(d.device);

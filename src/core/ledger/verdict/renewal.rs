@@ -123,12 +123,19 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         if !grows {
             return None;
         }
+        // What is made of the old one is there beside it for a moment. Else, if it does not come in more blocks either, the old
+        // one was gone, and the new one is another thing that happens to be larger.
+        let more_blocks = steady(&stock.block_lows);
+        let most = stock.lows.iter().copied().chain([stock.bytes]).max()?;
+        if !ever_later && more_blocks.is_none() && site.peak_bytes() <= most.unsigned_abs() {
+            return None;
+        }
         let oldest_step = alive.cohorts.first()?.birth;
         let bytes_per_step = median(stock.added.iter().copied());
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let blocks_per_step = match ever_later {
             true => median(stock.added_blocks.iter().copied()),
-            false => steady(&stock.block_lows).map_or(0.0, |r| r / length as f64),
+            false => more_blocks.map_or(0.0, |r| r / length as f64),
         };
         let mut f = Finding {
             bytes_per_step,

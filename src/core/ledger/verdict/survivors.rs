@@ -17,6 +17,8 @@ use crate::ledger::sites::mostly_collected;
 /// latest it could.
 const GROWS_GAPS: f64 = 4.0;
 const GROWS_SLACK: f64 = 2.0;
+/// … or this many intervals, where it grows at regular ones.
+const DUE_GAPS: f64 = 2.0;
 /// A site that grows in bursts still grows within this many times their spacing.
 const BURST_WAIT: f64 = 1.5;
 /// The share of surviving birth steps that must lie in the later half of the run: growth that stopped is no
@@ -43,6 +45,8 @@ const CERTAIN_BURSTS: usize = 3;
 const MIN_REGULAR: usize = 4;
 const MIN_INTERVAL: f64 = 5.0;
 
+/// A cohort of as many blocks as the others belongs to them up to so many times the bytes of the largest.
+const LARGER: u64 = 2;
 /// A cohort is an outlier if it has so many times the bytes of the median one, and such cohorts are at most this share.
 const OUTLIER: f64 = 16.0;
 const OUTLIER_SHARE: f64 = 0.1;
@@ -168,7 +172,9 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let now = own.at(steps);
     let gap = f64::from(last - first) / (births.len().max(2) - 1) as f64;
     let newest = f64::from(now - last);
-    let by_gaps = f64::from(age) + GROWS_GAPS * gap + GROWS_SLACK;
+    // Where the next is due is known where they come at intervals.
+    let gaps = if at_intervals { DUE_GAPS * rhythm.spacing } else { GROWS_GAPS * gap };
+    let by_gaps = f64::from(age) + gaps + GROWS_SLACK;
     let by_bursts = f64::from(age) + BURST_WAIT * rhythm.spacing;
     let still_grows = newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts);
     let later = births.iter().filter(|&&birth| birth > now / 2).count();
@@ -195,6 +201,9 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
     // in between: that has warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
+    // As many blocks as always, each somewhat larger, are no more than what grows with the program's own sizes.
+    let usual_blocks = median(proof.iter().map(|c| c.blocks));
+    let is_alike = |c: &Cohort| c.blocks as f64 <= usual_blocks && c.bytes <= LARGER.saturating_mul(largest);
     let is_proof = |c: &Cohort| proof.binary_search_by_key(&c.birth, |p| p.birth).is_ok();
     let proven = |c: &&Cohort| {
         c.birth > view.burn_in
@@ -210,7 +219,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         let gap = before.map_or(0, |birth| own.at(c.birth).saturating_sub(own.at(birth)));
         !(rhythm.regular && f64::from(gap) + DUE >= rhythm.spacing)
     };
-    let belongs = |c: &&Cohort| proven(c) || (c.bytes <= largest && !in_hand(c));
+    let belongs = |c: &&Cohort| proven(c) || ((c.bytes <= largest || is_alike(c)) && !in_hand(c));
     let held = site.cohorts.iter().filter(belongs).copied().collect();
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };

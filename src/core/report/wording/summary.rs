@@ -274,7 +274,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             Kind::WarmUp => {
                 format!("{bytes} allocated during warm-up (weights, optimizer state, workspaces)")
             }
-            Kind::Plateau => format!("{bytes} that stopped growing by step {}", grouped(step)),
+            Kind::Plateau => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
             Kind::Cache => format!("{bytes} in caches and bounded containers"),
             Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),

@@ -36,7 +36,8 @@ const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
 const ITERATED: u32 = 0x20 | 0x200;
 const COROUTINE: u32 = 0x80;
 /// What C calls once for each instruction that asks for it: an object that is called, code that is executed.
-const ONCE: [&str; 3] = ["__call__", "_wrapped_call_impl", "<module>"];
+const ONCE: [&str; 3] = ["__call__", "_wrapped_call_impl", MODULE];
+const MODULE: &str = "<module>";
 /// The library's functions by which a model is made, or moved to its device.
 const BUILDERS: [&str; 2] = ["__init__", "_apply"];
 /// The functions of the library by which a thread begins, and the file they are in.
@@ -69,6 +70,8 @@ pub(super) struct Code {
     pub framework: bool,
     /// What it allocates is a model's own.
     pub builds: bool,
+    /// A module's code: its variables are there as long as the program runs.
+    pub module: bool,
     /// Its bytecode could not be read.
     pub opaque: bool,
 }
@@ -92,6 +95,7 @@ impl Code {
                 && (frameworks::is_own_file(&text.file)
                     || NOTEBOOKS.iter().any(|folder| text.file.contains(folder))),
             builds: text.library && BUILDERS.contains(&plain),
+            module: plain == MODULE,
             opaque: extents.is_none(),
             extents: extents.unwrap_or_default(),
         }

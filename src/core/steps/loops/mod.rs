@@ -421,6 +421,12 @@ impl Loops {
         self.locations_by(&self.marks(&self.level))
     }
 
+    /// Returns whether all loops of the level are a module's own, whose variables outlive them.
+    pub fn are_in_modules(&self) -> bool {
+        let in_module = |&id: &Id| self.tree.get(id).is_some_and(|n| self.codes.get(n.code).module);
+        !self.level.is_empty() && self.level.iter().all(in_module)
+    }
+
     /// Ends what is under way, since the program is ending. See [`Loops::ended`] for what that ends, if the
     /// level is chosen.
     pub fn finish(&mut self, around: &mut dyn EventContext) {

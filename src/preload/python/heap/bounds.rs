@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use crate::python::heap::Heap;
+use crate::python::heap::natives::torch;
 use crate::python::heap::objects::{self, Kind};
 use crate::python::memory::word;
 use crate::python::offsets::{DEQUE_MAXLEN, LIST_ALLOCATED, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
-use leaktrace_core::holders::Node;
+use leaktrace_core::holders::{HeapGraph, Node};
 
 /// The least empty places of a list that make it one of a fixed length, and the share of its length, 1 in so many.
 const MIN_ROOM: usize = 4;
@@ -30,13 +31,14 @@ fn note_fixed(list: Node, length: usize) {
 
 impl Heap<'_> {
     /// Returns how many entries a collection has, and how many it can ever have.
-    pub fn bound_of(&mut self, node: Node) -> Option<(u64, u64)> {
+    pub fn bound_of(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)> {
         if self.graph.met.contains_key(&node) || self.blocks.contains_key(&node) {
             return None;
         }
         let info = self.types.of(node)?;
         let (entries, most) = match info.kind {
             Kind::List => return self.room_of(node),
+            Kind::Dict => return self.room_of_state(holder?, node),
             Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
             Kind::Lru => {
                 // What it shows the collector is an object; any other word need not be.
@@ -51,6 +53,32 @@ impl Heap<'_> {
         let now = unsafe { word(entries, VAR_SIZE) };
         // -1 stands for no bound.
         (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
+    }
+
+    /// Returns for how many parameters an optimizer has states in this dict, and how many parameters it has. As long as
+    /// these do not come anew themselves, the states cannot either.
+    fn room_of_state(&mut self, optimizer: Node, states: Node) -> Option<(u64, u64)> {
+        if self.attribute(optimizer, torch::STATES)? != states {
+            return None;
+        }
+        let groups = self.attribute(optimizer, torch::GROUPS)?;
+        let mut parameters = Vec::new();
+        for group in self.list(groups)? {
+            let of_group = self.item(group, torch::PARAMETERS)?;
+            parameters.extend(self.list(of_group)?);
+        }
+        let mut held = Vec::new();
+        self.references_from(&parameters, false, &mut held);
+        let are_new = held.iter().any(|(_, node)| self.blocks.contains_key(node));
+        let (now, most) = (self.items(states).len(), parameters.len());
+        (!are_new && now <= most).then_some((now as u64, most as u64))
+    }
+
+    fn list(&mut self, list: Node) -> Option<Vec<Node>> {
+        let info = self.types.of(list).filter(|info| info.kind == Kind::List)?;
+        let mut entries = Vec::new();
+        self.types.traverse(list, &info, &mut entries);
+        Some(entries)
     }
 
     /// Returns the entries and the length of a list that was made with all its places, and is being filled: from

@@ -156,6 +156,26 @@ impl Heap<'_> {
         }
     }
 
+    /// Returns an attribute's value, by the object or the dict of its attributes.
+    pub fn attribute(&mut self, of: Node, name: &str) -> Option<Node> {
+        let info = self.types.of(of)?;
+        let dict = if info.kind == Kind::Dict { Some(of) } else { self.attribute_dict(of) };
+        if dict.is_some() {
+            return self.item(dict?, name);
+        }
+        let mut held = Vec::new();
+        self.types.traverse(of, &info, &mut held);
+        let wanted = Step::Attribute(name.to_owned());
+        held.into_iter().find(|&held| self.shared_label(of, info.flags, held).as_ref() == Some(&wanted))
+    }
+
+    /// Returns what a dict has under a name.
+    pub fn item(&mut self, dict: Node, name: &str) -> Option<Node> {
+        self.types.of(dict).filter(|info| info.kind == Kind::Dict)?;
+        let has_name = |key: Node| self.is_str(key) && self.text(key) == name;
+        self.items(dict).into_iter().find(|&(key, _)| has_name(key)).map(|(_, value)| value)
+    }
+
     fn dict_of_type(&self, of: Node) -> Node {
         // SAFETY: a living type.
         unsafe { word(of, TYPE_DICT) }

@@ -306,8 +306,8 @@ impl HeapGraph for Heap<'_> {
             || holder.is_some_and(|h| has_packaged_class(self, h) && self.keeps_attributes_in(h, node))
     }
 
-    fn bound(&mut self, node: Node) -> Option<(u64, u64)> {
-        self.bound_of(node)
+    fn bound(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)> {
+        self.bound_of(holder, node)
     }
 
     fn has_graph(&mut self, node: Node) -> bool {

@@ -46,6 +46,12 @@ const ACCUMULATOR: usize = 160;
 /// The words of the longest vector that is searched.
 const VECTOR: u64 = 2048;
 
+/// An optimizer's attributes: the dict of its states by parameter, and the list of its groups of parameters, each a dict
+/// with a list of them.
+pub const STATES: &str = "state";
+pub const GROUPS: &str = "param_groups";
+pub const PARAMETERS: &str = "params";
+
 /// The node that adds up a leaf's gradient, and holds the leaf.
 const ACCUMULATE: &str = "AccumulateGrad";
 
