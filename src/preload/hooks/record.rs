@@ -442,6 +442,12 @@ pub fn forward_operation(thread_id: u64, number: u64) {
     stacks::backward::forward(thread_id, number, stack);
 }
 
+/// Records from which stack a backward pass is called.
+pub fn backward_called() {
+    let thread = this_thread();
+    stacks::backward::called(thread, stacks::python_stack(thread));
+}
+
 /// [`forward_operation`] under the conditions of [`block_alloc_at_once`].
 #[inline(always)]
 pub fn forward_operation_at_once(number: u64) -> bool {

@@ -52,6 +52,28 @@ fn tag(thread: u64, number: u64) -> u32 {
     (mixed >> 32) as u32 | 1
 }
 
+/// Who called the latest backward pass: the low half of a number that no other living thread has, and the stack.
+static CALLER: AtomicU64 = AtomicU64::new(0);
+/// Stands for several threads that call them: whose a node is cannot be told then.
+const SEVERAL: u64 = u64::MAX;
+
+/// Remembers that a thread called a backward pass from this stack.
+pub fn called(thread: &ThreadState, stack: u32) {
+    let number = thread.address() as u64 >> 4 << 32;
+    let before = CALLER.load(Ordering::Relaxed);
+    let is_first = before == 0 || before >> 32 == number >> 32;
+    CALLER.store(if is_first { number | u64::from(stack) } else { SEVERAL }, Ordering::Relaxed);
+}
+
+/// Returns the stack that called the backward pass that runs now; 0 if that is not known.
+#[inline]
+pub fn caller() -> u32 {
+    match CALLER.load(Ordering::Relaxed) {
+        SEVERAL => 0,
+        known => known as u32,
+    }
+}
+
 /// Returns the forward stack of the node that the calling thread evaluates; 0 for none. A backward pass that
 /// is itself differentiated makes nodes too: they belong to the same line.
 #[inline]
@@ -88,6 +110,7 @@ pub fn id(context: BackwardContext) -> Option<u32> {
 
 /// In a forked child, whose recording describes neither stacks nor contexts yet.
 pub fn after_fork_child() {
+    CALLER.store(0, Ordering::Relaxed);
     let Some(mut contexts) = CONTEXTS.lock() else { return };
     contexts.clear();
     // SAFETY: whole pages of a static that nobody refers into, since the child has one thread; they come back

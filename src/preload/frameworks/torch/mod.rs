@@ -183,6 +183,9 @@ unsafe extern "C" fn execute() {
 }
 
 unsafe extern "C" fn backward_begins() -> *mut c_void {
+    if state::is_recording() {
+        shield(record::backward_called);
+    }
     step_boundaries::backward();
     EXECUTE.get()
 }

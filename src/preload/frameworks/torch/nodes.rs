@@ -19,7 +19,8 @@ const NONE: u64 = u64::MAX;
 #[unsafe(link_section = ".data.leaktrace")]
 static LIKELY: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the name of a node's type, and the stack of the forward operation that made the node.
+/// Returns the name of a node's type, and the stack of the forward operation that made the node; of a node that no operation
+/// made, as those are that add gradients up, the stack that called the backward pass.
 ///
 /// # Safety
 /// `node` is a living node.
@@ -37,7 +38,10 @@ pub unsafe fn context_of(node: usize) -> BackwardContext {
     // SAFETY: the caller's word.
     let forward = match unsafe { forward_at(words, likely) } {
         // SAFETY: the caller's word.
-        0 => unsafe { forward_elsewhere(words, likely) },
+        0 => match unsafe { forward_elsewhere(words, likely) } {
+            0 => backward::caller(),
+            forward => forward,
+        },
         forward => forward,
     };
     BackwardContext { name, forward }
