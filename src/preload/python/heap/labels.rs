@@ -468,6 +468,10 @@ impl Heap<'_> {
         if tensor && held_kind == Some(Kind::Context) {
             return Step::Graph(self.types.name(held));
         }
+        // The dict of a tensor's attributes is told before: this one has what `register_hook` was given.
+        if tensor && held_kind == Some(Kind::Dict) {
+            return Step::Named("its hooks".into());
+        }
         match self.types.name(holder).as_str() {
             // An entry of the cache: of a result and its key.
             "_lru_list_elem" => Step::Through,
