@@ -75,6 +75,10 @@ impl Builder<'_> {
         if let Some((step, why)) = searched.max_by_key(|(step, _)| *step) {
             return Some(format!("searched for at step {step}: {why}"));
         }
+        // What is released again and again is no leak: nobody was looked for.
+        if f.kind == Kind::Periodic {
+            return None;
+        }
         if let Some(why) = self.tables.notes.iter().find_map(|note| note.strip_prefix(NOT_SEARCHED)) {
             return Some(why.to_owned());
         }
