@@ -35,7 +35,7 @@ pub enum Kind {
     Cache,
     /// Live bytes that left their floor and came back to it.
     Spike,
-    /// Reserved memory that grew though live bytes did not.
+    /// Reserved memory that grew far more than live bytes.
     ReservedGrowth,
 }
 

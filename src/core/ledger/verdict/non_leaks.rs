@@ -92,7 +92,7 @@ fn spike(view: &View<'_>, device: u8) -> Option<Finding> {
     })
 }
 
-/// Finds reserved memory that grew though live bytes did not.
+/// Finds reserved memory that grew far more than live bytes.
 fn reserved(view: &View<'_>, device: u8) -> Option<Finding> {
     let at = |r: &StepRecord| {
         let d = r.devices.iter().find(|d| d.device == device)?;
@@ -106,7 +106,7 @@ fn reserved(view: &View<'_>, device: u8) -> Option<Finding> {
     let much = growth >= MIN_RESERVED && growth as f64 >= RESERVED_SHARE * before.0 as f64;
     (much && live < growth / 2).then(|| Finding {
         reserved_growth_bytes: Some(growth),
-        live_bytes: u64::try_from(growth).unwrap_or(0),
+        live_bytes: u64::try_from(growth.saturating_sub(live.max(0))).unwrap_or(0),
         oldest_step: view.burn_in,
         ..Finding::new(Kind::ReservedGrowth, Confidence::Confirmed, device, Layer::Block)
     })

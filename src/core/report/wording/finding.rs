@@ -337,8 +337,8 @@ fn non_leak(f: &Finding) -> String {
         }
         Kind::Spike => format!("{bytes} above the floor at step {step}, and back to it."),
         _ => format!(
-            "{bytes} more were reserved since step {since} though no more was live: requests that found no cached block \
-             large enough."
+            "{bytes} more were reserved since step {since} than came to be live: requests that found no cached block large \
+             enough."
         ),
     }
 }

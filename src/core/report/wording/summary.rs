@@ -278,7 +278,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             Kind::Cache => format!("{bytes} in caches and bounded containers"),
             Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
-            _ => format!("{bytes} more reserved though no more was live"),
+            _ => format!("{bytes} more reserved than came to be live"),
         }
     };
     kinds.iter().map(of_kind).collect::<Vec<_>>().join("; ")
