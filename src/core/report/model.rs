@@ -289,6 +289,9 @@ pub struct Finding {
     /// What the caching allocator took from the driver while blocks grew; of fragmentation, what cannot be returned to the
     /// driver; `null`: nothing to tell.
     pub reserved_growth_bytes: Option<i64>,
+    /// What it can grow to, where its holders are bounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_bytes: Option<u64>,
     /// Steps until a device is full at the rate of this finding alone; `null`: it does not grow on a known device.
     pub steps_to_oom: Option<u64>,
     pub sites: Vec<Site>,

@@ -4,18 +4,18 @@
 use std::cmp::Ordering;
 
 use super::labels::is_every_step;
-use super::{count, exact, grouped, location, ordinal, place, size};
+use super::{count, exact, grouped, is_garbage, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
-use crate::report::{Location, Site};
+use crate::report::{Holder, Location, Site};
 
 /// Explains a finding in one sentence. `cwd`: the program's working directory, which paths are relative to.
-pub fn explanation(f: &Finding, sites: &[Site], cwd: &str) -> String {
+pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     match f.kind {
         Kind::Growing if f.sites.is_empty() => unattributed(f),
         Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, cwd),
         Kind::Growing if f.doubling => arena(f, sites, cwd),
-        Kind::Leak | Kind::Growing => grows(f, sites, cwd),
+        Kind::Leak | Kind::Growing => grows(f, sites, holders, cwd),
         Kind::PendingGc => pending(f, sites, cwd),
         Kind::Residue => residue(f, sites, cwd),
         Kind::Fragmentation => fragmentation(f, sites, cwd),
@@ -26,14 +26,14 @@ pub fn explanation(f: &Finding, sites: &[Site], cwd: &str) -> String {
 }
 
 /// Returns why a finding is what it is, without its line and its figures.
-pub fn why(f: &Finding, sites: &[Site], cwd: &str) -> String {
+pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     let Subject { these, .. } = subject(sites, cwd);
     match f.kind {
         Kind::Growing if f.sites.is_empty() => UNEXPLAINED.to_owned(),
         Kind::Leak | Kind::Growing if f.renewed => RENEWED.to_owned(),
         Kind::Growing if f.doubling => doubles(f),
         Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
-        Kind::Leak | Kind::Growing => format!("{}. {}", grounds(f, these), bound(f)),
+        Kind::Leak | Kind::Growing => format!("{}. {}", grounds(f, these), bound(f, holders)),
         Kind::PendingGc => garbage(f),
         Kind::Residue if f.confidence == Confidence::Confirmed => format!(
             "{} of what was allocated together were freed in step {}, and these were not. Nothing grows.",
@@ -52,7 +52,7 @@ pub fn why(f: &Finding, sites: &[Site], cwd: &str) -> String {
             "these blocks lie in segments that are free otherwise, and a segment goes back to the driver only as a whole."
                 .to_owned()
         }
-        _ => explanation(f, sites, cwd),
+        _ => explanation(f, sites, holders, cwd),
     }
 }
 
@@ -96,8 +96,12 @@ fn grounds(f: &Finding, these: &str) -> String {
 }
 
 /// Returns what is not known of growth that is no certain leak.
-fn bound(f: &Finding) -> String {
+fn bound(f: &Finding, holders: &[Holder]) -> String {
     match f.bound_bytes {
+        _ if is_garbage(holders) => {
+            "They are in reference cycles that nothing else holds: only garbage collection frees them."
+                .to_owned()
+        }
         _ if f.kind == Kind::Leak => "Only a cache that is not full yet would look the same.".to_owned(),
         Some(bytes) => format!(
             "What holds them is bounded, but only at about {}, which this device does not have.",
@@ -200,13 +204,13 @@ fn frequency(f: &Finding) -> String {
     format!("of about every {} step", ordinal((1.0 / f.growth_step_ratio.max(1e-9)).round() as u64))
 }
 
-fn grows(f: &Finding, sites: &[Site], cwd: &str) -> String {
+fn grows(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     let Subject { name, plural, these } = subject(sites, cwd);
     let keep = if plural { "keep" } else { "keeps" };
     let verdict = match (f.kind, f.confidence) {
         (Kind::Leak, Confidence::Confirmed) => "This is a leak.".to_owned(),
-        (Kind::Leak, Confidence::Likely) => format!("This is likely a leak. {}", bound(f)),
-        _ => bound(f),
+        (Kind::Leak, Confidence::Likely) => format!("This is likely a leak. {}", bound(f, holders)),
+        _ => bound(f, holders),
     };
     let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
     let grounds = grounds(f, these);

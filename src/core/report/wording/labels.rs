@@ -9,12 +9,16 @@ use crate::report::{Finding, Holder, Location, Site};
 const HELD_BY: &str = "held by ";
 /// What separates two objects of a holder's path that are no attribute or entry of each other.
 const LEADS_TO: &str = " → ";
+/// What stands between a function and the name of its variable.
+const LOCAL: &str = " local `";
 /// A holder has few blocks if another has so many times as many.
 const FEW_BLOCKS: u64 = 8;
 /// The mean of what steps add is told beside what most add if they differ by more than this share.
-const UNEVEN: f64 = 0.2;
-/// Steps beyond which nobody waits for a device to run out of memory.
-const FAR: u64 = 1_000_000;
+const UNEVEN: f64 = 0.1;
+/// Steps beyond which nobody waits for a device to run out of memory: a day of steps of one second each.
+const FAR: u64 = 86_400;
+/// How the path of garbage begins.
+const GARBAGE: &str = "garbage waiting for the cyclic collector: ";
 
 /// Returns what a kind of finding is called in sentences; its identifier is [`Kind::name`].
 pub const fn kind(kind: Kind) -> &'static str {
@@ -72,7 +76,7 @@ pub fn held_by(path: &str) -> String {
 /// Returns a holder's path as text names it: `` `history.losses[*]` in train() ``, without "held by".
 pub fn holder(path: &str) -> String {
     let (first, rest) = path.split_at(path.find(LEADS_TO).unwrap_or(path.len()));
-    if let Some((function, local)) = first.split_once(" local `")
+    if let Some((function, local)) = first.split_once(LOCAL)
         && let Some((name, entries)) = local.split_once('`')
     {
         return format!("`{name}{entries}` in {function}{rest}");
@@ -96,16 +100,21 @@ pub fn common_path(holders: &[Holder]) -> &str {
     }
     let alike = |other: &&Holder| first.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
     let most = others.iter().map(alike).min().unwrap_or(0);
-    // A name ends before an attribute, an entry, or what it leads to; the function alone is no holder.
+    // A name ends before an attribute, an entry, or what it leads to, and never between its quotes; the function alone is no
+    // holder.
+    let variable = first.find(LOCAL).map_or(0, |at| at + LOCAL.len() + 1);
     let ends = |at: &usize| {
-        let rest =
-            |h: &&Holder| h.path.get(*at..).is_some_and(|r| r.is_empty() || r.starts_with(['.', '[', '`']));
-        holders.iter().all(rest)
+        let rest = |h: &&Holder| {
+            h.path
+                .get(*at..)
+                .is_some_and(|r| r.is_empty() || r.starts_with(['.', '[']) || r.starts_with(LEADS_TO))
+        };
+        let is_whole = |text: &str| text.matches('`').count().is_multiple_of(2);
+        holders.iter().all(rest) && first.get(..*at).is_some_and(is_whole)
     };
-    let end = (1..=most.min(first.len())).rev().find(ends).unwrap_or(0);
-    let end = if first[end..].starts_with('`') { end + 1 } else { end };
-    let common = &first[..end.min(most)];
-    if common.matches('`').count() == 1 || common == "__main__" { "" } else { common }
+    let end = (variable.max(1)..=most.min(first.len())).rev().find(ends).unwrap_or(0);
+    let common = &first[..end];
+    if common == "__main__" { "" } else { common }
 }
 
 /// Returns who holds a finding, in a few words: its one holder, or what its holders have in common.
@@ -114,6 +123,11 @@ pub fn held_by_whom(f: &Finding) -> Option<String> {
         "" => f.holders.first().filter(|h| is_named(&h.path)).map(|h| held_by(&h.path)),
         common => Some(held_by(common)),
     }
+}
+
+/// Returns whether it is garbage that has most of what holders have.
+pub fn is_garbage(holders: &[Holder]) -> bool {
+    holders.first().is_some_and(|h| h.path.starts_with(GARBAGE))
 }
 
 /// Returns whether a holder's path names an object of the program, not only a kind of code.
@@ -340,6 +354,11 @@ mod tests {
         assert_eq!(common(&["__main__.a[*]", "__main__.b[*]"]), "");
         assert_eq!(common(&["__main__.t.a[*]", "__main__.t.a2"]), "__main__.t");
         assert_eq!(common(&["f() local `m`.a"]), "");
+        // Neither within quotes, nor a function without its variable.
+        let ends = |end: &str| format!("A.f() local `t` → traceback.tb_frame → g() local `{end}");
+        assert_eq!(common(&[&ends("a`[*]"), &ends("b`[*]")]), "A.f() local `t` → traceback.tb_frame");
+        assert_eq!(common(&[&ends("a`[0].x"), &ends("a`[0].y")]), ends("a`[0]"));
+        assert_eq!(common(&["A.f() local `x`", "A.f() local `y`"]), "");
         assert_eq!(common(&["f() local `m`.a", "held by C or C++ code"]), "");
     }
 }

@@ -13,7 +13,8 @@ pub use advice::{advice, arena};
 pub use finding::{explanation, why};
 pub use labels::{
     block_count, capitalized, common_path, confidence, device_word, found, held_by, held_by_whom, holder,
-    is_named, kind, package_folder, place, place_in, rate, reserved_growth, site_amount, time_to_oom, title,
+    is_garbage, is_named, kind, package_folder, place, place_in, rate, reserved_growth, site_amount,
+    time_to_oom, title,
 };
 pub use out_of_memory::{details as out_of_memory_details, explanation as out_of_memory};
 pub use summary::{
