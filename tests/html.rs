@@ -374,7 +374,8 @@ fn a_browser_shows_it() {
         assert!(finding.contains(words), "{words}: {finding}");
     }
     assert!(
-        finding.contains("Fix: ") && finding.contains("keep .item() or .detach().cpu() in "),
+        finding.contains("Fix: ")
+            && finding.contains("keep .detach().cpu() (or .item(), if it is one number) in "),
         "{finding}"
     );
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];

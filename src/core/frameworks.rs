@@ -25,12 +25,19 @@ pub struct Framework {
     folds: bool,
     /// What to keep instead of what was computed: a number.
     pub number: &'static str,
-    /// The same, where it is more than a number.
+    /// The same, where it may be more than a number, and where a block is too large for one.
     pub copy: &'static str,
+    pub large_copy: &'static str,
+    /// What cuts a result off from the graph that computed it, if there is such a graph.
+    pub cuts_graph: Option<&'static str>,
+    /// How the path from what a derivative returned goes on, and what to do where such functions are kept.
+    pub kept_derivative: Option<(&'static str, &'static str)>,
     /// What a kept model is, if one is told from what was computed.
     pub models: Option<Models>,
     /// How the path to a variable's value ends, if there are variables: the value before is needed to compute the next one.
     state: Option<&'static str>,
+    /// What to do where ever more variables are kept.
+    pub new_variables: &'static str,
     /// What gives the memory of an argument on to a result, if anything does.
     pub gives_on: Option<&'static str>,
     /// What keeps it from compiling ever more programs, if it compiles any that are seen.
@@ -77,6 +84,37 @@ pub struct Models {
     made_in: &'static [(&'static str, &'static str)],
     /// What to do where ever more of them are kept.
     pub advice: &'static str,
+    pub optimizers: Option<Optimizers>,
+}
+
+/// Optimizers, which refer to the variables of a model and have some for each.
+#[derive(Debug)]
+pub struct Optimizers {
+    /// What their files have in their paths.
+    files: &'static str,
+    /// How a path goes on from one: what no other object has, and what others may have too.
+    own: &'static str,
+    common: &'static [&'static str],
+    /// What to do where one has ever more variables.
+    pub advice: &'static str,
+}
+
+impl Optimizers {
+    /// Returns whether a file is an optimizer's.
+    pub fn have_file(&self, file: &str) -> bool {
+        file.contains(self.files)
+    }
+
+    /// Returns whether a path leads through an optimizer for certain.
+    pub fn are_named_in(&self, path: &str) -> bool {
+        path.contains(self.own)
+    }
+
+    /// Returns the part of a path that leads to an optimizer, if it leads through one.
+    pub fn path<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let ends = [self.own].into_iter().chain(self.common.iter().copied());
+        ends.filter_map(|end| path.find(end)).min().map(|at| &path[..at])
+    }
 }
 
 impl Models {
@@ -134,6 +172,10 @@ pub const PYTORCH: Framework = Framework {
     folds: false,
     number: "`.item()`, `.detach()`",
     copy: "`.item()` or `.detach().cpu()`",
+    // What `mse_loss` gives is one number in a large block.
+    large_copy: "`.detach().cpu()` (or `.item()`, if it is one number)",
+    cuts_graph: Some("`.detach()`"),
+    kept_derivative: None,
     models: Some(Models {
         made_in: &[
             ("/torch/nn/modules/", "__init__"),
@@ -141,8 +183,15 @@ pub const PYTORCH: Framework = Framework {
             ("/torch/optim/", "_init_group"),
         ],
         advice: "drop the models and optimizers that nobody needs any more, or keep a `state_dict()` on the CPU",
+        optimizers: Some(Optimizers {
+            files: "/torch/optim/",
+            own: ".param_groups[",
+            common: &[".state[", ".state → its keys"],
+            advice: "remove the parameter groups that nobody needs any more, and their entries in `state`",
+        }),
     }),
     state: None,
+    new_variables: "",
     gives_on: None,
     recompiles: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
@@ -168,8 +217,15 @@ pub const JAX: Framework = Framework {
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `np.asarray(x)`",
+    large_copy: "`np.asarray(x)`",
+    cuts_graph: None,
+    kept_derivative: Some((
+        ".opaque_residuals",
+        "do not keep what `jax.vjp` returned: call it and drop it, as it keeps all that the derivative needs",
+    )),
     models: None,
     state: None,
+    new_variables: "",
     gives_on: Some("`donate_argnums`"),
     recompiles: Some(
         "make the compiled function once, outside of the loop, and call it with arrays of few shapes (pad what has many \
@@ -202,12 +258,17 @@ pub const TENSORFLOW: Framework = Framework {
     folds: true,
     number: "`float(x)`",
     copy: "`float(x)` or `x.numpy()`",
+    large_copy: "`x.numpy()`",
+    cuts_graph: None,
+    kept_derivative: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
         advice: "drop the models that nobody needs any more, or keep `get_weights()`; `keras.backend.clear_session()` forgets \
                  what Keras itself keeps",
+        optimizers: None,
     }),
     state: Some("._handle"),
+    new_variables: "make one variable and `assign` to it, instead of a new one each time",
     gives_on: None,
     recompiles: None,
     releases_cache: None,
@@ -305,6 +366,11 @@ impl Framework {
         let all = self.outputs.as_ref()?;
         let number = u16::try_from(position).ok().and_then(|position| all.start().checked_add(position));
         Some(number.map_or(*all.end(), |number| number.min(*all.end())))
+    }
+
+    /// Returns the path to a variable, of that to its value.
+    pub fn variable<'p>(&self, path: &'p str) -> Option<&'p str> {
+        self.state.and_then(|end| path.strip_suffix(end))
     }
 
     /// Returns whether a holder's path is that to the value of a variable.

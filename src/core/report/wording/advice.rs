@@ -1,12 +1,22 @@
 //! The fix of a finding: one sentence for somebody who is at that line. Knows a finding, no format.
 
-use super::{common_path, holder, is_named};
-use crate::frameworks::{self, Arena, Framework, Models};
+use super::{common_path, holder, is_garbage, is_named};
+use crate::frameworks::{self, Arena, Framework, Models, Optimizers};
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
 
 /// What leads from a tensor to its graph, in a holder's path.
 const GRAPH: &str = ".grad_fn";
+/// How the path goes on from a function, and from a generator or a coroutine that is suspended.
+const FUNCTION: [&str; 3] = [" → function", " → closure variable `", " → default of argument `"];
+const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
+/// What stands for one of many entries, and for parts that have no way in common.
+const ENTRY: &str = "[*]";
+const PARTS: &str = " → …";
+/// Allocators give a block of so many bytes for a number.
+const NUMBER: f64 = 512.0;
+const PENDING: &str = "break the reference cycle (a weak reference, or `del` of what closes it), or call `gc.collect()` where a \
+                       pause does not matter";
 
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
 pub fn advice(f: &Finding) -> Option<String> {
@@ -19,10 +29,17 @@ pub fn advice(f: &Finding) -> Option<String> {
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
         Kind::Leak | Kind::Growing if f.layer == "code" => of.recompiles?.to_owned(),
+        Kind::Leak | Kind::Growing if is_garbage(&f.holders) => PENDING.to_owned(),
         Kind::Leak | Kind::Growing if f.layer != "block" => {
             if let Some(arena) = f.sites.first().filter(|_| f.layer == "driver").and_then(|s| arena(&s.stack))
             {
                 return Some(arena.advice.to_owned());
+            }
+            if let Some(name) = named.filter(|_| f.layer == "host") {
+                return Some(format!(
+                    "reuse one pinned buffer, or keep a copy that is not pinned in {}",
+                    holder(name)
+                ));
             }
             if let Some(name) = named {
                 return Some(format!(
@@ -41,18 +58,11 @@ pub fn advice(f: &Finding) -> Option<String> {
                     holder(name)
                 )
             }
-            Some((path, name)) => match &of.models {
-                Some(models) if is_model(f, models) => format!("{} ({})", models.advice, holder(name)),
-                _ => of_holder(f, path, &holder(name), of),
-            },
+            Some((path, name)) => of_holder(f, path, &holder(name), of),
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
         },
-        Kind::PendingGc => {
-            "break the reference cycle (a weak reference, or `del` of what closes it), or call \
-                            `gc.collect()` where a pause does not matter"
-                .into()
-        }
+        Kind::PendingGc => PENDING.to_owned(),
         Kind::Residue => {
             let from = named.map_or_else(String::new, |path| format!(" ({})", holder(path)));
             let release = of
@@ -94,30 +104,120 @@ fn with_graphs(f: &Finding) -> Vec<String> {
     all
 }
 
-/// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.
-fn of_holder(f: &Finding, path: &str, name: &str, of: &Framework) -> String {
-    let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
-    if has(&["_metrics", "_results", "logged"]) {
-        format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
-    } else if has(&["__traceback__", "tb_frame", "exception", "Traceback"]) {
-        format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
-    } else if has(&["_hooks"]) {
-        format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
-    } else if has(&["lru_cache", "cache"]) {
-        format!("give {name} a bound (`maxsize`, the oldest entry removed), or clear it between steps")
-    } else if let [first @ .., last] = &with_graphs(f)[..]
-        && has(&[GRAPH])
-        && !first.is_empty()
-    {
-        format!(
-            "a graph reaches back through the steps: `.detach()` what one step hands on to the next ({} or {last})",
-            first.join(", ")
-        )
-    } else if has(&[GRAPH, "saved by"]) {
-        format!(
-            "keep `.detach()` or `.item()` in {name}: a tensor with its graph keeps all that the graph saved"
-        )
-    } else {
-        format!("keep {} in {name}, or remove entries that nobody needs any more", of.copy)
+/// Returns whether the calls of a function that run have a variable each: those of a function that calls itself.
+fn is_of_running_calls(f: &Finding) -> bool {
+    f.holders.first().is_some_and(|h| {
+        let variable = h.path.split_once("() local `").and_then(|(_, name)| name.strip_suffix('`'));
+        variable.is_some_and(|name| !name.contains('`')) && h.blocks as f64 > f.blocks_per_step.max(1.0)
+    })
+}
+
+/// Returns the optimizer that a path leads through, if it does.
+fn optimizer<'p>(
+    f: &Finding,
+    path: &'p str,
+    of: &'static Framework,
+) -> Option<(&'p str, &'static Optimizers)> {
+    let optimizers = of.models.as_ref()?.optimizers.as_ref()?;
+    // Others have an attribute `state` too.
+    let is_one = f.holders.iter().any(|h| optimizers.are_named_in(&h.path))
+        || f.sites.iter().any(|site| site.stack.iter().any(|frame| optimizers.have_file(&frame.frame.file)));
+    optimizers.path(path).filter(|_| is_one).map(|to| (to, optimizers))
+}
+
+/// Returns whether the container that grows is called a cache. That is the first one with many entries: what its entries
+/// have in turn may be bounded.
+fn is_cache(path: &str) -> bool {
+    let name = path.split(ENTRY).next().unwrap_or(path).trim_end_matches('`');
+    let name = name.rsplit(['.', '`', ' ']).next().unwrap_or(name).to_lowercase();
+    path.contains(ENTRY) && name.trim_end_matches('s').ends_with("cache")
+}
+
+/// What to do where functions, or suspended ones, are kept that keep what they use; `None`: the path leads through none, or
+/// through a single one, which is needed.
+fn of_kept(path: &str, name: &str) -> Option<String> {
+    let first = |marks: &[&str]| marks.iter().filter_map(|mark| path.find(mark)).min();
+    let function = first(&FUNCTION);
+    // A path may begin with a local variable, of a function that runs.
+    let from = path.find(" → ")?;
+    let suspended = SUSPENDED.iter().filter_map(|mark| path[from..].find(mark)).min().map(|at| from + at);
+    let at = function.into_iter().chain(suspended).min()?;
+    let (before, behind) = path.split_at(at);
+    if !before.contains('[') {
+        return None;
     }
+    let keeps = if function == Some(at) { "function" } else { "generator" };
+    if behind.contains(ENTRY) && !before.contains(ENTRY) {
+        return Some(format!(
+            "remove entries that nobody needs any more from {name}, or drop the {keeps} that has it"
+        ));
+    }
+    Some(match keeps {
+        "function" => format!(
+            "pass this as an argument, or do not keep the function: a kept function keeps what it uses ({name})"
+        ),
+        _ => format!(
+            "let the generator or coroutine end, or close it (`.close()`): a suspended one keeps its variables ({name})"
+        ),
+    })
+}
+
+/// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.
+fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> String {
+    let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
+    let in_block = f.bytes_per_step / f.blocks_per_step;
+    let copy = if in_block > NUMBER { of.large_copy } else { of.copy };
+    if has(&["__traceback__", "tb_frame", "exception", "Traceback"]) {
+        format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
+    } else if let Some((one, optimizers)) = optimizer(f, path, of)
+        && ![ENTRY, "…"].iter().any(|many| one.contains(many))
+    {
+        format!("{} ({})", optimizers.advice, holder(one))
+    } else if let Some(models) = &of.models
+        && (is_model(f, models) || optimizer(f, path, of).is_some())
+    {
+        format!("{} ({name})", models.advice)
+    } else if let Some(variable) = of.variable(path).filter(|variable| variable.contains(ENTRY)) {
+        format!("{} ({})", of.new_variables, holder(variable))
+    } else if let Some((_, advice)) = of.kept_derivative.filter(|(by, _)| has(&[by])) {
+        format!("{advice} ({name})")
+    } else if f.bound_bytes.is_some() {
+        format!("give {name} a smaller bound (`maxlen`), or keep {copy} in it")
+    } else if has(&["_metrics", "_results", "logged"]) {
+        format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
+    } else if has(&["_hooks", " → its hooks"]) {
+        format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
+    } else if is_of_running_calls(f) {
+        format!(
+            "the calls that have {name} are still running: return earlier, call in a loop, or `del` it before the call \
+             goes on"
+        )
+    } else if has(&[" → lru_cache"]) {
+        bounded(name)
+    } else if let Some(advice) = of_kept(path, name) {
+        advice
+    } else if is_cache(path) {
+        bounded(name)
+    } else if let Some(cut) = of.cuts_graph
+        && let [first @ .., last] = &with_graphs(f)[..]
+        && has(&[GRAPH])
+    {
+        match first {
+            [] => format!("keep {cut} of {last}: a tensor with its graph keeps all that the graph saved"),
+            _ => format!(
+                "a graph reaches back through the steps: {cut} what one step hands on to the next ({} or {last})",
+                first.join(", ")
+            ),
+        }
+    } else if let Some(cut) = of.cuts_graph.filter(|_| has(&["saved by"])) {
+        format!("keep {cut} in {name}: a tensor with its graph keeps all that the graph saved")
+    } else if let Some(container) = path.strip_suffix(PARTS).filter(|container| container.contains(ENTRY)) {
+        format!("remove entries that nobody needs any more from {}", holder(container))
+    } else {
+        format!("keep {copy} in {name}, or remove entries that nobody needs any more")
+    }
+}
+
+fn bounded(name: &str) -> String {
+    format!("give {name} a bound (`maxsize`, the oldest entry removed), or clear it between steps")
 }
