@@ -9,9 +9,11 @@
 //! 2. Down to the loop inside, where that does nearly all of the work and has far more iterations: an epoch is
 //!    no step, its batches are; not where an optimizer steps or backward passes begin outside of it, which makes
 //!    its rounds micro-batches, or layers. Loops beside it that do comparable work (an evaluation) are phases of the same level.
+//!    Where the loop outside has too few iterations to be judged by, a few rounds inside are enough.
 //! 3. Those that come round at least twice, do a noticeable amount of work each time compared with the main
 //!    one (the printing of a table is no step), and give something back. What gives nothing back comes in where
-//!    nothing else does, or after it: before, it prepares something, as does what comes round a few times only. Where
+//!    nothing else does, or after it: before, it prepares something, as does what comes round a few times only, or once
+//!    before, with little work, something of which stays each time. Where
 //!    models are made is no step, unless there are no others, and a fair part of what it does is something else.
 //!
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
@@ -19,6 +21,7 @@
 
 use super::shadow::CALL;
 use super::tree::{Id, STEPS_BETWEEN, Tree};
+use crate::ledger::verdict::MIN_STEPS;
 
 /// Least share of all events that the user's loops must see.
 const USERS: f64 = 0.5;
@@ -65,8 +68,14 @@ const MICRO: f64 = 0.5;
 
 /// Rounds that are too few for steps.
 const FEW: u64 = 4;
+/// Steps of which a run must have as many.
+const TO_JUDGE: f64 = MIN_STEPS as f64;
 /// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
 const FAR_OFTENER: f64 = 10.0;
+/// What allocates less than this share of what the main loop does in each round is no other phase of the same work.
+const LIGHT: f64 = 0.5;
+/// Blocks that stay of a round of what prepares something: of most rounds there is one.
+const STAYS: f64 = 0.75;
 
 /// Least rounds of a loop that hands the work out, and what it allocates in each; it began in the first and went on to the last
 /// of so many parts of the run.
@@ -78,6 +87,8 @@ struct Chooser<'a> {
     tree: &'a Tree,
     /// Phases between optimizer steps are sought.
     phases: bool,
+    /// A loop with too few iterations to be judged by is none, if the ones inside have enough.
+    finer: bool,
     totals: Vec<u64>,
     frees: Vec<u64>,
     copies: Vec<u64>,
@@ -89,21 +100,20 @@ struct Chooser<'a> {
 /// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any,
 /// so that a loop that only makes a model, layer by layer, is none.
 pub(super) fn choose(tree: &Tree, unasked: bool) -> Vec<Id> {
+    Chooser::new(tree).level(unasked)
+}
+
+/// The same, where the run is all that there is to judge by: if it has too few iterations of that level, those of the
+/// loops inside.
+pub(super) fn choose_so_far(tree: &Tree, unasked: bool) -> Vec<Id> {
     let chooser = Chooser::new(tree);
-    let roots = || tree.ids().filter(|&id| tree.get(id).is_some_and(|n| n.is_root));
-    let Some(root) = roots().max_by_key(|&id| chooser.totals[usize::from(id)]) else { return Vec::new() };
-    let loops = chooser.below_root(root);
-    let mut level = chooser.working(&loops, BUILT);
-    if level.is_empty() {
-        level = chooser.working(&loops, if unasked { BUILT_ALONE } else { f64::INFINITY });
+    let enough = |level: &[Id]| level.iter().map(|&id| chooser.iterations(id)).sum::<f64>() >= TO_JUDGE;
+    let level = chooser.level(unasked);
+    if level.is_empty() || enough(&level) {
+        return level;
     }
-    let is_library = |&id: &Id| tree.get(id).is_some_and(|n| n.library);
-    if level.iter().all(is_library)
-        && let Some(hands_out) = chooser.handing_out(roots().filter(|&other| other != root))
-    {
-        return vec![hands_out];
-    }
-    level
+    let finer = Chooser { finer: true, ..Chooser::new(tree) }.level(unasked);
+    if enough(&finer) { finer } else { level }
 }
 
 /// Why a loop is no step.
@@ -198,6 +208,7 @@ impl<'a> Chooser<'a> {
         Chooser {
             tree,
             phases: false,
+            finer: false,
             totals: tree.totals(|n| n.events),
             frees: tree.totals(|n| n.frees),
             copies: tree.totals(|n| n.copies),
@@ -205,6 +216,24 @@ impl<'a> Chooser<'a> {
             optimizers: tree.totals(|n| n.optimizers),
             backwards: tree.totals(|n| n.backwards),
         }
+    }
+
+    /// The loops that are the level of steps.
+    fn level(&self, unasked: bool) -> Vec<Id> {
+        let roots = || self.tree.ids().filter(|&id| self.tree.get(id).is_some_and(|n| n.is_root));
+        let Some(root) = roots().max_by_key(|&id| self.totals[usize::from(id)]) else { return Vec::new() };
+        let loops = self.below_root(root);
+        let mut level = self.working(&loops, BUILT);
+        if level.is_empty() {
+            level = self.working(&loops, if unasked { BUILT_ALONE } else { f64::INFINITY });
+        }
+        let is_library = |&id: &Id| self.tree.get(id).is_some_and(|n| n.library);
+        if level.iter().all(is_library)
+            && let Some(hands_out) = self.handing_out(roots().filter(|&other| other != root))
+        {
+            return vec![hands_out];
+        }
+        level
     }
 
     /// Whether a loop frees a fair part of what it takes. One that only copies takes nothing.
@@ -347,11 +376,45 @@ impl<'a> Chooser<'a> {
         out
     }
 
+    /// What a loop allocates and copies in a round.
+    fn births_each(&self, id: Id) -> f64 {
+        self.births(id) / self.iterations(id).max(1.0)
+    }
+
+    /// The rounds of a loop each time that it is entered.
+    fn rounds_each_time(&self, id: Id) -> f64 {
+        self.iterations(id) / self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)))
+    }
+
     /// Whether a loop allocates as the main one does: what it keeps it does not free.
     fn works_like(&self, id: Id, main: Id) -> bool {
-        let each = |id: Id| self.births(id) / self.iterations(id).max(1.0);
-        let main = each(main);
-        each(id) >= LEAST_BIRTHS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
+        let main = self.births_each(main);
+        self.births_each(id) >= LEAST_BIRTHS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
+    }
+
+    /// Whether a loop does far less in a round than the main one.
+    fn is_light(&self, id: Id, main: Id) -> bool {
+        self.births_each(id) < LIGHT * self.births_each(main)
+    }
+
+    /// Whether a loop ran once before the main one, for fewer rounds of less work, and something of each of them stayed:
+    /// it makes weights, or loads data. An evaluation leaves nothing, or as the training does.
+    fn sets_up(&self, id: Id, main: Id) -> bool {
+        let rounds = self.iterations(id);
+        let takes = self.births(id) - self.copies[usize::from(id)] as f64;
+        let stays = takes - self.frees[usize::from(id)] as f64;
+        id < main
+            && self.tree.get(id).is_some_and(|n| n.instances <= 1)
+            && rounds < self.iterations(main)
+            && stays >= STAYS * rounds
+            && self.is_light(id, main)
+    }
+
+    /// Whether a library's loop goes over a few things that it has beside its main loop, such as metrics.
+    fn is_routine_of_library(&self, id: Id, main: Id) -> bool {
+        let library = |id: Id| self.tree.get(id).is_some_and(|n| n.library);
+        let few = |id: Id| self.rounds_each_time(id) < FEW as f64;
+        library(id) && library(main) && few(id) && !few(main) && self.is_light(id, main)
     }
 
     /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom
@@ -373,7 +436,10 @@ impl<'a> Chooser<'a> {
         let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
         let main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
         let prepares = |id: &Id| *id < main && !self.gives_back(*id);
-        let aside = |id: &Id| prepares(id) || self.is_short(*id, main);
+        let aside = |id: &Id| {
+            let is_small = self.is_short(*id, main) || self.is_routine_of_library(*id, main);
+            prepares(id) || self.sets_up(*id, main) || is_small
+        };
         let belongs = |id: &Id| *id == main || (!aside(id) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()
     }
@@ -446,15 +512,16 @@ impl<'a> Chooser<'a> {
         let enough = if rounds >= OFTEN { COVERED_OFTEN } else { COVERED };
         // The round outside that is under way has not had all of its own yet: ten batches an epoch are ten all the time.
         let whole = self.iterations(main) / (n - 1.0).max(1.0);
-        if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || (whole < EPOCH && rounds <= n) {
+        let too_few = self.finer && n < TO_JUDGE && rounds >= FEW as f64;
+        let are_epochs = whole >= EPOCH || rounds > n || too_few;
+        if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || !are_epochs {
             return vec![outer];
         }
         let mut level = Vec::new();
         for &(id, across) in &inner {
-            let instances = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
             if id == main {
                 level.extend(self.down_from(id));
-            } else if self.works_like(id, main) && self.iterations(id) / instances >= 2.0 {
+            } else if self.works_like(id, main) && self.rounds_each_time(id) >= 2.0 {
                 if across { level.push(id) } else { level.extend(self.down_from(id)) }
             }
         }

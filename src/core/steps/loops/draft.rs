@@ -103,7 +103,7 @@ impl Loops {
     }
 
     fn marks_now(&self, least: u64) -> Option<Vec<Mark>> {
-        let level = choice::choose(&self.tree, self.unasked);
+        let level = choice::choose_so_far(&self.tree, self.unasked);
         if self.tree.chosen || level.is_empty() || self.iterations(&level) < least {
             return None;
         }

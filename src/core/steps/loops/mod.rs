@@ -406,7 +406,7 @@ impl Loops {
     /// Chooses the level now, if one has had at least `least` iterations.
     pub fn choose(&mut self, least: u64) -> Option<Choice> {
         let drafted = self.draft(least)?;
-        let level = choice::choose(&self.tree, self.unasked);
+        let level = choice::choose_so_far(&self.tree, self.unasked);
         (self.thread, self.root) = self.thread_of(level[0]);
         self.join(&level);
         self.tree.log = Vec::new();

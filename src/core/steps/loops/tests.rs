@@ -7,6 +7,7 @@ use super::extents::Extents;
 use super::opcodes::Meanings;
 use super::{CodeText, EventContext, Loops, Moment, Progress, Seen, Shown, What};
 use crate::cpython;
+use Shown::{Allocation, Free};
 
 /// Every CPython that is known here and on this machine.
 fn pythons() -> Vec<(u32, PathBuf)> {
@@ -122,7 +123,7 @@ fn nonsense_is_no_loop() {
     assert!(Extents::of(cpython::VERSIONS.end() + 1, &[0, 0], &[], "f").is_none());
 }
 
-/// Code 1: a `for` loop from offset 2 to 10. Code 2: none.
+/// Codes 1, 11, 12 and from 100 on: a `for` loop from offset 2 to 10. Others: none. Those from 100 on are a library's.
 struct Program(u64);
 
 impl EventContext for Program {
@@ -135,8 +136,9 @@ impl EventContext for Program {
     fn read(&mut self, seen: &Seen) -> CodeText {
         // GET_ITER, FOR_ITER to 12, three NOPs, JUMP_ABSOLUTE to 2, NOP, RETURN_VALUE of CPython 3.8.
         let looping = [68, 0, 93, 8, 9, 0, 9, 0, 9, 0, 113, 2, 9, 0, 83, 0];
-        let bytes = if seen.code == 1 { looping.to_vec() } else { [9, 0].repeat(40) };
-        CodeText { minor: 8, bytes, ..CodeText::default() }
+        let loops = matches!(seen.code, 1 | 11 | 12 | 100..);
+        let bytes = if loops { looping.to_vec() } else { [9, 0].repeat(40) };
+        CodeText { minor: 8, bytes, library: seen.code >= 100, ..CodeText::default() }
     }
     fn iterator(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> u64 {
         0
@@ -156,6 +158,15 @@ fn ends(events: &[Stack]) -> Vec<u64> {
 
 /// Runs events, and returns where steps ended.
 fn ends_of(events: &[(Shown, Stack)]) -> Vec<u64> {
+    ends_in(events, |progress| assert_eq!(progress, Progress::Nothing))
+}
+
+/// Counts the steps of a longer run.
+fn steps_of(events: &[(Shown, Stack)]) -> usize {
+    ends_in(events, |_| {}).len()
+}
+
+fn ends_in(events: &[(Shown, Stack)], check: impl Fn(Progress)) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
     let slot = loops.slot(1, &mut program);
     for &(shown, stack) in events {
@@ -169,7 +180,7 @@ fn ends_of(events: &[(Shown, Stack)]) -> Vec<u64> {
             key: 0,
         };
         let frames: Vec<Seen> = stack.iter().map(seen).collect();
-        assert_eq!(loops.event(slot, &frames, 0, 1, what, &mut program), Progress::Nothing);
+        check(loops.event(slot, &frames, 0, 1, what, &mut program));
     }
     let mut past: Vec<u64> = loops
         .choose(1)
@@ -230,9 +241,91 @@ fn what_c_calls_again_is_no_round_where_others_are_proven() {
 
 #[test]
 fn what_frees_when_an_object_goes_is_no_round() {
-    use Shown::{Allocation, Free};
     let made = |offset| [(10, 1, 6, false), (20, 2, offset, false)];
     let (early, late, gone) = (made(10), made(20), [(10, 1, 6, false), (30, 3, 4, true)]);
     let round = [(Allocation, &early[..]), (Allocation, &late[..]), (Free, &gone[..]), (Free, &gone[..])];
     assert_eq!(ends_of(&[round, round, round].concat()), [5, 9, u64::MAX]);
+}
+
+/// What a round of a loop does, in the frames around it.
+struct Round<'a> {
+    around: Stack<'a>,
+    code: usize,
+    events: &'a [Shown],
+}
+
+impl Round<'_> {
+    /// Adds so many rounds, in a function that is called there.
+    fn add(&self, rounds: usize, out: &mut Vec<(Shown, Vec<(usize, usize, u32, bool)>)>) {
+        for _ in 0..rounds {
+            for (at, &shown) in self.events.iter().enumerate() {
+                // Each lies in a function that the round calls, later than the one before.
+                let frames = [(40, self.code, 6, false), (50, 2, 4 + 2 * at as u32, false)];
+                out.push((shown, [self.around, &frames].concat()));
+            }
+        }
+    }
+}
+
+fn counted(events: &[(Shown, Vec<(usize, usize, u32, bool)>)]) -> usize {
+    steps_of(&events.iter().map(|(shown, stack)| (*shown, &stack[..])).collect::<Vec<_>>())
+}
+
+/// `epochs` rounds of a loop with 8 batches of a training and 8 of an evaluation, which keeps what it makes.
+fn epochs(epochs: usize) -> usize {
+    let mut events = Vec::new();
+    for _ in 0..epochs {
+        let at = |offset| [(10, 1, offset, false)];
+        let (train, evaluate, end) = (at(4), at(6), at(8));
+        Round { around: &train, code: 11, events: &[Allocation, Allocation, Free, Free] }.add(8, &mut events);
+        Round { around: &evaluate, code: 12, events: &[Allocation, Allocation, Free] }.add(8, &mut events);
+        events.push((Free, end.to_vec()));
+    }
+    counted(&events)
+}
+
+#[test]
+fn epochs_too_few_to_judge_by_have_the_steps_of_their_batches() {
+    assert_eq!(epochs(10), 10 * 16);
+    assert_eq!(epochs(4), 4 * 16);
+    // So many rounds may be steps that go over layers.
+    assert_eq!(epochs(20), 20);
+}
+
+/// 12 rounds of a loop with these events, and 30 of a training behind it.
+fn after(first: &[Shown]) -> usize {
+    let mut events = Vec::new();
+    let at = |offset| [(10, 2, offset, false)];
+    Round { around: &at(4), code: 11, events: first }.add(12, &mut events);
+    let train = [[Allocation; 5], [Free; 5]].concat();
+    Round { around: &at(8), code: 12, events: &train }.add(30, &mut events);
+    counted(&events)
+}
+
+#[test]
+fn what_sets_something_up_is_no_step() {
+    assert_eq!(after(&[Allocation, Allocation, Free]), 30);
+    // An evaluation leaves nothing, and another training does as much.
+    assert_eq!(after(&[Allocation, Allocation, Free, Free]), 42);
+    assert_eq!(after(&[Allocation, Allocation, Allocation, Allocation, Free, Free]), 42);
+}
+
+/// Six epochs of a library's: ten batches each, and two rounds with these events.
+fn epochs_of_a_library(beside: &[Shown]) -> usize {
+    let mut events = Vec::new();
+    for _ in 0..6 {
+        let at = |offset| [(10, 100, offset, false)];
+        let train = [[Allocation; 5], [Free; 5]].concat();
+        Round { around: &at(4), code: 101, events: &train }.add(10, &mut events);
+        Round { around: &at(6), code: 102, events: beside }.add(2, &mut events);
+        events.push((Free, at(8).to_vec()));
+    }
+    counted(&events)
+}
+
+#[test]
+fn what_a_library_goes_over_beside_its_loop_is_no_step() {
+    assert_eq!(epochs_of_a_library(&[Allocation, Allocation]), 60);
+    // Few batches are evaluated.
+    assert_eq!(epochs_of_a_library(&[Allocation, Allocation, Allocation, Free, Free, Free]), 72);
 }
