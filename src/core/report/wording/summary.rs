@@ -178,7 +178,8 @@ pub fn steps(report: &Report) -> String {
 /// Returns which loops were seen where there is no step, and why none of them counts.
 fn unused_loops(report: &Report) -> String {
     let reason = |l: &UnusedLoop| match l.reason.as_str() {
-        "few" => format!("{} only", count(l.iterations as f64, "iteration")),
+        // One that takes no memory is not seen.
+        "few" => format!("only {} allocated", count(l.iterations as f64, "iteration")),
         "builds" => "makes a model".to_owned(),
         "framework" => "the framework's own".to_owned(),
         _ => "does little of the work".to_owned(),
