@@ -262,6 +262,10 @@ pub struct Finding {
     /// `external`: opened by IPC, imported or registered; `code`: programs compiled for a device.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["block", "driver", "host", "external", "code"])))]
     pub layer: &'static str,
+    /// Which steps the figures per step, and those until a device is full, are of: `all`; `training`: those that train;
+    /// `other`: iterations of loops in which nothing trains.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["all", "training", "other"])))]
+    pub counted_steps: &'static str,
     /// What one step that adds anything adds (median); of carry-over what one step carries.
     pub bytes_per_step: f64,
     /// The 95 % interval of that median; `null` where there are no values of single steps.
@@ -272,7 +276,7 @@ pub struct Finding {
     pub growth_step_ratio: f64,
     /// The length of a sawtooth; `null`: it is none.
     pub period_steps: Option<f64>,
-    /// The mean slope, over all steps, of what is never freed.
+    /// The mean slope, over all of `counted_steps`, of what is never freed.
     pub growth_bytes_per_step: f64,
     pub live_bytes: u64,
     pub live_blocks: u64,

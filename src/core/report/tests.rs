@@ -161,6 +161,29 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
 }
 
 #[test]
+fn a_rate_tells_which_steps_it_is_of() {
+    let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    for (counted, every, some) in [
+        ("all", "512 B (1 block) per step, ", ", 128 B per step on average"),
+        ("training", "512 B (1 block) per training step, ", ", 128 B per training step on average"),
+        (
+            "other",
+            "512 B (1 block) per step without training, ",
+            ", 128 B per step without training on average",
+        ),
+    ] {
+        let mut f = report.findings[0].clone();
+        assert_eq!(f.counted_steps, "all");
+        f.counted_steps = counted;
+        let (_, much) = wording::title(&f);
+        assert!(much.starts_with(every), "{much}");
+        (f.growth_step_ratio, f.growth_bytes_per_step) = (0.25, 128.0);
+        let rate = wording::rate(&f).expect("a leak has a rate");
+        assert!(rate.ends_with(some), "{rate}");
+    }
+}
+
+#[test]
 fn no_leak_and_why() {
     for (steps, words) in [
         (200, "No leak in 200 steps."),

@@ -7,6 +7,27 @@ use serde::Serialize;
 
 use crate::ledger::sites::Layer;
 
+/// Which steps the figures of a finding are of: what grows in one phase of a program stands still in the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedSteps {
+    All,
+    /// Those that train.
+    Training,
+    /// Iterations of loops in which nothing trains.
+    Other,
+}
+
+impl CountedSteps {
+    /// Returns the name that reports use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CountedSteps::All => "all",
+            CountedSteps::Training => "training",
+            CountedSteps::Other => "other",
+        }
+    }
+}
+
 /// The kind of a cause; the order is that of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -90,6 +111,8 @@ pub struct Finding {
     pub layer: Layer,
     /// Largest first; empty for memory that belongs to no allocation that was seen.
     pub sites: Vec<SiteShare>,
+    /// The steps that `growth_step_ratio`, `growth_bytes_per_step` and `span` are of.
+    pub counted: CountedSteps,
     /// The median of what a step that adds anything adds; of carry-over, what one step carries.
     pub bytes_per_step: f64,
     /// 95 % confidence interval of `bytes_per_step`; `None` where there are no values of single steps.
@@ -144,6 +167,7 @@ impl Finding {
             device,
             layer,
             sites: Vec::new(),
+            counted: CountedSteps::All,
             bytes_per_step: 0.0,
             bytes_interval: None,
             blocks_per_step: 0.0,

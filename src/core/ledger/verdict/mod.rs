@@ -20,7 +20,7 @@ mod view;
 
 use std::collections::BTreeSet;
 
-pub use finding::{Confidence, Finding, Kind, SiteShare};
+pub use finding::{Confidence, CountedSteps, Finding, Kind, SiteShare};
 pub use holders::may_hold;
 pub use view::{BURN_IN_STEPS, Context, MIN_COHORTS, MIN_STEPS, SiteHolder};
 

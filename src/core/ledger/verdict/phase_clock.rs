@@ -1,6 +1,7 @@
 //! By which steps a site is judged. In a program whose loops have phases (training, evaluation), what grows
 //! in one kind of them is neither over nor saturating because another kind has its turn.
 
+use super::finding::CountedSteps;
 use super::view::View;
 use crate::ledger::phases::Phases;
 
@@ -72,6 +73,15 @@ impl<'a> PhaseClock<'a> {
     /// Counts its steps up to and including this one.
     pub fn at(&self, step: u32) -> u32 {
         self.looped.map_or(step, |looped| self.phases.count(looped, step))
+    }
+
+    /// Returns which steps it counts.
+    pub fn counted(&self) -> CountedSteps {
+        match self.looped {
+            None => CountedSteps::All,
+            Some(false) => CountedSteps::Training,
+            Some(true) => CountedSteps::Other,
+        }
     }
 
     pub fn is_all(&self) -> bool {

@@ -347,6 +347,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     // The span that `held` can fill: up to the newest birth that counts.
     let newest = held.last()?.birth.max(latest);
     let mut f = Finding {
+        counted: leader.clock.counted(),
         bytes_per_step: median(proof.iter().map(|c| c.bytes)),
         bytes_interval: interval(proof.iter().map(|c| c.bytes)),
         blocks_per_step: median(proof.iter().map(|c| c.blocks)),

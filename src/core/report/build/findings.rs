@@ -59,6 +59,7 @@ impl Builder<'_> {
             device: (f.device != NO_DEVICE).then_some(f.device),
             devices: if several.len() > 1 { several.into_iter().collect() } else { Vec::new() },
             layer: f.layer.name(),
+            counted_steps: f.counted.name(),
             bytes_per_step: f.bytes_per_step,
             bytes_per_step_interval: f.bytes_interval,
             blocks_per_step: f.blocks_per_step,

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::labels::is_every_step;
+use super::labels::{is_every_step, steps_of};
 use super::{count, exact, grouped, is_garbage, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
@@ -64,12 +64,12 @@ const RENEWED: &str = "it is allocated anew about every step, larger each time. 
 /// Returns what the verdict on growth rests on: which steps left blocks, and how long the others lived.
 fn grounds(f: &Finding, these: &str) -> String {
     let (noun, oldest) = (noun(f.layer), grouped(u64::from(f.oldest_step)));
-    let span = grouped(u64::from(f.span));
+    let span = steps_of(grouped(u64::from(f.span)), true, f.counted.name());
     // What grows in one phase may leave its last block in the first step of the next one.
     let steps = match f.cohorts.cmp(&f.span) {
-        Ordering::Equal => format!("each of the {span} steps since step {oldest}"),
+        Ordering::Equal => format!("each of the {span} since step {oldest}"),
         Ordering::Less => {
-            format!("{} of the {span} steps since step {oldest}", grouped(u64::from(f.cohorts)))
+            format!("{} of the {span} since step {oldest}", grouped(u64::from(f.cohorts)))
         }
         Ordering::Greater => format!("{} steps since step {oldest}", grouped(u64::from(f.cohorts))),
     };

@@ -1,6 +1,8 @@
 //! The short labels of a finding: its kind, how sure it is, how fast it grows, what is live, who holds it. Knows the
 //! report's model only.
 
+use std::fmt::Display;
+
 use super::{count, grouped, location, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Kind};
@@ -154,16 +156,16 @@ pub fn rate(f: &Finding) -> Option<String> {
     if is_code(f) && matches!(f.kind, Kind::Leak | Kind::Growing) {
         return Some(compiles(f));
     }
-    let (per_step, mean) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()));
+    let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
         Kind::Leak | Kind::Growing if is_uneven(f) => {
-            format!("{per_step} in most {}, {mean} per step on average", adding_steps(f))
+            format!("{per_step} in most {}, {mean} per {step} on average", adding_steps(f))
         }
         Kind::Leak | Kind::Growing if !is_every_step(f.growth_step_ratio) => {
-            format!("{per_step} per step that adds, {mean} per step on average")
+            format!("{per_step} per {step} that adds, {mean} per {step} on average")
         }
-        Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per step that adds"),
-        Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per step"),
+        Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per {step} that adds"),
+        Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per {step}"),
         _ => return None,
     })
 }
@@ -173,8 +175,25 @@ pub(super) fn is_every_step(share: f64) -> bool {
     share >= 0.995
 }
 
-fn adding_steps(f: &Finding) -> &'static str {
-    if is_every_step(f.growth_step_ratio) { "steps" } else { "steps that add" }
+/// Returns the steps of which the figures are: `step`, `training step` or `step without training`.
+fn step(f: &Finding) -> String {
+    steps_of("", false, f.counted_steps)
+}
+
+/// Returns so many steps of a kind: `156 training steps`.
+pub(super) fn steps_of(n: impl Display, plural: bool, counted: &str) -> String {
+    let s = if plural { "s" } else { "" };
+    let text = match counted {
+        "training" => format!("{n} training step{s}"),
+        "other" => format!("{n} step{s} without training"),
+        _ => format!("{n} step{s}"),
+    };
+    text.trim_start().to_owned()
+}
+
+fn adding_steps(f: &Finding) -> String {
+    let steps = steps_of("", true, f.counted_steps);
+    if is_every_step(f.growth_step_ratio) { steps } else { format!("{steps} that add") }
 }
 
 /// Returns whether some steps add so much more, or less, than most that the mean over those that add is another figure.
@@ -200,23 +219,23 @@ pub fn title(f: &Finding) -> (String, String) {
     // What is allocated anew each time, only larger, adds no block.
     let adds_blocks = !f.sites.is_empty() && f.blocks_per_step > 0.0;
     let each = if adds_blocks { format!("{each} ({})", blocks(f.blocks_per_step)) } else { each };
-    let mean = size(f.growth_bytes_per_step.round());
+    let (mean, step) = (size(f.growth_bytes_per_step.round()), step(f));
     let much = match f.kind {
         Kind::Leak | Kind::Growing if is_code(f) => {
             let bytes = if f.live_bytes > 0 { format!(" ({live})") } else { String::new() };
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
         Kind::Leak | Kind::Growing if is_uneven(f) => {
-            format!("{each} in most {}, {mean} per step on average, {live} so far", adding_steps(f))
+            format!("{each} in most {}, {mean} per {step} on average, {live} so far", adding_steps(f))
         }
         Kind::Leak | Kind::Growing if !is_every_step(f.growth_step_ratio) => {
-            format!("{each} in each step that adds, {mean} per step on average, {live} so far")
+            format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
-            format!("{each} in each step that adds, {live} so far")
+            format!("{each} in each {step} that adds, {live} so far")
         }
         Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => {
-            format!("{each} per step, {live} so far")
+            format!("{each} per {step}, {live} so far")
         }
         Kind::CarryOver => {
             format!("{each}; the peak would be {} lower without it", size(f.peak_reduction_bytes as f64))
@@ -308,7 +327,8 @@ pub fn reserved_growth(f: &Finding) -> Option<String> {
 /// Returns when the device runs out of memory, if anybody will see that.
 pub fn time_to_oom(f: &Finding) -> Option<String> {
     let steps = f.steps_to_oom.filter(|&steps| steps < FAR)?;
-    Some(format!("device full in about {}", count(steps as f64, "more step")))
+    let more = format!("{} more", grouped(steps));
+    Some(format!("device full in about {}", steps_of(more, steps != 1, f.counted_steps)))
 }
 
 #[cfg(test)]
