@@ -489,9 +489,9 @@ fn a_thing_that_is_larger_than_the_one_before_is_not_made_of_it() {
 fn ever_more_blocks_grow_though_all_of_them_are_renewed() {
     let mut latest: Vec<u64> = Vec::new();
     let step = |s: &mut Shape, _| {
-        for at in 0..latest.len() {
-            s.p.free(latest[at]);
-            latest[at] = s.block(8192, 7);
+        for hook in &mut latest {
+            s.p.free(*hook);
+            *hook = s.block(8192, 7);
         }
         latest.push(s.block(8192, 7));
     };

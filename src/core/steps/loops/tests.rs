@@ -247,6 +247,9 @@ fn what_frees_when_an_object_goes_is_no_round() {
     assert_eq!(ends_of(&[round, round, round].concat()), [5, 9, u64::MAX]);
 }
 
+/// What is shown, and the frames there.
+type Event = (Shown, Vec<(usize, usize, u32, bool)>);
+
 /// What a round of a loop does, in the frames around it.
 struct Round<'a> {
     around: Stack<'a>,
@@ -256,7 +259,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// Adds so many rounds, in a function that is called there.
-    fn add(&self, rounds: usize, out: &mut Vec<(Shown, Vec<(usize, usize, u32, bool)>)>) {
+    fn add(&self, rounds: usize, out: &mut Vec<Event>) {
         for _ in 0..rounds {
             for (at, &shown) in self.events.iter().enumerate() {
                 // Each lies in a function that the round calls, later than the one before.
@@ -267,7 +270,7 @@ impl Round<'_> {
     }
 }
 
-fn counted(events: &[(Shown, Vec<(usize, usize, u32, bool)>)]) -> usize {
+fn counted(events: &[Event]) -> usize {
     steps_of(&events.iter().map(|(shown, stack)| (*shown, &stack[..])).collect::<Vec<_>>())
 }
 
