@@ -18,11 +18,21 @@ fn python_program(how: &str) -> Run {
     Run::new(torch_python()).simulated().arg(script("endings.py")).arg(how)
 }
 
+/// Runs it again where a thread of PyTorch's own has aborted the process as it ended, which happens to untraced programs, too,
+/// when the machine is busy.
+fn whole(run: impl Fn() -> Ran) -> Ran {
+    let is_cut_short = |ran: &Ran| {
+        ran.code() == 128 + libc::SIGABRT
+            && ran.stderr.contains("terminate called without an active exception")
+    };
+    (0..3).map(|_| run()).find(|ran| !is_cut_short(ran)).unwrap_or_else(run)
+}
+
 /// Runs it without and with the preload: the same in all that can be seen of it.
 #[track_caller]
 fn unchanged(run: impl Fn() -> Run, code: i32) -> (Ran, Ran) {
     let run = || run().env("LEAKTRACE_QUIET", "1");
-    let (plain, traced) = (run().run(), run().traced().run());
+    let (plain, traced) = (whole(|| run().run()), whole(|| run().traced().run()));
     assert_eq!(plain.code(), code, "{}", plain.transcript());
     assert_eq!(traced.status, plain.status, "{}", traced.transcript());
     assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr));

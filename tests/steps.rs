@@ -84,7 +84,7 @@ macro_rules! ways {
 ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
-    decorated handed_out handled awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
+    decorated handed_out handled scheduled awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
     streams_left streams_broken_off kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer

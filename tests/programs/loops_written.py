@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import sched
 import socketserver
 import sys
 import threading
@@ -737,6 +738,21 @@ def handled():
 
     for n in range(N):
         Handler(None, None, None)
+
+
+def scheduled():
+    """A library's loop calls for one request after the other, each of which takes a few rounds."""
+
+    def request():
+        state = batch()
+        for _ in range(4):
+            state = state + net(state).sum()
+        kept.append(state)
+
+    requests = sched.scheduler()
+    for n in range(N):
+        requests.enter(0, n, request)
+    requests.run()
 
 
 def straight():

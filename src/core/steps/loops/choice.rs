@@ -417,6 +417,13 @@ impl<'a> Chooser<'a> {
         library(id) && library(main) && few(id) && !few(main) && self.is_light(id, main)
     }
 
+    /// Whether a user's loop is what each round of a library's calls for: a server's request, which takes a few rounds of it.
+    fn is_part_of_round(&self, id: Id, library: Id) -> bool {
+        let rounds = self.iterations(library);
+        let entered = self.tree.get(id).map_or(0.0, |n| f64::from(n.instances));
+        rounds >= TO_JUDGE && entered >= CALLBACK * rounds && self.rounds_each_time(id) < EPOCH
+    }
+
     /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom
     /// beside the main one: it sets something up, or winds something up.
     fn is_short(&self, id: Id, main: Id) -> bool {
@@ -455,7 +462,8 @@ impl<'a> Chooser<'a> {
             let outermost = self.outermost_around(top);
             let callback = outermost.filter(|&outer| {
                 self.iterations(outer) >= 2.0
-                    && sum(&self.nearest(outer, true)) < CALLBACK * self.total(outer)
+                    && (sum(&self.nearest(outer, true)) < CALLBACK * self.total(outer)
+                        || self.is_part_of_round(top, outer))
             });
             let id = callback.unwrap_or(top);
             if !level.contains(&id) {

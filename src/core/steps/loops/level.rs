@@ -1,5 +1,6 @@
 //! The level of loops that was chosen: which loops can be of it, what each loop is to it, and where they are.
 
+use super::code::Code;
 use super::tree::{Id, Mark, Node};
 use super::{DEEPER, LoopLocation, Loops, MOST_LEVELS, choice, shadow};
 
@@ -90,12 +91,17 @@ impl Loops {
         self.tree.ids().zip(marks).filter_map(place).collect()
     }
 
+    /// Returns the code that a loop lies in.
+    pub(super) fn code_of(&self, n: &Node) -> &Code {
+        self.codes.get(if n.is_call { shadow::called_at(n.code).0 } else { n.code })
+    }
+
     pub(super) fn location(&self, n: &Node) -> Option<LoopLocation> {
+        let code = self.code_of(n);
         if n.is_call {
-            let (code, offset) = shadow::called_at(n.code);
-            return Some(LoopLocation { code: self.codes.get(code).id, header: offset, last: offset });
+            let (_, offset) = shadow::called_at(n.code);
+            return Some(LoopLocation { code: code.id, header: offset, last: offset });
         }
-        let code = self.codes.get(n.code);
         let l = code.extents.all().get(usize::from(n.number))?;
         Some(LoopLocation { code: code.id, header: l.header, last: l.last })
     }

@@ -423,7 +423,7 @@ impl Loops {
 
     /// Returns whether all loops of the level are a module's own, whose variables outlive them.
     pub fn are_in_modules(&self) -> bool {
-        let in_module = |&id: &Id| self.tree.get(id).is_some_and(|n| self.codes.get(n.code).module);
+        let in_module = |&id: &Id| self.tree.get(id).is_some_and(|n| self.code_of(n).module);
         !self.level.is_empty() && self.level.iter().all(in_module)
     }
 
