@@ -70,7 +70,7 @@ pub fn found(findings: &[Finding]) -> String {
     if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
-/// Returns `held by `losses[*]` in main()`; a path that names nobody says "held by" itself.
+/// Returns ``held by `losses[*]` in main()``; a path that names nobody says "held by" itself.
 pub fn held_by(path: &str) -> String {
     if path.starts_with(HELD_BY) { path.to_owned() } else { format!("{HELD_BY}{}", holder(path)) }
 }
