@@ -152,16 +152,12 @@ impl Searches {
             }
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            // What holds the last step's blocks may be a variable of a function that has returned at the end.
-            let is_kept = matches!(
-                finding.kind,
-                Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue | Kind::CarryOver
-            );
+            let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
                 Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
             };
-            due |= (!looks || (may_look && is_kept)) && main.is_some_and(is_open);
+            due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living: Vec<LiveAllocation> =
                 ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
             // When memory runs out, all that is alive is asked about, however young.
