@@ -11,6 +11,8 @@ use leaktrace_core::holders::{Node, Step};
 
 /// Longer keys are not written out.
 const LONGEST: usize = 60;
+/// Attributes of an object that are looked through for one by name.
+const MOST_ATTRIBUTES: u64 = 256;
 
 impl Heap<'_> {
     /// Returns the steps of a path, each from a holder to what it holds.
@@ -159,9 +161,11 @@ impl Heap<'_> {
     /// Returns an attribute's value, by the object or the dict of its attributes.
     pub fn attribute(&mut self, of: Node, name: &str) -> Option<Node> {
         let info = self.types.of(of)?;
-        let dict = if info.kind == Kind::Dict { Some(of) } else { self.attribute_dict(of) };
-        if dict.is_some() {
-            return self.item(dict?, name);
+        if let Some(dict) = if info.kind == Kind::Dict { Some(of) } else { self.attribute_dict(of) } {
+            return self.item(dict, name);
+        }
+        if info.flags & FLAG_MANAGED_DICT == 0 {
+            return None;
         }
         let mut held = Vec::new();
         self.types.traverse(of, &info, &mut held);
@@ -169,9 +173,13 @@ impl Heap<'_> {
         held.into_iter().find(|&held| self.shared_label(of, info.flags, held).as_ref() == Some(&wanted))
     }
 
-    /// Returns what a dict has under a name.
+    /// Returns what a dict has under a name, if it has no more entries than an object has attributes.
     pub fn item(&mut self, dict: Node, name: &str) -> Option<Node> {
         self.types.of(dict).filter(|info| info.kind == Kind::Dict)?;
+        // SAFETY: a living dict: its length.
+        if unsafe { word(dict, VAR_SIZE) } > MOST_ATTRIBUTES {
+            return None;
+        }
         let has_name = |key: Node| self.is_str(key) && self.text(key) == name;
         self.items(dict).into_iter().find(|&(key, _)| has_name(key)).map(|(_, value)| value)
     }
