@@ -18,9 +18,9 @@ fn python_program(how: &str) -> Run {
     Run::new(torch_python()).simulated().arg(script("endings.py")).arg(how)
 }
 
-/// Runs it again where a thread of PyTorch's own has aborted the process as it ended, which happens to untraced programs, too,
-/// when the machine is busy.
-fn whole(run: impl Fn() -> Ran) -> Ran {
+/// Runs a program without the preload, and again where a thread of PyTorch's own has aborted it as it ended, which happens
+/// when the machine is busy. What is traced gets no second try.
+fn untraced(run: impl Fn() -> Ran) -> Ran {
     let is_cut_short = |ran: &Ran| {
         ran.code() == 128 + libc::SIGABRT
             && ran.stderr.contains("terminate called without an active exception")
@@ -32,7 +32,7 @@ fn whole(run: impl Fn() -> Ran) -> Ran {
 #[track_caller]
 fn unchanged(run: impl Fn() -> Run, code: i32) -> (Ran, Ran) {
     let run = || run().env("LEAKTRACE_QUIET", "1");
-    let (plain, traced) = (whole(|| run().run()), whole(|| run().traced().run()));
+    let (plain, traced) = (untraced(|| run().run()), run().traced().run());
     assert_eq!(plain.code(), code, "{}", plain.transcript());
     assert_eq!(traced.status, plain.status, "{}", traced.transcript());
     assert_eq!((traced.text(), &traced.stderr), (plain.text(), &plain.stderr));
