@@ -46,3 +46,11 @@ fn a_function_of_ones_own_keeps_its_own_stack() {
     let node = kinds.iter().position(|k| *k == "autograd").expect("the node");
     assert!(node > 0 && node + 1 < kinds.len(), "its own frames, the node, the forward frames: {kinds:?}");
 }
+
+#[test]
+fn what_no_operation_of_the_forward_pass_made_belongs_to_the_call() {
+    let site = finding("copied", "auto");
+    assert_eq!(site["allocated_at"]["line"], line("copied: no operation"), "{site:#}");
+    let nodes = frames(&site["stack"], "autograd");
+    assert_eq!(nodes.iter().map(|n| n.2.as_str()).collect::<Vec<_>>(), ["AccumulateGrad"]);
+}

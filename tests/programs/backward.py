@@ -1,6 +1,7 @@
 """Keeps gradients: a hook on an activation appends what arrives there in every step.
 
-    backward.py WHICH [STEPS]    WHICH: plain (an operation of PyTorch) | custom (an autograd.Function)
+    backward.py WHICH [STEPS]    WHICH: plain (an operation of PyTorch) | custom (an autograd.Function) | copied (a parameter's own
+                                 gradient, which autograd has to copy)
 """
 import sys
 
@@ -33,7 +34,11 @@ def main(which, steps):
     optimizer = torch.optim.SGD([weight], lr=0.1)
     kept = []
     for _ in range(steps):
-        loss_of(which, weight, data, kept).backward()
+        if which == "copied":
+            weight.sum().backward()  # copied: no operation of the forward pass made the node that copies
+            kept.append(weight.grad)
+        else:
+            loss_of(which, weight, data, kept).backward()
         optimizer.step()
         optimizer.zero_grad()
     print(len(kept), "kept")
