@@ -15,6 +15,10 @@ RELEASE = pathlib.Path(os.environ.get("LEAKTRACE_BUILD", pathlib.Path(os.environ
 LEAKTRACE = RELEASE / "leaktrace"
 LIBRARY = pathlib.Path(os.environ.get("LEAKTRACE_LIBRARY", RELEASE / "libleaktrace.so")).absolute()
 SIMGPU = ROOT / "scripts/simgpu"
+# LEAKTRACE_GPU=real: on this machine's own device, where LEAKTRACE_PYENV has PyTorch and what else the programs import.
+REAL = os.environ.get("LEAKTRACE_GPU") == "real"
+# What runs a program on the GPU: the command goes after it.
+GPU = [] if REAL else [SIMGPU]
 # The environment that scripts/python-env makes; LEAKTRACE_PYENV names another one.
 PYENV = os.environ.get("LEAKTRACE_PYENV", pathlib.Path(os.environ.get("LEAKTRACE_TARGET", ROOT / "target")) / "pyenv")
 PYTHON = pathlib.Path(PYENV).absolute() / "bin/python"
@@ -30,6 +34,8 @@ SETTINGS = ("LEAKTRACE", "SIMGPU_", "PYTORCH_", "PYTHON", "CUDA_")
 
 def build():
     """Builds the release programs and the simulated GPU, where they are out of date."""
+    if REAL:
+        return require_build()
     subprocess.run(["cargo", "build", "--quiet", "--release", "--locked"], cwd=ROOT, check=True)
     subprocess.run([SIMGPU, "true"], check=True)
 

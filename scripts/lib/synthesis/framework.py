@@ -19,15 +19,18 @@ __all__ = ["NAME", "command", "settings", "tables"]
 
 def command():
     """Returns what runs a program, or the server of programs, before its path."""
-    if NAME == "jax":
+    if NAME == "jax" and not programs.REAL:
         return [environment_of_jax() / "bin/python"]
-    return [programs.SIMGPU, programs.PYTHON]
+    return [*programs.GPU, programs.PYTHON]
 
 
 def settings():
     """Returns the settings of a program's environment."""
     if NAME != "jax":
         return {}
+    if programs.REAL:
+        # Many programs share the device.
+        return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     plugin = next(environment_of_jax().glob("lib/python3*/site-packages/lammps_jax_pjrt_cpu/*.so"))
     return {"PJRT_NAMES_AND_LIBRARY_PATHS": f"processor:{plugin}", "JAX_PLATFORMS": "processor"}
 
