@@ -4,9 +4,10 @@ instructions as they lie in memory, its exception table, its loops.
     extents.py
 
 Modules are compiled as they stand; those that are imported here are also used a little, so that their bytecode is
-specialised, and (3.12 and later) instrumented.
+specialised, and (3.12 and later) instrumented. Fails where a loop begins on a line that is in no loop of the source.
 """
 
+import ast
 import dis
 import glob
 import os
@@ -65,8 +66,9 @@ def loops(code):
             if n not in body:
                 body.add(n)
                 work += before[n]
+        # No loop: an exception's handler, say, that jumps back to where it goes on.
         if 0 in body and header != 0:
-            body = set(range(header, max(sources) + 1))
+            continue
         offsets = sorted(listed[n].offset for n in body)
         is_for, variable = listed[header].opname == "FOR_ITER", -1
         if is_for:
@@ -95,8 +97,29 @@ def show(code):
     print(code.co_name, memory.hex(), table.hex() or "-", listed or "-")
 
 
+LOOPS = (ast.For, ast.While, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def lines_in_loops(source):
+    """The lines of a source that lie in its loops and comprehensions."""
+    lines = set()
+    for loop in ast.walk(ast.parse(source)):
+        if isinstance(loop, LOOPS):
+            within = [node.lineno for node in ast.walk(loop) if hasattr(node, "lineno")]
+            lines.update(range(min(within), max(within) + 1))
+    return lines
+
+
+def require_loops_of_source(code, lines):
+    starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
+    for header, *_ in loops(code):
+        line = [line for offset, line in starts if offset <= header][-1]
+        if line not in lines:
+            sys.exit("%s: no loop at line %d, offset %d" % (code, line, header))
+
+
 def use():
-    import ast, collections, difflib, json, re, textwrap, tokenize  # noqa: E401
+    import collections, difflib, json, re, textwrap, tokenize  # noqa: E401
 
     for _ in range(3):
         text = open(textwrap.__file__).read()
@@ -136,5 +159,8 @@ if __name__ == "__main__":
     modules = glob.glob(os.path.join(sysconfig.get_path("stdlib"), "*.py"))
     for path in sorted(filter(os.path.exists, modules))[::6]:
         with open(path, "rb") as file:
-            for code in within(compile(file.read(), path, "exec")):
-                show(code)
+            source = file.read()
+        lines = lines_in_loops(source)
+        for code in within(compile(source, path, "exec")):
+            require_loops_of_source(code, lines)
+            show(code)

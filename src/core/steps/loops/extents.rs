@@ -152,9 +152,10 @@ impl Extents {
             let sources = group.iter().map(|b| b.1);
             let last = group.iter().map(|b| b.1).max().unwrap_or(header);
             let mut body = before.body(header, sources);
-            // The entry is in it: something jumps into the middle. What lies between is the best guess.
+            // The entry is in it: there is a way to the jump around the header. 3.12 and later have the handlers of exceptions,
+            // and what ends an `await`, at the end of the code, from where they jump back to where it goes on.
             if header != 0 && body.contains(&0) {
-                body = (header..=last).collect();
+                continue;
             }
             body.sort_unstable();
             let offset = |at: usize| code.list[at].offset;
