@@ -10,6 +10,7 @@ mod check;
 mod cli;
 mod common;
 mod coverage;
+mod cupy;
 mod descriptors;
 mod diff;
 mod dist;

@@ -277,7 +277,38 @@ pub const TENSORFLOW: Framework = Framework {
     grows_segments: None,
 };
 
-pub const ALL: [&Framework; 3] = [&PYTORCH, &JAX, &TENSORFLOW];
+/// Its arrays are no graph, and its models are others'.
+pub const CUPY: Framework = Framework {
+    name: "CuPy",
+    allocator: Some((1002, "MemoryPool")),
+    outputs: None,
+    packages: &["cupy"],
+    installation: Installation {
+        seen: "its pool's memory hooks are used; without the pool its arrays are seen as the driver's",
+        exports: &[],
+        remedy: "",
+        unseen_builds: &[],
+        tried: [(14, 2), (14, 2)],
+    },
+    optimizer_steps: None,
+    folds: false,
+    number: "`float(x)`",
+    copy: "`float(x)` or `cupy.asnumpy(x)`",
+    large_copy: "`cupy.asnumpy(x)`",
+    cuts_graph: None,
+    kept_derivative: None,
+    models: None,
+    state: None,
+    new_variables: "",
+    gives_on: None,
+    recompiles: None,
+    releases_cache: Some("`cupy.get_default_memory_pool().free_all_blocks()`"),
+    releasing_function: None,
+    returns_segments: true,
+    grows_segments: None,
+};
+
+pub const ALL: [&Framework; 4] = [&PYTORCH, &JAX, &TENSORFLOW, &CUPY];
 
 /// A library that takes memory from the driver for an arena of its own, whose parts nobody sees.
 #[derive(Debug)]
@@ -289,21 +320,13 @@ pub struct Arena {
     pub advice: &'static str,
 }
 
-pub const ARENAS: [Arena; 2] = [
-    Arena {
-        package: "onnxruntime",
-        name: "arena of ONNX Runtime",
-        advice: "release the `OrtValue`s and sessions that nobody needs: the arena grows when all of it is in use, and \
+pub const ARENAS: [Arena; 1] = [Arena {
+    package: "onnxruntime",
+    name: "arena of ONNX Runtime",
+    advice: "release the `OrtValue`s and sessions that nobody needs: the arena grows when all of it is in use, and \
                  gives nothing back. One session serves all requests; `arena_extend_strategy=kSameAsRequested` makes \
                  it grow by what is asked for",
-    },
-    Arena {
-        package: "cupy",
-        name: "pool of CuPy",
-        advice: "release the arrays that nobody needs: the pool grows when all of it is in use. With \
-                 `cupy.cuda.set_allocator(None)` every array is reported with its own line",
-    },
-];
+}];
 
 /// Folders of what wraps the driver's calls for Python (numba's, cuda-python's): every allocation passes through the same few
 /// functions there, which say nothing of it.

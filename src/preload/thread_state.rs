@@ -39,6 +39,8 @@ pub struct ThreadState {
     pub runtime_entry_point: Cell<u16>,
     /// An optimizer's post hook ran since its step began.
     pub optimizer_hooked: Cell<bool>,
+    /// It was tried to add a hook to CuPy's of this thread.
+    pub cupy_hooked: Cell<bool>,
     /// The framework's number of this thread; 0: not asked yet.
     pub framework_id: Cell<u32>,
     /// The address that the runtime call under way was recorded to free.

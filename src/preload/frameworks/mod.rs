@@ -9,7 +9,7 @@
 //!    instead of an array, what gives cached memory back. Reports, the loop detector, the advice and `leaktrace doctor` read
 //!    nothing else of it.
 //! 2. A module here, which exports the framework's own functions under their names ([`torch`], [`tensorflow`]), or stands
-//!    in front of the table that gives them ([`pjrt`]). It says, by `hooks::record`, when a block is given out
+//!    in front of the table that gives them ([`pjrt`]), or registers what the framework calls back ([`cupy`]). It says, by `hooks::record`, when a block is given out
 //!    (`block_alloc`, after the real call), when it ends (`block_free`, before it), when memory ran out, and when something
 //!    trained. It knows the device and the bytes of a block; where the block's own address is no pointer it says in which
 //!    segment it lies. Call the real function with no lock held, and never change what it answers.
@@ -21,6 +21,7 @@
 //!
 //! A library with an arena of its own, whose parts cannot be seen, needs a row of `leaktrace_core::frameworks::ARENAS` only.
 
+mod cupy;
 mod pjrt;
 mod tensorflow;
 mod torch;
@@ -40,9 +41,9 @@ pub fn locks() -> [&'static RawLock; 1] {
 /// Takes what a look-up found, and returns what it is to give.
 pub type InFrontOf = fn(*mut c_void) -> *const c_void;
 
-/// Returns what stands in front of this symbol, if a framework has its table of functions by it.
+/// Returns what stands in front of this symbol, if a framework has its table of functions by it, or is imported by it.
 pub fn in_front_of(symbol: &CStr) -> Option<InFrontOf> {
-    (symbol == pjrt::SYMBOL).then_some(pjrt::in_front_of as _)
+    if symbol == pjrt::SYMBOL { Some(pjrt::in_front_of) } else { cupy::in_front_of(symbol) }
 }
 
 /// After the first block and others: watches the frameworks' steps, once they are there.
@@ -57,9 +58,16 @@ pub fn stop_watching_steps() {
     torch::leave_ranges();
 }
 
+/// Puts our callbacks into the frameworks that were imported before this library was opened. With the GIL held, if there is
+/// one.
+pub fn come_late() {
+    cupy::come_late();
+}
+
 /// Takes our callbacks out of the frameworks, since the tracing ends. Not for the inside of a callback.
 pub fn leave() {
     torch::leave();
+    cupy::leave();
 }
 
 /// Forgets what was written to the parent's recording.

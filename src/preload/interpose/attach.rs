@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use crate::coverage_gaps;
+use crate::frameworks;
 use crate::hooks::driver_queries;
 use crate::interpose::slots::{self, SLOTS};
 use crate::interpose::trampolines;
@@ -123,6 +124,7 @@ fn attach(lines: &[u8]) -> Answer {
     }
     // Steps first: the first block would have to ask for the interpreter.
     python::install_now();
+    frameworks::come_late();
     LOADED.store(link_map::loads(), Release);
     match take_over() {
         Ok(()) => (Outcome::Done, path()),

@@ -334,6 +334,30 @@ impl LoadedObjects {
         found
     }
 
+    /// The words of an object's own data that may be written.
+    pub fn writable_words<'o>(&self, object: &'o LinkMap) -> impl Iterator<Item = &'o AtomicPtr<c_void>> {
+        const WORD: usize = size_of::<usize>();
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let headers = self.program_headers(object);
+        let range = |p: &libc::Elf64_Phdr| {
+            let start = object.bias().wrapping_add(p.p_vaddr as usize);
+            start..start + p.p_memsz as usize
+        };
+        // The loader protects whole pages only.
+        let read_only = headers.iter().find(|p| p.p_type == libc::PT_GNU_RELRO).map_or(0..0, range);
+        let read_only = read_only.start & !(page - 1)..read_only.end & !(page - 1);
+        headers
+            .iter()
+            .filter(|p| p.p_type == libc::PT_LOAD && p.p_flags & libc::PF_W != 0)
+            .map(range)
+            .flat_map(|range| (range.start.next_multiple_of(WORD)..range.end & !(WORD - 1)).step_by(WORD))
+            .filter(move |address| !read_only.contains(address))
+            // SAFETY: an aligned word inside of a mapped segment of the object's, which may be written, and stays as long
+            // as the object is borrowed.
+            .map(|address| unsafe { &*(address as *const AtomicPtr<c_void>) })
+    }
+
     /// The object that an address lies in.
     pub fn at(&self, address: *const c_void) -> Option<&LinkMap> {
         self.get(object_id(address)?)

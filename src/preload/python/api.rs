@@ -15,7 +15,8 @@ pub type Object = *mut c_void;
 #[repr(C)]
 pub struct Method {
     pub name: *const c_char,
-    pub function: unsafe extern "C" fn(Object, Object) -> Object,
+    /// Its type is what `flags` says.
+    function: *const c_void,
     pub flags: c_int,
     pub doc: *const c_char,
 }
@@ -23,15 +24,28 @@ pub struct Method {
 // SAFETY: read-only, and its pointers lead to statics.
 unsafe impl Sync for Method {}
 
-/// `METH_VARARGS`.
+/// `METH_VARARGS` and `METH_KEYWORDS`.
 const VARARGS: c_int = 1;
+const KEYWORDS: c_int = 2;
 
 impl Method {
     pub const fn new(
         name: &'static CStr,
         function: unsafe extern "C" fn(Object, Object) -> Object,
     ) -> Method {
-        Method { name: name.as_ptr(), function, flags: VARARGS, doc: std::ptr::null() }
+        Method { name: name.as_ptr(), function: function as _, flags: VARARGS, doc: std::ptr::null() }
+    }
+
+    pub const fn with_keywords(
+        name: &'static CStr,
+        function: unsafe extern "C" fn(Object, Object, Object) -> Object,
+    ) -> Method {
+        Method {
+            name: name.as_ptr(),
+            function: function as _,
+            flags: VARARGS | KEYWORDS,
+            doc: std::ptr::null(),
+        }
     }
 }
 
@@ -85,11 +99,18 @@ table! {
         PyImport_GetModuleDict: fn() -> Object;
         PyImport_ImportModule: fn(*const c_char) -> Object;
         PyDict_GetItemString: fn(Object, *const c_char) -> Object;
+        PyDict_GetItem: fn(Object, Object) -> Object;
+        PyObject_SetItem: fn(Object, Object, Object) -> c_int;
+        PyObject_SetAttrString: fn(Object, *const c_char, Object) -> c_int;
         PyObject_GetAttrString: fn(Object, *const c_char) -> Object;
         PyObject_CallFunctionObjArgs: fn(Object, Object, Object) -> Object;
         PyObject_IsTrue: fn(Object) -> c_int;
         PyTuple_GetItem: fn(Object, isize) -> Object;
         PyCFunction_NewEx: fn(*const Method, Object, Object) -> Object;
+        PyModule_New: fn(*const c_char) -> Object;
+        PyCapsule_GetPointer: fn(Object, *const c_char) -> *mut c_void;
+        PyUnicode_InternFromString: fn(*const c_char) -> Object;
+        PyLong_AsUnsignedLongLong: fn(Object) -> u64;
         PyWeakref_NewRef: fn(Object, Object) -> Object;
         Py_IncRef: fn(Object);
         Py_DecRef: fn(Object);

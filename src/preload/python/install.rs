@@ -164,7 +164,7 @@ unsafe fn install(python: &Interpreter) -> bool {
 ///
 /// # Safety
 /// The GIL is held.
-unsafe fn is_importing(python: &Interpreter, module: Object) -> bool {
+pub unsafe fn is_importing(python: &Interpreter, module: Object) -> bool {
     let (api, calls) = (&python.api, &python.api.functions);
     // SAFETY: the GIL is held; every reference made here is given up here.
     unsafe {

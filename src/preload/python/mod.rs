@@ -39,7 +39,7 @@ pub mod walk;
 use crate::coverage_gaps;
 pub use crate::python::callbacks::Callbacks;
 pub use crate::python::gc::collecting;
-pub use crate::python::install::{install_now, is_poked, poke, remove};
+pub use crate::python::install::{install_now, is_importing, is_poked, poke, remove};
 pub use crate::python::lifetime::ended_at;
 
 /// What a search reads, other threads would change meanwhile; and without one, garbage is not told from what is held.
