@@ -33,6 +33,14 @@ fn growth_that_nobody_asked_for_is_a_finding() {
 }
 
 #[test]
+fn on_a_device_that_others_use_it_is_not_judged() {
+    let (report, text) = unseen("shared", 80);
+    assert_eq!(report.findings().len(), 0, "{:#?}", report.findings());
+    assert!(report.device(0, "unattributed_bytes") >> 30 >= 2);
+    assert!(text.contains("(CUDA context, other processes: whether it grows is not judged)"), "{text}");
+}
+
+#[test]
 fn what_is_given_back_or_over_early_is_none() {
     for how in ["drop", "early"] {
         let (report, text) = unseen(how, 80);

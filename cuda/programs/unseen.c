@@ -1,6 +1,7 @@
 /* Memory that no allocation call asks for: device code, loaded anew in every step.
    usage: unseen HOW STEPS
      HOW  keep (every module stays) | drop (each is unloaded) | early (only the first steps load any)
+          | shared (as keep; more than any program's own is in use from the start, as by others)
           | pages (none is loaded; an object of half a page stays of each step, and is seen) */
 #include "driver_api.h"
 
@@ -17,6 +18,10 @@ int main(int count, char **words) {
     MUST(cu(PrimaryRetain)(&context, 0));
     MUST(cu(CtxSetCurrent)(context));
     MUST(cu(MemAlloc)(&p, 4096));
+    for (int i = 0; !strcmp(how, "shared") && i < 1100; i++) {
+        void *module;
+        MUST(load(&module, ".version 7.0\n.target sm_52\n"));
+    }
     for (int i = 1; i <= steps; i++) {
         void *module = NULL;
         if (!strcmp(how, "pages")) {

@@ -34,6 +34,10 @@ const RUNTIME: [&str; 24] = [
 /// Those among them that only carry out a request of their caller.
 const CARRIERS: [&str; 5] = ["libleaktrace", "libcuda.", "libcudart", "libc10.", "libc10_cuda."];
 
+/// How the runtime's functions begin that are linked into a program: those of its own, and those that are documented. They
+/// have no lines.
+const STATIC_RUNTIME: [&str; 2] = ["libcudart_static_", "cuda"];
+
 /// Folders that packages are installed in, and the ends of names of folders that are installed packages.
 const PACKAGE_FOLDERS: [&str; 3] = ["site-packages", "dist-packages", "installed_wheels"];
 const PACKAGE_ENDS: [&str; 2] = [".whl", ".egg"];
@@ -186,7 +190,13 @@ fn in_python_dir(file: &str) -> bool {
 }
 
 fn is_runtime(frame: &NamedFrame) -> bool {
-    is_of(frame, &RUNTIME)
+    is_of(frame, &RUNTIME) || is_static_runtime(frame)
+}
+
+fn is_static_runtime(frame: &NamedFrame) -> bool {
+    let [own, documented] = STATIC_RUNTIME.map(|start| frame.function.strip_prefix(start));
+    let documented = documented.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+    frame.line.is_none() && (own.is_some() || documented)
 }
 
 fn is_of(frame: &NamedFrame, libraries: &[&str]) -> bool {
@@ -285,6 +295,16 @@ mod tests {
         assert_eq!(at(&[graph, torch, cell, python("t.py")]).as_deref(), Some("<cell 2>"));
         let stack = [native("/x/libleaktrace.so"), native("/x/libcudart.so.12"), native("/home/u/a.out")];
         assert_eq!(at(&stack).as_deref(), Some("/home/u/a.out"));
+        // A runtime that is linked into the program is the runtime's all the same; a function of the program's has lines.
+        let function =
+            |name: &str, line| NamedFrame { function: name.into(), line, ..native("/home/u/a.out") };
+        let linked = [
+            function("libcudart_static_53", None),
+            function("cudaMalloc", None),
+            function("cudaKeep", Some(7)),
+        ];
+        let found = Ownership::default().allocated_at(&linked).map(|f| f.function.clone());
+        assert_eq!(found.as_deref(), Some("cudaKeep"));
         assert_eq!(at(&stack[..1]).as_deref(), Some("/x/libleaktrace.so"));
         let allocator = native("/v/torch/lib/libc10_cuda.so");
         let stack = [allocator.clone(), native("/v/torch/lib/libtorch_cpu.so"), native("/lib/libc.so.6")];

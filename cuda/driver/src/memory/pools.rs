@@ -65,7 +65,9 @@ driver_api! {
         Ok(())
     }
 
+    /// Refused in a capture, as by a device (580.159).
     fn cuMemPoolGetAttribute(driver; pool: Handle, attribute: i32, value: Out<u64>) {
+        driver.refuse_during_capture()?;
         let pool = driver.pool(pool)?;
         match attribute {
             1..=3 => value.cast::<i32>().put(pool.reuse[attribute as usize - 1]),

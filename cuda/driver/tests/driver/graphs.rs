@@ -223,10 +223,22 @@ fn events_bring_streams_into_a_capture() {
 }
 
 #[test]
-fn synchronising_spoils_a_capture() {
-    alone("graphs::synchronising_spoils_a_capture", &[], || {
+fn synchronising_and_asking_a_pool_spoil_a_capture() {
+    alone("graphs::synchronising_and_asking_a_pool_spoil_a_capture", &[], || {
         context();
         let stream = result("cuStreamCreate", &[0]);
+        let (pool, mut value) = (result("cuDeviceGetDefaultMemPool", &[0]), 0u64);
+        for (mode, refused) in [(0, true), (1, true), (2, false)] {
+            ok("cuStreamBeginCapture_v2", &[stream, mode]);
+            let expected = if refused { (900, 901) } else { (0, 0) };
+            let asked = call("cuMemPoolGetAttribute", &[pool, 5, at(&mut value)]);
+            let mut graph = 0u64;
+            assert_eq!(
+                (asked, call("cuStreamEndCapture", &[stream, at(&mut graph)])),
+                expected,
+                "mode {mode}"
+            );
+        }
         ok("cuStreamBeginCapture_v2", &[stream, 0]);
         assert_eq!(call("cuStreamSynchronize", &[stream]), 900);
         let mut graph = 7u64;

@@ -27,6 +27,15 @@ const PAGE: u64 = 2 << 20;
 /// Each window adds at least this share of the mean one: one jump is not a rise.
 const EVEN: f64 = 0.25;
 
+/// A program's own context takes less, with its code and handles. A device that has more in use from the first boundary on
+/// is used by other processes too, whose growth looks the same.
+const OWN: u64 = 2 << 30;
+
+/// Returns whether other processes use a device, of which the first boundary has this report.
+pub fn is_shared(unattributed_bytes: Option<u64>) -> bool {
+    unattributed_bytes.is_some_and(|bytes| bytes > OWN)
+}
+
 /// Finds the devices on which it grows.
 pub fn find(view: &View<'_>) -> Vec<Finding> {
     let ledger = view.ledger;
@@ -48,6 +57,9 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
     };
     let reports: Vec<(u32, u64, u64)> = ledger.steps().iter().filter_map(&mut report).collect();
     let rounding = reports.last()?.2;
+    if is_shared(reports.first().map(|report| report.1)) {
+        return None;
+    }
     let reports: Vec<(u32, u64)> = reports
         .into_iter()
         .map(|(step, bytes, below)| (step, bytes.saturating_add(rounding - below)))

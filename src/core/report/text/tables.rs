@@ -7,6 +7,7 @@ use super::Style::{Bad, Bold, Dim, Good, Plain, Warning};
 use super::finding::arrow;
 use super::{By, Layout, Text};
 use crate::cpython;
+use crate::ledger::verdict::is_shared;
 use crate::report::wording::{
     self, arena, count, final_failure, finding_of, grouped, held_by, is_named, live_heading, location,
     out_of_memory_details, relative_path, sanitize, size, stack, untracked_calls,
@@ -236,7 +237,9 @@ pub fn devices(text: &mut Text, report: &Report, all: bool) {
         let known: Vec<String> =
             [sanitize(&d.name), total].into_iter().filter(|part| !part.is_empty()).collect();
         let name = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
-        let figures = figures(d, all && report.program.end == End::Clean && report.step.is_none());
+        let first = report.steps.series.first().and_then(|s| s.devices.iter().find(|at| at.index == d.index));
+        let shared = is_shared(first.and_then(|at| at.unattributed_bytes));
+        let figures = figures(d, all && report.program.end == End::Clean && report.step.is_none(), shared);
         text.wrap(
             "",
             2,
@@ -248,8 +251,8 @@ pub fn devices(text: &mut Text, report: &Report, all: bool) {
     }
 }
 
-/// Returns the figures of a device. `over`: with what the program left at its exit.
-fn figures(d: &Device, over: bool) -> String {
+/// Returns the figures of a device. `over`: with what the program left at its exit; `shared`: other processes use it.
+fn figures(d: &Device, over: bool, shared: bool) -> String {
     let mut all: Vec<String> = Vec::new();
     let mut add = |what: &str, bytes: u64| all.push(what.replace("{}", &size(bytes as f64)));
     add("live {}", d.live_bytes);
@@ -265,7 +268,8 @@ fn figures(d: &Device, over: bool) -> String {
         add("compiled programs {}", d.code_bytes);
     }
     if let Some(bytes) = d.unattributed_bytes.filter(|&b| b > 0) {
-        add("unattributed {} (CUDA context, other processes)", bytes);
+        let judged = if shared { ": whether it grows is not judged" } else { "" };
+        add(&format!("unattributed {{}} (CUDA context, other processes{judged})"), bytes);
     }
     if over && d.driver_live_bytes > 0 {
         add("not freed at exit {}", d.driver_live_bytes);
