@@ -43,6 +43,8 @@ fn each_block_of_the_pool_is_seen_from_the_first_one_on_and_on_every_thread() {
         let (ran, report) = run(&python, &[], "3");
         let said = ran.text();
         assert!(said.contains("hooks ['leaktrace']"), "{version}: {said}");
+        // What is kept goes back while the interpreter ends.
+        assert_eq!(ran.stderr, "", "{version}");
         // What is in use at the end is what the forty steps kept.
         assert!(said.contains("used 163840"), "{version}: {said}");
         assert_eq!(report.device(0, "block_bytes"), 163_840, "{version}");
@@ -54,6 +56,14 @@ fn each_block_of_the_pool_is_seen_from_the_first_one_on_and_on_every_thread() {
         );
         assert_eq!(finding["sites"][0]["allocated_at"]["line"], line(), "{version}: {finding:#}");
         report.assert_whole();
+    }
+}
+
+#[test]
+fn what_one_call_takes_is_of_one_step() {
+    for (version, python) in pythons() {
+        let (_, report) = run(&python, &[], "loop");
+        assert_eq!((report.source(), report.steps()), ("loop", 60), "{version}: {:#}", report.0["steps"]);
     }
 }
 

@@ -216,7 +216,7 @@ fn signals_are_the_programs() {
 
 #[test]
 fn of_training() {
-    for (how, code, end) in [("interrupt", 130, "killed"), ("kill", 137, "killed")] {
+    for (how, code, end) in [("interrupt", 130, "killed"), ("kill", 137, "killed"), ("late", 0, "clean")] {
         let traced = row(|| torch("trained_end.py").arg(how), code, end);
         let report = Report::of(&traced.recording());
         assert!(report.device(0, "block_bytes") > 0, "{how}");

@@ -35,6 +35,7 @@ object *PyTuple_New(ptrdiff_t);
 object *PyLong_FromUnsignedLongLong(unsigned long long);
 object *Py_BuildValue(const char *, ...);
 int PyArg_ParseTuple(object *, const char *, ...);
+void PyErr_Print(void);
 void Py_IncRef(object *);
 void Py_DecRef(object *);
 
@@ -88,6 +89,7 @@ static void tell(const char *name, unsigned long long bytes, unsigned long long 
         object *named = Py_BuildValue("{s:i,s:K,s:K,s:K,s:K}", "device_id", 0, "size", bytes - 1, "mem_size", bytes,
                                       "mem_ptr", address, "pmem_id", 1ULL);
         object *result = PyObject_Call(hook, none, named);
+        if (!result) PyErr_Print();
         Py_DecRef(hook);
         Py_DecRef(named);
         Py_DecRef(result);
@@ -101,15 +103,30 @@ static object *grow(object *self, object *arguments) {
     return PyArg_ParseTuple(arguments, "K", &next) ? PyLong_FromUnsignedLongLong(next) : NULL;
 }
 
-static object *take(object *self, object *arguments) {
-    unsigned long long bytes, address;
-    if (!PyArg_ParseTuple(arguments, "K", &bytes)) return NULL;
+static unsigned long long allocate(unsigned long long bytes) {
     tell("malloc_preprocess", bytes, 0);
-    address = free_count ? free_blocks[--free_count] : next;
+    unsigned long long address = free_count ? free_blocks[--free_count] : next;
     if (address == next) next += bytes;
     used += bytes;
     tell("malloc_postprocess", bytes, address);
-    return PyLong_FromUnsignedLongLong(address);
+    return address;
+}
+
+static object *take(object *self, object *arguments) {
+    unsigned long long bytes;
+    return PyArg_ParseTuple(arguments, "K", &bytes) ? PyLong_FromUnsignedLongLong(allocate(bytes)) : NULL;
+}
+
+// Two blocks by one call, as a kernel's result and a table that it needs.
+static object *take_two(object *self, object *arguments) {
+    unsigned long long bytes;
+    if (!PyArg_ParseTuple(arguments, "K", &bytes)) return NULL;
+    unsigned long long first = allocate(bytes);
+    // The first result is an object of Python's by then.
+    object *result = PyTuple_New(30);
+    unsigned long long second = allocate(bytes);
+    Py_DecRef(result);
+    return Py_BuildValue("KK", first, second);
 }
 
 static object *give_back(object *self, object *arguments) {
@@ -127,6 +144,7 @@ static object *used_bytes(object *self, object *arguments) { return PyLong_FromU
 static method methods[] = {
     {"grow", grow, 1, NULL},
     {"take", take, 1, NULL},
+    {"take_two", take_two, 1, NULL},
     {"give_back", give_back, 1, NULL},
     {"used_bytes", used_bytes, 4, NULL},
     {NULL, NULL, 0, NULL},

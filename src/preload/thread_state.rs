@@ -35,7 +35,9 @@ pub struct BackwardContext {
 pub struct ThreadState {
     /// How deep in hooks this thread is: what our own work does is not an event.
     pub depth: Cell<u32>,
-    pub driver_events: Cell<u32>,
+    /// Count of the driver's events, which begins anew now and then, and what it was when CuPy's pool was asked for a block.
+    pub driver_events: Cell<u16>,
+    pub driver_events_at_request: Cell<u16>,
     pub runtime_entry_point: Cell<u16>,
     /// An optimizer's post hook ran since its step began.
     pub optimizer_hooked: Cell<bool>,

@@ -72,6 +72,8 @@ static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Whether copies are shown: until a framework hands out blocks.
 #[unsafe(link_section = ".data.leaktrace")]
 static COPIES: AtomicBool = AtomicBool::new(true);
+/// A framework makes objects of Python's within one call that allocates several times.
+static RESTLESS: AtomicBool = AtomicBool::new(false);
 /// Whether optimizers end the steps, on that thread, and its loops do so only in the phases between them.
 #[unsafe(link_section = ".data.leaktrace")]
 static PHASED: AtomicBool = AtomicBool::new(false);
@@ -167,6 +169,14 @@ pub fn event(freed: bool) -> Option<Walk> {
 pub fn block_seen() {
     if COPIES.load(Relaxed) {
         COPIES.store(false, Relaxed);
+    }
+}
+
+/// Takes in that a framework makes objects of Python's within one call that allocates several times.
+#[inline]
+pub fn makes_objects_within_calls() {
+    if !RESTLESS.load(Relaxed) {
+        RESTLESS.store(true, Relaxed);
     }
 }
 
@@ -304,7 +314,8 @@ fn show(me: usize, event: Shown) -> Option<Walk> {
     }
     let mut list = loops.frames(slot);
     let progress = frames::frames(thread_state::current(), &mut list, event == Shown::Allocation, |now| {
-        let what = What { shown: event, framework: !COPIES.load(Relaxed), objects: now.objects };
+        let (framework, restless) = (!COPIES.load(Relaxed), RESTLESS.load(Relaxed));
+        let what = What { shown: event, framework, objects: now.objects, restless };
         loops.event(slot, now.list, now.same, now.epoch, what, &mut Here(Some(now.code)))
     });
     loops.keep(slot, list);

@@ -13,6 +13,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
 
+use crate::analysis::loop_steps;
 use crate::coverage_gaps;
 use crate::frameworks::{InFrontOf, is_recorded, poke_at_first};
 use crate::hooks::record;
@@ -72,7 +73,7 @@ static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static METHODS: [Method; 6] = [
     Method::with_keywords(c"alloc_preprocess", nothing),
     Method::with_keywords(c"alloc_postprocess", nothing),
-    Method::with_keywords(c"malloc_preprocess", nothing),
+    Method::with_keywords(c"malloc_preprocess", asked),
     Method::with_keywords(c"malloc_postprocess", given_out),
     Method::with_keywords(c"free_preprocess", taken_back),
     Method::with_keywords(c"free_postprocess", nothing),
@@ -288,8 +289,8 @@ struct Block {
 
 /// # Safety
 /// The GIL is held; `named` is null or a dictionary.
-unsafe fn block(python: &Interpreter, named: Object) -> Option<Block> {
-    let calls = &python.api.functions;
+unsafe fn block(named: Object) -> Option<Block> {
+    let calls = &interpreter::get()?.api.functions;
     let number = |name: &AtomicPtr<c_void>| {
         // SAFETY: the caller's word; what a dictionary's look-up returns is borrowed.
         unsafe {
@@ -311,39 +312,51 @@ unsafe fn block(python: &Interpreter, named: Object) -> Option<Block> {
     Some(Block { device, bytes: number(&BYTES)?, address: number(&ADDRESS)? })
 }
 
+/// `malloc_preprocess(*, device_id, size, mem_size)`
+unsafe extern "C" fn asked(_: Object, _: Object, _: Object) -> Object {
+    let thread = thread_state::current();
+    thread.driver_events_at_request.set(thread.driver_events.get());
+    // SAFETY: called by the interpreter, GIL held.
+    unsafe { interpreter::none() }
+}
+
 /// `malloc_postprocess(*, device_id, size, mem_size, mem_ptr, pmem_id)`
 unsafe extern "C" fn given_out(_: Object, _: Object, named: Object) -> Object {
-    let Some(python) = interpreter::get() else { return ptr::null_mut() };
     if is_recorded() {
         shield(|| {
             // SAFETY: called by the interpreter, GIL held, with the keyword arguments.
-            let block = unsafe { block(python, named) }.filter(|block| block.address != 0);
+            let block = unsafe { block(named) }.filter(|block| block.address != 0);
             if let Some(Block { device, bytes, address }) = block {
-                record::block_alloc(ALLOCATOR, device, address, bytes);
+                // It is made of Python's objects itself.
+                loop_steps::makes_objects_within_calls();
+                let thread = thread_state::current();
+                match thread.driver_events_at_request.get() == thread.driver_events.get() {
+                    true => _ = record::block_alloc(ALLOCATOR, device, address, bytes),
+                    false => record::block_alloc_in_new_segment(ALLOCATOR, device, address, bytes),
+                }
                 poke_at_first();
             }
         });
     }
-    // SAFETY: the GIL is held.
-    unsafe { python.api.none() }
+    // SAFETY: called by the interpreter, GIL held.
+    unsafe { interpreter::none() }
 }
 
 /// `free_preprocess(*, device_id, mem_size, mem_ptr, pmem_id)`
 unsafe extern "C" fn taken_back(_: Object, _: Object, named: Object) -> Object {
-    let Some(python) = interpreter::get() else { return ptr::null_mut() };
     if state::is_recording() {
         shield(|| {
             // SAFETY: called by the interpreter, GIL held, with the keyword arguments.
-            if let Some(Block { device, bytes, address }) = unsafe { block(python, named) } {
+            if let Some(Block { device, bytes, address }) = unsafe { block(named) } {
                 record::block_free(device, address, bytes);
             }
         });
     }
-    // SAFETY: the GIL is held.
-    unsafe { python.api.none() }
+    // SAFETY: called by the interpreter, GIL held.
+    unsafe { interpreter::none() }
 }
 
 unsafe extern "C" fn nothing(_: Object, _: Object, _: Object) -> Object {
     // SAFETY: called by the interpreter, GIL held.
-    interpreter::get().map_or(ptr::null_mut(), |python| unsafe { python.api.none() })
+    unsafe { interpreter::none() }
 }

@@ -33,7 +33,7 @@ impl<R: FnOnce() -> Status> Call<R> {
         self.then(|| {
             let (address, size) = given();
             if address != 0 && state::ensure_recording() {
-                this_thread().driver_events.set(this_thread().driver_events.get() + 1);
+                this_thread().driver_events.set(this_thread().driver_events.get().wrapping_add(1));
                 let (current, context) = reentrant(driver_queries::current);
                 let device = device.unwrap_or(if class.is_host() { NO_DEVICE } else { current });
                 allocated(entry_point(id), class, device, context, address, size);
@@ -188,7 +188,7 @@ impl<R: FnOnce() -> Status> Call<R> {
         let id = self.id;
         self.then(|| {
             // Whatever it is, the runtime call we may be in allocates nothing itself.
-            this_thread().driver_events.set(this_thread().driver_events.get() + 1);
+            this_thread().driver_events.set(this_thread().driver_events.get().wrapping_add(1));
             let Some((address, size, device)) = node() else { return };
             if state::ensure_recording() {
                 devices::seen(device);
@@ -326,6 +326,16 @@ pub fn block_alloc(entry_point: u16, device: u8, address: u64, size: u64) -> Opt
         block_of(stack, entry_point, device, address, size);
         stack
     })
+}
+
+/// Records a block whose allocator has just asked the driver for its segment, in the same call of the program's: the loop
+/// detector has seen that, and what Python did in between was for the allocator.
+pub fn block_alloc_in_new_segment(entry_point: u16, device: u8, address: u64, size: u64) {
+    if state::ensure_recording() {
+        step_boundaries::tick();
+        loop_steps::block_seen();
+        block_of(stacks::stack(this_thread()), entry_point, device, address, size);
+    }
 }
 
 /// Records another block of the operation whose first one has this stack.

@@ -184,7 +184,8 @@ pub unsafe fn is_importing(python: &Interpreter, module: Object) -> bool {
 
 /// `hook(optimizer, args, kwargs)`.
 unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
-    let Some(python) = interpreter::get() else { return ptr::null_mut() };
+    // SAFETY: called by the interpreter, GIL held.
+    let Some(python) = interpreter::get() else { return unsafe { interpreter::none() } };
     // SAFETY: called by the interpreter, GIL held, with an argument tuple; the reference is borrowed.
     let optimizer = unsafe { (python.api.functions.PyTuple_GetItem)(arguments, 0) };
     thread_state::current().optimizer_hooked.set(true);

@@ -88,6 +88,8 @@ const COUNTING: [&CStr; 5] =
 
 /// Null: no interpreter, or none any more.
 static INTERPRETER: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
+/// The last one that was found, also when it has ended.
+static FOUND: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
 /// Null: as for [`INTERPRETER`], or a layout that is not known.
 #[unsafe(link_section = ".data.leaktrace")]
 static CPYTHON: AtomicPtr<Cpython> = AtomicPtr::new(ptr::null_mut());
@@ -98,6 +100,15 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 pub fn get() -> Option<&'static Interpreter> {
     // SAFETY: null or a leaked box, never freed; Acquire pairs with the Release that published it.
     unsafe { INTERPRETER.load(Ordering::Acquire).as_ref() }
+}
+
+/// Returns a new reference to `None`: what our functions answer that Python calls, which it may do while it ends, too.
+///
+/// # Safety
+/// The interpreter calls, GIL held.
+pub unsafe fn none() -> Object {
+    // SAFETY: the caller's word; null or a leaked box, never freed.
+    unsafe { FOUND.load(Ordering::Acquire).as_ref().map_or(ptr::null_mut(), |python| python.api.none()) }
 }
 
 /// The interpreter, while it is alive, if its memory can be read.
@@ -155,7 +166,9 @@ pub fn find() {
     });
     if let Some(api) = Api::find(scope) {
         let queue = Queue::of(scope, &version);
-        INTERPRETER.store(Box::into_raw(Box::new(Interpreter { api, scope, queue })), Ordering::Release);
+        let found = Box::into_raw(Box::new(Interpreter { api, scope, queue }));
+        FOUND.store(found, Ordering::Release);
+        INTERPRETER.store(found, Ordering::Release);
     }
     if let Ok(cpython) = found {
         CPYTHON.store(Box::into_raw(Box::new(cpython)), Ordering::Release);

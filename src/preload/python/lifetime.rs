@@ -8,7 +8,6 @@
 //! ended, then it waits for the readers.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
@@ -79,7 +78,8 @@ pub unsafe fn register(python: &Interpreter) {
 }
 
 unsafe extern "C" fn exiting(_: Object, _: Object) -> Object {
-    let Some(python) = interpreter::get() else { return ptr::null_mut() };
+    // SAFETY: Python called with the GIL held.
+    let Some(python) = interpreter::get() else { return unsafe { interpreter::none() } };
     // SAFETY: Python called with the GIL held and no exception set.
     let exception = unsafe { uncaught::exception(python) };
     // All that the program holds is still held, and can be searched.

@@ -66,6 +66,8 @@ pub struct What {
     pub framework: bool,
     /// A count that changes whenever Python makes an object; one that stays is none.
     pub objects: u32,
+    /// Python makes objects within one call of the program's that allocates several times, too: the count says little.
+    pub restless: bool,
 }
 
 /// A loop that a frame is in.
@@ -204,7 +206,7 @@ impl Shadow {
         } else if self.levels.len() > at {
             self.pop(view, at);
         } else if !freed && frames.len() == all.len() {
-            let kept = self.again(view, objects != what.objects).unwrap_or(frames.len());
+            let kept = self.again(view, objects != what.objects, what.restless).unwrap_or(frames.len());
             for seen in &frames[kept..] {
                 self.push(view, seen);
             }

@@ -170,7 +170,7 @@ fn ends_in(events: &[(Shown, Stack)], check: impl Fn(Progress)) -> Vec<u64> {
     let (mut loops, mut program) = (Loops::new(false, false), Program(0));
     let slot = loops.slot(1, &mut program);
     for &(shown, stack) in events {
-        let what = What { shown, framework: true, objects: 0 };
+        let what = What { shown, framework: true, objects: 0, restless: false };
         program.0 += 1;
         let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| Seen {
             frame,

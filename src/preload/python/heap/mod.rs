@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::python::api::{Functions, ObjectApi};
 use crate::python::heap::natives::torch::{Graph, MemoryClass};
 use crate::python::heap::natives::{HANDLES, Handles, Item, Object};
-use crate::python::heap::objects::{Address, Kind, TypeTable};
+use crate::python::heap::objects::{Address, Info, Kind, TypeTable};
 use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
@@ -48,6 +48,8 @@ pub struct Heap<'a> {
     /// Contexts of autograd functions written in Python that are alive; gathered when first needed.
     contexts: Option<Nodes>,
     saw_tensors: bool,
+    /// The dicts of what allocators know their blocks by.
+    records: Nodes,
     limit: Limit,
 }
 
@@ -121,6 +123,7 @@ impl<'a> Heap<'a> {
             packaged: IntMap::default(),
             contexts: None,
             saw_tensors: false,
+            records: Nodes::default(),
             limit,
         };
         heap.learn_namespaces();
@@ -164,6 +167,10 @@ impl<'a> Heap<'a> {
         if info.kind == Kind::Module || self.namespaces.contains_key(&node) {
             return;
         }
+        if info.kind == Kind::Record {
+            self.tables(node, &info, work);
+            return;
+        }
         work.children.clear();
         self.types.traverse(node, &info, &mut work.children);
         for &child in &work.children {
@@ -201,6 +208,17 @@ impl<'a> Heap<'a> {
             Kind::Handle(row) => work.handles[row].push((holder, objects::words(node, 2, info.words))),
             Kind::Context => work.bodies.push((holder, node, objects::words(node, 2, info.words))),
             _ => {}
+        }
+    }
+
+    /// Remembers the dicts of what an allocator knows its blocks by.
+    fn tables(&mut self, node: Node, info: &Info, work: &mut Work) {
+        work.children.clear();
+        self.types.traverse(node, info, &mut work.children);
+        for &child in &work.children {
+            if self.types.of(child).is_some_and(|info| info.kind == Kind::Dict) {
+                self.records.insert(child, ());
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use crate::python::api::{Inquiry, Object, Traverse, Types, Visit};
-use crate::python::heap::natives::HANDLES;
+use crate::python::heap::natives::{HANDLES, RECORDS};
 use crate::python::memory::word;
 use crate::python::offsets::*;
 use leaktrace_core::holders::Node;
@@ -38,6 +38,8 @@ pub enum Kind {
     Context,
     /// An instance of a framework's class of arrays: a row of [`HANDLES`].
     Handle(usize),
+    /// What an allocator knows its blocks by: one of [`RECORDS`].
+    Record,
     Other,
 }
 
@@ -254,6 +256,8 @@ impl TypeTable {
             Kind::Tensor
         } else if named("_FunctionBase") {
             Kind::Context
+        } else if names.iter().any(|name| RECORDS.contains(&name.as_str())) {
+            Kind::Record
         } else {
             let row = HANDLES.iter().position(|of| named(of.name));
             row.map_or(Kind::Other, Kind::Handle)

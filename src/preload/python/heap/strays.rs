@@ -75,7 +75,9 @@ impl Heap<'_> {
             if reached(object) || self.namespaces.contains_key(&object) {
                 continue;
             }
-            if self.types.of(object).is_none_or(|info| info.kind == Kind::Module) {
+            if self.records.contains_key(&object)
+                || self.types.of(object).is_none_or(|info| matches!(info.kind, Kind::Module | Kind::Record))
+            {
                 continue;
             }
             // SAFETY: an object that is alive; from 3.12 on the count is the lower half of the word, and

@@ -8,21 +8,22 @@ use crate::steps::loops::tree::Id;
 
 impl Shadow {
     /// Every frame stands where it stood. Where Python `went_on` in between, an iteration of the nearest loop ended in which
-    /// nothing else is seen; else one may have ended by what the variables say. Returns from where on the stack is to be
-    /// built anew, if at all.
+    /// nothing else is seen; else one may have ended by what the variables say. `restless`: it may have gone on within the
+    /// call, so that what else shows the loop's iterations counts. Returns from where on the stack is to be built anew, if at
+    /// all.
     #[inline(never)]
-    pub(super) fn again(&mut self, view: &mut View<'_>, went_on: bool) -> Option<usize> {
+    pub(super) fn again(&mut self, view: &mut View<'_>, went_on: bool, restless: bool) -> Option<usize> {
         let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
         if let Some(at) = found {
             let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
             let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
             let may_have = if went_on { MayHave::Recurred } else { MayHave::GoneOn };
             let kept = self.ends_by_variable(view, (0, inside), may_have, depth);
-            if kept.is_some() || !went_on {
+            if kept.is_some() || !went_on || restless && self.shows_otherwise(view, inside) {
                 return kept;
             }
             self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
-        } else if went_on {
+        } else if went_on && !restless {
             // Whatever it is, C calls it.
             let from_c = |at: &usize| self.levels[*at].seen.entry || view.blind;
             if let Some(at) = (1..self.levels.len()).rev().find(from_c) {
@@ -30,6 +31,12 @@ impl Shadow {
             }
         }
         None
+    }
+
+    /// Whether the iterations of a loop are shown by its variable, or were proven.
+    fn shows_otherwise(&self, view: &View<'_>, inside: usize) -> bool {
+        let Inside { node, items, .. } = self.insides[inside];
+        items.are_known() || view.tree.get(node).is_some_and(|n| n.ends[Sign::Proof as usize] > 0)
     }
 
     /// The frame at depth `at` is a new call, made where the frame around it already stood: an iteration of

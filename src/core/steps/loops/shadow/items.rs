@@ -66,6 +66,11 @@ impl Items {
         }
     }
 
+    /// Whether the item that it is at could be looked at.
+    pub fn are_known(&self) -> bool {
+        self.last != 0
+    }
+
     /// An iteration begins of which it is known, and with it another item.
     pub fn begin(&mut self) {
         self.last = 0;

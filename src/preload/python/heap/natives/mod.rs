@@ -8,6 +8,7 @@
 //! found are compared, and never followed as pointers.
 
 mod cuda_core;
+mod cupy;
 mod jax;
 mod tensorflow;
 pub mod torch;
@@ -28,11 +29,16 @@ pub struct HandleType {
     pub finder: fn() -> Box<dyn Handles>,
 }
 
-pub const HANDLES: [HandleType; 3] = [
+pub const HANDLES: [HandleType; 4] = [
     HandleType { name: "Buffer", finder: || Box::new(cuda_core::Buffers) },
+    HandleType { name: "_ndarray_base", finder: || Box::new(cupy::Arrays) },
     HandleType { name: "ArrayImpl", finder: || Box::<jax::Arrays>::default() },
     HandleType { name: "EagerTensor", finder: || Box::<tensorflow::Tensors>::default() },
 ];
+
+/// The types of what a framework's allocator, where that is made of Python's objects, knows its blocks by: it holds none.
+pub const RECORDS: [&str; 3] =
+    ["cupy.cuda.memory.SingleDeviceMemoryPool", "cupy.cuda.memory._Arena", "cupy.cuda.memory._Chunk"];
 
 /// Finds what a framework's handles hold.
 pub trait Handles {
