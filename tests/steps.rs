@@ -89,7 +89,7 @@ ways! {
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
     streams_left streams_broken_off kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
     kept_by_turns kept_with_an_attribute kept_with_a_closure kept_by_c kept_in_epochs kept_in_steps_of_one
-    kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs set_up
+    kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs few_epochs_summed_up set_up
 }
 
 #[test]

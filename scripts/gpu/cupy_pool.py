@@ -21,7 +21,7 @@ threads = [threading.Thread(target=work, args=(turn,)) for turn in turns]
 for thread in threads:
     thread.start()
 for number in range(60):
-    passing = cupy.ones((300, 300 + number), dtype=cupy.float32)
+    passing = cupy.ones((300, 300 + number * 7 % 20), dtype=cupy.float32)
     kept.append(cupy.zeros((512, 512), dtype=cupy.float32))  # leaks 1048576
     float((passing @ passing.T).sum())
     if number % 20 == 10:

@@ -1,5 +1,6 @@
-"""CuPy: nodes of a search refer to their parents, and the garbage collector is off; mended: it runs every 16 searches."""
+"""CuPy: nodes of a search refer to their parents, and the garbage collector is off; mended: by weak references."""
 import gc
+import weakref
 
 from cupycounted import arguments, cupy, step
 
@@ -9,7 +10,8 @@ TRUTH = {"kind": "leak", "also": ["growing", "pending-gc"], "at": ["# state"], "
 
 class Node:
     def __init__(self, parent=None):
-        self.parent, self.children = parent, []
+        self.parent = weakref.ref(parent) if parent and options.fixed else parent
+        self.children = []
         self.state = cupy.zeros(8192, cupy.float32)  # state
 
     def grow(self):
@@ -18,7 +20,8 @@ class Node:
 
 
 def search():
-    return float(Node().grow().grow().state[0])
+    root = Node()
+    return float(root.grow().grow().state[0])
 
 
 options = arguments()
@@ -26,5 +29,3 @@ gc.disable()
 for number in range(160):
     step()
     search()
-    if options.fixed and number % 16 == 15:
-        gc.collect()

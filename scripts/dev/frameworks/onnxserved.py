@@ -6,6 +6,10 @@ from onnx import TensorProto, helper, numpy_helper
 ROWS, WIDTH = 64, 256
 
 
+if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+    raise ModuleNotFoundError("onnxruntime is installed without CUDA")
+
+
 def model():
     shape = ["n", WIDTH]
     weights = numpy_helper.from_array(np.ones((WIDTH, WIDTH), np.float32), "w")

@@ -16,6 +16,7 @@ def build(fixed):
         step()
         features = extractor(torch.randn(2, 3, 32, 32, device="cuda"))  # features
         index[number] = {name: each.cpu() if fixed else each for name, each in features.items()}
+        del features
     return index
 
 

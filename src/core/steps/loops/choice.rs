@@ -517,10 +517,15 @@ impl<'a> Chooser<'a> {
         }
         let n = self.iterations(outer).max(1.0);
         let rounds = self.iterations(main) / n;
-        let enough = if rounds >= OFTEN { COVERED_OFTEN } else { COVERED };
         // The round outside that is under way has not had all of its own yet: ten batches an epoch are ten all the time.
         let whole = self.iterations(main) / (n - 1.0).max(1.0);
         let too_few = self.finer && n < TO_JUDGE && rounds >= FEW as f64;
+        let enough = match rounds >= OFTEN {
+            // Else nothing at all is judged.
+            _ if too_few => DIRECT,
+            true => COVERED_OFTEN,
+            false => COVERED,
+        };
         let are_epochs = whole >= EPOCH || rounds > n || too_few;
         if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || !are_epochs {
             return vec![outer];
