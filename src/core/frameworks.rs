@@ -288,7 +288,7 @@ pub const CUPY: Framework = Framework {
         exports: &[],
         remedy: "",
         unseen_builds: &[],
-        tried: [(14, 2), (14, 2)],
+        tried: [(12, 3), (14, 2)],
     },
     optimizer_steps: None,
     folds: false,
