@@ -279,8 +279,12 @@ impl Code {
         Some(code)
     }
 
+    /// The code units of some instructions, with their caches: where one of them begins another frame without C, from 3.12 on,
+    /// its own stands at the last of these.
     fn marked(&self, wanted: impl Fn(Flow) -> bool) -> Vec<u32> {
-        self.list.iter().filter(|i| wanted(i.flow)).map(|i| i.offset / 2).collect()
+        let ends = self.list.iter().skip(1).map(|next| next.offset / 2).chain([self.index.len() as u32]);
+        let all = self.list.iter().zip(ends).filter(|(i, _)| wanted(i.flow));
+        all.flat_map(|(i, end)| i.offset / 2..end).collect()
     }
 
     fn predecessors(&self, exceptions: &[u8]) -> Edges {
