@@ -107,6 +107,7 @@ fn every_interpreter_is_understood() {
                 "__main__.named['a b'][*]",
                 "__main__.addresses[*]",
                 "__main__.deep['x'][1][0].kept[*]",
+                "__main__.variable → its default[*]",
                 "__main__.errors[*].__traceback__ → fails() local `m`",
                 "main() local `pending`[*] → suspended() local `m`",
                 "garbage waiting for the cyclic collector: Plain → Plain",

@@ -1,5 +1,6 @@
 """Device memory without any framework: objects that have nothing but its address. One more is kept in every step."""
 
+import contextvars
 import ctypes
 import sys
 
@@ -65,6 +66,7 @@ def suspended(m):
 plain, slotted, derived, push, errors = Plain(), Slotted(), Derived(), pusher(), []
 numbered, named, addresses = {}, {"a b": []}, []
 deep = {"x": [None, (Plain(),)]}
+variable = contextvars.ContextVar("variable", default=[])
 
 
 def main():
@@ -90,6 +92,7 @@ def main():
         named["a b"].append(Memory())
         addresses.append(Memory().value)
         deep["x"][1][0].kept.append(Memory())
+        variable.get().append(Memory())
         try:
             fails(Memory())
         except ValueError as error:

@@ -47,9 +47,13 @@ impl Heap<'_> {
         Some(roots)
     }
 
-    /// Returns (key, value) of all items of a dict.
+    /// Returns (key, value) of all items of a dict; none of 0, which stands where there is no dict: from 3.12 on those of the
+    /// interpreter's own classes lie elsewhere.
     pub fn items(&self, dict: Node) -> Vec<(Node, Node)> {
         let mut items = Vec::new();
+        if dict == 0 {
+            return items;
+        }
         let (mut at, mut key, mut value) = (0isize, ptr::null_mut(), ptr::null_mut());
         // SAFETY: a living dict that nobody changes meanwhile; the references are borrowed, and used under
         // the GIL only.
