@@ -91,7 +91,8 @@ pub fn script(name: &str) -> PathBuf {
 
 /// Returns the Python that has PyTorch.
 pub fn torch_python() -> PathBuf {
-    let python = target().join("pyenv/bin/python");
+    let made = std::env::var_os("LEAKTRACE_PYENV").map_or_else(|| target().join("pyenv"), PathBuf::from);
+    let python = root().join(made).join("bin/python");
     assert!(python.exists(), "{} is missing: run scripts/python-env first", python.display());
     python
 }
