@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use crate::loader::link_map::{LoadedObjects, is_own_address};
+use crate::loader::link_map::{LoadedObjects, is_own_address, page_size};
 use crate::loader::object::{AddressSlot, LinkMap, SlotOf, Version};
 use crate::lock::{Mutex, Rank};
 
@@ -128,22 +128,13 @@ fn store(
     slot: &AtomicPtr<c_void>,
     value: *mut c_void,
 ) -> Option<()> {
-    // SAFETY: asks for a number.
-    let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let address = std::ptr::from_ref(slot) as usize;
-    let range = |p: &libc::Elf64_Phdr| {
-        let start = object.bias().wrapping_add(p.p_vaddr as usize);
-        start..start + p.p_memsz as usize
-    };
-    let of_kind = |kind: u32| objects.program_headers(object).iter().filter(move |p| p.p_type == kind);
-    of_kind(libc::PT_LOAD).find(|p| p.p_flags & libc::PF_W != 0 && range(p).contains(&address))?;
-    let page = address & !(page_size - 1);
-    // The loader protects whole pages only.
-    let read_only = of_kind(libc::PT_GNU_RELRO)
-        .any(|p| (range(p).start & !(page_size - 1)..range(p).end & !(page_size - 1)).contains(&address));
+    objects.data(object).find(|range| range.contains(&address))?;
+    let page = address & !(page_size() - 1);
+    let read_only = objects.protected(object).contains(&address);
     let protect = |how: i32| {
         // SAFETY: a page of the object's own data, mapped and private; readable throughout.
-        !read_only || unsafe { libc::mprotect(page as *mut c_void, page_size, how) } == 0
+        !read_only || unsafe { libc::mprotect(page as *mut c_void, page_size(), how) } == 0
     };
     if !protect(libc::PROT_READ | libc::PROT_WRITE) {
         return None;

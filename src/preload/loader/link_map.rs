@@ -14,6 +14,7 @@
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 
@@ -334,23 +335,26 @@ impl LoadedObjects {
         found
     }
 
+    /// Where the segments of an object's own data are.
+    pub fn data<'o>(&self, object: &'o LinkMap) -> impl Iterator<Item = Range<usize>> + 'o {
+        let headers = self.program_headers(object).iter();
+        let is_data = |p: &&libc::Elf64_Phdr| p.p_type == libc::PT_LOAD && p.p_flags & libc::PF_W != 0;
+        headers.filter(is_data).map(|p| object.segment(p))
+    }
+
+    /// The pages of it that the loader makes read-only after relocation: whole ones only.
+    pub fn protected(&self, object: &LinkMap) -> Range<usize> {
+        let mask = !(page_size() - 1);
+        let relro = self.program_headers(object).iter().find(|p| p.p_type == libc::PT_GNU_RELRO);
+        let range = relro.map_or(0..0, |p| object.segment(p));
+        range.start & mask..range.end & mask
+    }
+
     /// The words of an object's own data that may be written.
     pub fn writable_words<'o>(&self, object: &'o LinkMap) -> impl Iterator<Item = &'o AtomicPtr<c_void>> {
         const WORD: usize = size_of::<usize>();
-        // SAFETY: asks for a number.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let headers = self.program_headers(object);
-        let range = |p: &libc::Elf64_Phdr| {
-            let start = object.bias().wrapping_add(p.p_vaddr as usize);
-            start..start + p.p_memsz as usize
-        };
-        // The loader protects whole pages only.
-        let read_only = headers.iter().find(|p| p.p_type == libc::PT_GNU_RELRO).map_or(0..0, range);
-        let read_only = read_only.start & !(page - 1)..read_only.end & !(page - 1);
-        headers
-            .iter()
-            .filter(|p| p.p_type == libc::PT_LOAD && p.p_flags & libc::PF_W != 0)
-            .map(range)
+        let read_only = self.protected(object);
+        self.data(object)
             .flat_map(|range| (range.start.next_multiple_of(WORD)..range.end & !(WORD - 1)).step_by(WORD))
             .filter(move |address| !read_only.contains(address))
             // SAFETY: an aligned word inside of a mapped segment of the object's, which may be written, and stays as long
@@ -369,7 +373,19 @@ impl LoadedObjects {
     }
 }
 
+/// The size of a page of memory.
+pub fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 impl LinkMap {
+    /// Where a segment lies.
+    fn segment(&self, header: &libc::Elf64_Phdr) -> Range<usize> {
+        let start = self.bias().wrapping_add(header.p_vaddr as usize);
+        start..start + header.p_memsz as usize
+    }
+
     pub fn id(&self) -> ObjectId {
         ObjectId(std::ptr::from_ref(self) as usize)
     }
