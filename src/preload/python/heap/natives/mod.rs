@@ -7,9 +7,8 @@
 //! All of it is read by the kernel: threads without the GIL may change and free such objects at any time. Words that are
 //! found are compared, and never followed as pointers.
 
-mod cuda_core;
-mod cupy;
 mod jax;
+mod pointers;
 mod tensorflow;
 pub mod torch;
 
@@ -30,8 +29,8 @@ pub struct HandleType {
 }
 
 pub const HANDLES: [HandleType; 4] = [
-    HandleType { name: "Buffer", finder: || Box::new(cuda_core::Buffers) },
-    HandleType { name: "_ndarray_base", finder: || Box::new(cupy::Arrays) },
+    HandleType { name: "Buffer", finder: || Box::new(pointers::Pointers { steps: 1, words: 1 }) },
+    HandleType { name: "_ndarray_base", finder: || Box::new(pointers::Pointers { steps: 2, words: 8 }) },
     HandleType { name: "ArrayImpl", finder: || Box::<jax::Arrays>::default() },
     HandleType { name: "EagerTensor", finder: || Box::<tensorflow::Tensors>::default() },
 ];
