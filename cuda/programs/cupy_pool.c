@@ -19,7 +19,6 @@ typedef struct {
 
 object *PyModule_Create2(definition *, int);
 object *PyCapsule_New(void *, const char *, void *);
-void *PyCapsule_Import(const char *, int);
 void *PyCapsule_GetPointer(object *, const char *);
 object *PyDict_New(void);
 object *PyDict_GetItemString(object *, const char *);

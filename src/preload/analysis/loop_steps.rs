@@ -73,6 +73,7 @@ static THREAD: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data.leaktrace")]
 static COPIES: AtomicBool = AtomicBool::new(true);
 /// A framework makes objects of Python's within one call that allocates several times.
+#[unsafe(link_section = ".data.leaktrace")]
 static RESTLESS: AtomicBool = AtomicBool::new(false);
 /// Whether optimizers end the steps, on that thread, and its loops do so only in the phases between them.
 #[unsafe(link_section = ".data.leaktrace")]

@@ -330,9 +330,10 @@ unsafe extern "C" fn given_out(_: Object, _: Object, named: Object) -> Object {
                 // It is made of Python's objects itself.
                 loop_steps::makes_objects_within_calls();
                 let thread = thread_state::current();
-                match thread.driver_events_at_request.get() == thread.driver_events.get() {
-                    true => _ = record::block_alloc(ALLOCATOR, device, address, bytes),
-                    false => record::block_alloc_in_new_segment(ALLOCATOR, device, address, bytes),
+                if thread.driver_events_at_request.get() == thread.driver_events.get() {
+                    record::block_alloc(ALLOCATOR, device, address, bytes);
+                } else {
+                    record::block_alloc_in_new_segment(ALLOCATOR, device, address, bytes);
                 }
                 poke_at_first();
             }

@@ -9,8 +9,8 @@
 //!    instead of an array, what gives cached memory back. Reports, the loop detector, the advice and `leaktrace doctor` read
 //!    nothing else of it.
 //! 2. A module here, which exports the framework's own functions under their names ([`torch`], [`tensorflow`]), or stands
-//!    in front of the table that gives them ([`pjrt`]), or registers what the framework calls back ([`cupy`]). It says, by `hooks::record`, when a block is given out
-//!    (`block_alloc`, after the real call), when it ends (`block_free`, before it), when memory ran out, and when something
+//!    in front of the table that gives them ([`pjrt`]), or registers what the framework calls back ([`cupy`]). It says, by
+//!    `hooks::record`, when a block is given out (`block_alloc`, after the real call), when it ends (`block_free`, before it), when memory ran out, and when something
 //!    trained. It knows the device and the bytes of a block; where the block's own address is no pointer it says in which
 //!    segment it lies. Call the real function with no lock held, and never change what it answers.
 //! 3. `python::heap::natives`: if objects of Python's hold its blocks other than by their bare address, a row, and a module

@@ -2,7 +2,8 @@
 
     pool.py FOLDER LIBCUDART [THREADS | loop]
 
-FOLDER has the package. With `loop` its steps are told by nothing but a loop of its own, in which one call takes two blocks. What the other threads keep goes back on the first one.
+FOLDER has the package. What the other threads keep goes back on the first one. With `loop` its steps are told by nothing but
+loops of its own, in which one call takes two blocks.
 """
 
 import ctypes

@@ -237,8 +237,8 @@ pub fn devices(text: &mut Text, report: &Report, all: bool) {
         let known: Vec<String> =
             [sanitize(&d.name), total].into_iter().filter(|part| !part.is_empty()).collect();
         let name = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
-        let first = report.steps.series.first().and_then(|s| s.devices.iter().find(|at| at.index == d.index));
-        let shared = is_shared(first.and_then(|at| at.unattributed_bytes));
+        let of_device = report.steps.series.iter().flat_map(|s| &s.devices).filter(|at| at.index == d.index);
+        let shared = is_shared(of_device.filter_map(|at| at.unattributed_bytes).next());
         let figures = figures(d, all && report.program.end == End::Clean && report.step.is_none(), shared);
         text.wrap(
             "",
