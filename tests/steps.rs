@@ -197,13 +197,10 @@ fn loops_of_every_cpython() {
             "failing",
             "alone",
             "in_a_module",
+            "in_a_module_within",
             "waiting",
             "awaited",
         ] {
-            // What lies on the stack of a frame of 3.15 is not read.
-            if style == "in_a_module" && version.starts_with("3.15") {
-                continue;
-            }
             let ran = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
             let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
             let report = Report::of(&ran.recording());

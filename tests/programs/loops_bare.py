@@ -140,6 +140,37 @@ for epoch in range(2):
     exec(text, {"items": list(range(20)), "work": keep, "step": step})
 
 
+class Manager:
+    """An iterator, as an open file is."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration
+
+
+def in_a_module_within():
+    """The same in a `with`, of whose manager 3.14 and later leave two objects on the stack."""
+    text = """
+with Manager():
+    for epoch in range(2):
+        for n in items:
+            if n % 2:
+                work(n)
+            else:
+                work(n)
+            step()
+"""
+    exec(text, {"items": list(range(20)), "work": keep, "step": step, "Manager": Manager})
+
+
 def awaited():
     """A coroutine made anew for each request, that keeps what it allocated; nothing else runs in between."""
     import asyncio

@@ -15,7 +15,7 @@ use leaktrace_core::steps::loops::{CodeText, Seen};
 
 /// The objects on a frame's stack that are looked at.
 const MOST_SLOTS: usize = 32;
-/// From CPython 3.15 on a list may lie there in place of an iterator, and its index beside it.
+/// From CPython 3.15 on a loop has two slots: a list may lie there in place of an iterator, and its index beside it.
 const VIRTUAL_ITERATORS: u32 = 15;
 /// Tells an index from no index.
 const COUNTED: u64 = 1 << 63;
@@ -114,35 +114,47 @@ impl Reader {
         if slot & MARKS == NUMBER { slot } else { slot & !MARKS }
     }
 
-    /// Returns how far the iterator has come that a `for` loop goes over, with `depth` of them around it, in a frame whose
-    /// `stack` begins at that slot; 0 where it does not count, or the layout of frames is not known.
+    /// Returns how far the iterator has come that a `for` loop goes over, of a frame: the one behind `depth` others from the
+    /// slot `stack` on; 0 where it does not count, or the layout of frames is not known.
     pub fn iterator(&self, seen: &Seen, stack: u16, mut depth: u16) -> u64 {
-        let known = self.cpython.minor < VIRTUAL_ITERATORS;
         let layout = &self.cpython.layout;
-        let Some(variables) = layout.frame_variables.filter(|_| known) else { return 0 };
-        for slot in (usize::from(stack)..).take(MOST_SLOTS) {
-            let slot = variables + size_of::<u64>() * slot;
-            // SAFETY: a frame of the calling thread, in a read section. Its loops' iterators lie on its stack, which begins
-            // behind its variables, in the order of the loops. What lies among them was put there and is alive, and no
-            // slot behind the one that is looked for is read.
-            unsafe {
-                let object: u64 = read(ptr::with_exposed_provenance(seen.frame), slot);
-                if object & NUMBER == NUMBER || object & !MARKS == 0 {
-                    return 0;
-                }
-                let object: *const u8 = ptr::with_exposed_provenance((object & !MARKS) as usize);
-                let object_type: usize = read(object, layout.object_type());
-                if read::<usize>(ptr::with_exposed_provenance(object_type), layout.of_type(TYPE_ITERNEXT))
-                    == 0
-                {
-                    continue;
-                }
-                if depth == 0 {
-                    let counts = self.cpython.counting_types.contains(&object_type);
-                    return if counts { read::<u64>(object, layout.head) | COUNTED } else { 0 };
-                }
+        let Some(variables) = layout.frame_variables else { return 0 };
+        let slot = |slot: usize| -> u64 {
+            let at = variables + size_of::<u64>() * slot;
+            // SAFETY: a frame of the calling thread, in a read section. Its loops' iterators lie on its stack, which
+            // begins behind its variables, in the order of the loops. What lies among them was put there and is alive,
+            // and no slot behind the one that is looked for, and what belongs to it, is read.
+            unsafe { read(ptr::with_exposed_provenance(seen.frame), at) }
+        };
+        let address = |object: u64| ptr::with_exposed_provenance::<u8>((object & !MARKS) as usize);
+        // SAFETY: an object of such a slot.
+        let type_of = |object: u64| -> usize { unsafe { read(address(object), layout.object_type()) } };
+        let count = |object: u64| {
+            let counts = self.cpython.counting_types.contains(&type_of(object));
+            // SAFETY: as before; of these types it lies behind what every object has.
+            if counts { unsafe { read::<u64>(address(object), layout.head) | COUNTED } } else { 0 }
+        };
+        if self.cpython.minor >= VIRTUAL_ITERATORS {
+            let at = usize::from(stack) + 2 * usize::from(depth);
+            return match slot(at + 1) {
+                index if index & NUMBER == NUMBER => index | COUNTED,
+                none if none & !MARKS == 0 && slot(at) & !MARKS != 0 => count(slot(at)),
+                _ => 0,
+            };
+        }
+        for at in (usize::from(stack)..).take(MOST_SLOTS) {
+            let object = slot(at);
+            if object & NUMBER == NUMBER || object & !MARKS == 0 {
+                return 0;
             }
-            depth -= 1;
+            // SAFETY: the type of such an object.
+            let next: usize =
+                unsafe { read(ptr::with_exposed_provenance(type_of(object)), layout.of_type(TYPE_ITERNEXT)) };
+            match (next, depth) {
+                (0, _) => {}
+                (_, 0) => return count(object),
+                _ => depth -= 1,
+            }
         }
         0
     }

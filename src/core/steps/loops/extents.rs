@@ -30,7 +30,10 @@ pub struct Loop {
     pub comprehension: bool,
     /// The local variable that each item is given to, and nothing else in the loop.
     pub variable: Option<u16>,
-    /// The `for` loops around it.
+    /// What lies on the stack below the statement with a handler that it is in: the exit function and the manager of a
+    /// `with`, of which the latter may be an iterator, and what was there before.
+    pub below: u16,
+    /// The `for` loops around it in that statement.
     pub depth: u16,
     /// The loop around it.
     parent: u8,
@@ -143,7 +146,8 @@ impl Extents {
 
     fn find(&mut self, code: &Code, exceptions: &[u8], generated: bool, whole: bool) {
         let units = code.index.len();
-        let before = code.predecessors(exceptions);
+        let handlers: Vec<Handler> = handlers(exceptions).collect();
+        let before = code.predecessors(&handlers);
         let mut found: Vec<(Loop, Vec<usize>)> = Vec::new();
         let mut back = code.back.clone();
         back.sort_unstable();
@@ -166,6 +170,7 @@ impl Extents {
                 is_for: code.list[header].flow == Flow::For,
                 comprehension: generated || code.is_comprehension(header, &body),
                 variable: code.variable(header, &body),
+                below: 0,
                 depth: 0,
                 parent: NONE,
                 size: body.len(),
@@ -184,7 +189,12 @@ impl Extents {
         self.innermost = vec![NONE; units];
         for (number, (mut l, body)) in (0u8..).zip(found) {
             l.parent = self.innermost[l.header as usize / 2];
-            l.depth = self.loops.get(usize::from(l.parent)).map_or(0, |p| p.depth + u16::from(p.is_for));
+            let handler = |l: &Loop| handlers.iter().find(|h| h.covers(l.header as usize / 2));
+            let (own, outer) = (handler(&l), self.loops.get(usize::from(l.parent)));
+            l.below = own.map_or(0, |h| h.depth);
+            l.depth = outer
+                .filter(|p| handler(p).map(|h| h.target) == own.map(|h| h.target))
+                .map_or(0, |p| p.depth + u16::from(p.is_for));
             for at in body {
                 let from = code.list[at].offset as usize / 2;
                 let to = code.list.get(at + 1).map_or(units, |next| next.offset as usize / 2);
@@ -287,7 +297,7 @@ impl Code {
         all.flat_map(|(i, end)| i.offset / 2..end).collect()
     }
 
-    fn predecessors(&self, exceptions: &[u8]) -> Edges {
+    fn predecessors(&self, handlers: &[Handler]) -> Edges {
         let mut edges: Vec<(u32, u32)> =
             self.jumps.iter().map(|&(from, to)| (to as u32, from as u32)).collect();
         for (at, i) in self.list.iter().enumerate().take(self.list.len().saturating_sub(1)) {
@@ -297,11 +307,11 @@ impl Code {
                 edges.push((at as u32 + 1, at as u32));
             }
         }
-        for (start, end, target) in ranges(exceptions) {
-            let Some(&to) = self.index.get(target) else { continue };
-            let from = self.index.get(start).copied().unwrap_or(u32::MAX);
+        for handler in handlers {
+            let Some(&to) = self.index.get(handler.target) else { continue };
+            let from = self.index.get(handler.start).copied().unwrap_or(u32::MAX);
             for at in from..self.list.len() as u32 {
-                if self.list[at as usize].offset as usize / 2 >= end {
+                if self.list[at as usize].offset as usize / 2 >= handler.end {
                     break;
                 }
                 edges.push((to, at));
@@ -384,8 +394,23 @@ impl Edges {
     }
 }
 
-/// The entries of an exception table: (start, end, handler) in code units.
-fn ranges(table: &[u8]) -> impl Iterator<Item = (usize, usize, usize)> {
+/// An entry of an exception table; in code units.
+struct Handler {
+    start: usize,
+    end: usize,
+    target: usize,
+    /// How many slots of the stack it leaves as they are.
+    depth: u16,
+}
+
+impl Handler {
+    fn covers(&self, unit: usize) -> bool {
+        (self.start..self.end).contains(&unit)
+    }
+}
+
+/// The entries of an exception table.
+fn handlers(table: &[u8]) -> impl Iterator<Item = Handler> {
     let mut rest = table.iter();
     std::iter::from_fn(move || {
         let mut number = || {
@@ -398,7 +423,9 @@ fn ranges(table: &[u8]) -> impl Iterator<Item = (usize, usize, usize)> {
                 }
             }
         };
-        let (start, length, target, _depth) = (number()?, number()?, number()?, number()?);
-        Some((start, start.saturating_add(length), target))
+        let (start, length, target, depth) = (number()?, number()?, number()?, number()?);
+        // Its last bit says whether the handler is told where it happened.
+        let depth = u16::try_from(depth >> 1).unwrap_or(u16::MAX);
+        Some(Handler { start, end: start.saturating_add(length), target, depth })
     })
 }

@@ -99,8 +99,8 @@ pub trait EventContext {
     /// Returns what tells the object that a local variable of a frame names from others that are alive; 0 where that
     /// is not known.
     fn variable(&mut self, seen: &Seen, variable: u16) -> u64;
-    /// Returns how far the iterator has come that a `for` loop of a frame goes over whose `stack` begins at that slot, with
-    /// so many `for` loops around it; 0 where that is not known. Never the same for two items in a row.
+    /// Returns how far the iterator has come that a `for` loop of a frame goes over: the one behind `depth` others from the
+    /// slot `stack` on; 0 where that is not known. Never the same for two items in a row.
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64;
 }
 

@@ -14,7 +14,7 @@ const OTHERS: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Variable(u16),
-    /// The iterator of the loop, on a stack that begins at that slot, with so many loops around it.
+    /// The iterator of the loop, on the stack from that slot on, behind those of so many loops around it.
     Iterator(u16, u16),
 }
 
@@ -51,7 +51,8 @@ struct Look {
 impl Items {
     /// Those of a loop. `variables`: the slots of its frame before the stack.
     pub fn of(of: &Loop, variables: Option<u16>) -> Items {
-        let iterator = || Some(Place::Iterator(variables.filter(|_| of.is_for)?, of.depth));
+        let stack = || variables.filter(|_| of.is_for)?.checked_add(of.below);
+        let iterator = || Some(Place::Iterator(stack()?, of.depth));
         let place = of.variable.map(Place::Variable).or_else(iterator);
         Items { place, ..Items::default() }
     }
