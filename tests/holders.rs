@@ -277,6 +277,15 @@ fn a_short_training_without_an_optimizer_has_its_owner() {
     );
 }
 
+/// A thread trains, and the main thread does nothing but wait for it.
+#[test]
+fn locals_of_a_thread_that_is_waited_for_are_found() {
+    let report = Report::of(
+        &torch("holders/early.py").args(["waited_for", "200"]).traced().run().success().recording(),
+    );
+    is_held(&report, "leak", "confirmed", "waited_for.<locals>.work() local `kept`[*]");
+}
+
 /// However many allocations a step has, so that the loop is not chosen before the program's end.
 #[test]
 fn locals_of_loops_with_many_allocations_are_found() {

@@ -1,18 +1,16 @@
 //! Installs what the interpreter calls back: a framework's post hook of all optimizers, and our `atexit` function.
 //!
-//! The ways in: a pending call, which the main thread runs at the next bytecode; and, for a main thread that
-//! waits in `join` while another one trains, a short-lived thread of our own that takes the GIL.
+//! The ways in: a pending call, which the main thread runs at the next bytecode; and the helper, if it does not come to it.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 
-use crate::loader::link_map;
 use crate::python::api::{Method, Object};
+use crate::python::helper::{Helper, Turn};
 use crate::python::interpreter::{self, Interpreter};
 use crate::python::{callbacks, codes, gc, lifetime, optimizers};
 use crate::thread_state;
-use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::frameworks::{ALL as FRAMEWORKS, OptimizerSteps};
 
 static OPTIMIZER_STEPPED: Method = Method::new(c"leaktrace_optimizer_stepped", optimizer_stepped);
@@ -28,7 +26,7 @@ const UNDER_WAY: u8 = 3;
 /// The framework's handle of the post hook, by which it is removed; null: there is none.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static POKES: AtomicU32 = AtomicU32::new(0);
-static HELPER: AtomicBool = AtomicBool::new(false);
+static HELPER: Helper = Helper::new(turn, attempt);
 
 /// True while a block hook has to poke.
 #[inline(always)]
@@ -60,11 +58,19 @@ fn ask() {
 /// Asks the interpreter for a moment. Returns false if there is none now, or never.
 fn schedule() -> bool {
     let asked = interpreter::get().is_some_and(|python| python.add_pending_call(on_main_thread));
-    // Who was attached to gets no thread of ours: it was asked while it held the GIL.
-    if asked && !link_map::is_late() && !HELPER.swap(true, AcqRel) {
-        start_helper();
+    // Who was attached to was asked while it held the GIL.
+    if asked {
+        HELPER.start();
     }
     asked
+}
+
+fn turn() -> Turn {
+    match STATE.load(Acquire) {
+        INSTALLED => Turn::Never,
+        ASKED => Turn::Now,
+        _ => Turn::Later,
+    }
 }
 
 unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
@@ -197,46 +203,10 @@ unsafe extern "C" fn optimizer_stepped(_: Object, arguments: Object) -> Object {
     unsafe { python.api.none() }
 }
 
-/// Starts the thread that installs when the main thread does not come to it.
-fn start_helper() {
-    // Started with all signals blocked, it never takes one: those are for the program's threads.
-    // SAFETY: plain thread creation; the thread is detached and ends by itself.
-    with_signals_blocked(|| unsafe {
-        let mut thread = std::mem::zeroed();
-        let entry: extern "C" fn(*mut c_void) -> *mut c_void =
-            std::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, _>(helper);
-        if libc::pthread_create(&mut thread, ptr::null(), entry, ptr::null_mut()) == 0 {
-            libc::pthread_detach(thread);
-        }
-    });
-}
-
-/// Unwinding passes through: an interpreter that is shutting down ends threads that ask for its GIL.
-extern "C-unwind" fn helper(_: *mut c_void) -> *mut c_void {
-    const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-    for _ in 0..50 {
-        // SAFETY: a constant duration.
-        unsafe { libc::nanosleep(&PAUSE, ptr::null_mut()) };
-        let Some(python) = interpreter::get() else { break };
-        let calls = &python.api.functions;
-        match STATE.load(Acquire) {
-            INSTALLED => break,
-            // SAFETY: the interpreter is up; Ensure and Release pair.
-            ASKED if unsafe { (calls.Py_IsInitialized)() } != 0 => unsafe {
-                let gil = (calls.PyGILState_Ensure)();
-                attempt(python);
-                (calls.PyGILState_Release)(gil);
-            },
-            _ => {}
-        }
-    }
-    ptr::null_mut()
-}
-
-/// In a forked child the helper does not exist, and no pending call of the parent's.
+/// In a forked child there is no pending call of the parent's.
 pub fn after_fork_child() {
     let _ = STATE.compare_exchange(ASKED, WANTED, AcqRel, Acquire);
     // What another thread of the parent's began is not carried on.
     let _ = STATE.compare_exchange(UNDER_WAY, WANTED, AcqRel, Acquire);
-    HELPER.store(false, Release);
+    HELPER.after_fork_child();
 }

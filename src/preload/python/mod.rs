@@ -20,6 +20,7 @@ mod debug_offsets;
 pub mod frames;
 mod gc;
 mod heap;
+mod helper;
 mod install;
 pub mod interpreter;
 mod layout;

@@ -1,13 +1,17 @@
 //! The search for holders: where it may run, and for how long.
 //!
 //! It needs the GIL and never waits for it. Where the thread that ended a step has it, the search runs at
-//! once; else the interpreter is asked to call back on the main thread when it comes to it.
+//! once; else the interpreter is asked to call back on the main thread when it comes to it, or on the helper's, if it does
+//! not come to it until somebody asks again.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
-use crate::python::{callbacks, heap, interpreter};
+use crate::python::helper::{Helper, Turn};
+use crate::python::interpreter::{self, Interpreter};
+use crate::python::{callbacks, heap};
 use leaktrace_core::holders::{self, Found, Nodes, Wanted};
 
 /// The most processor time a search may take. A debug build is several times slower, and what it finds must
@@ -15,6 +19,7 @@ use leaktrace_core::holders::{self, Found, Nodes, Wanted};
 pub const BUDGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 500 });
 
 static ASKED: AtomicBool = AtomicBool::new(false);
+static HELPER: Helper = Helper::new(turn, answer);
 
 fn has_gil() -> bool {
     interpreter::get().is_some_and(|python| python.has_gil())
@@ -31,17 +36,28 @@ pub fn may_run() -> bool {
 /// Asks the interpreter for a moment. From anywhere, also from inside a hook.
 pub fn ask() {
     let Some(python) = interpreter::get() else { return };
-    if !ASKED.swap(true, AcqRel) && !python.add_pending_call(on_main_thread) {
+    if ASKED.swap(true, AcqRel) {
+        HELPER.start();
+    } else if !python.add_pending_call(on_main_thread) {
         ASKED.store(false, Release);
     }
 }
 
 unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
-    ASKED.store(false, Release);
-    if has_gil() {
+    // The helper may have been faster.
+    if ASKED.swap(false, AcqRel) && has_gil() {
         (callbacks::get().may_search)();
     }
     0
+}
+
+fn turn() -> Turn {
+    if ASKED.load(Acquire) { Turn::Now } else { Turn::Never }
+}
+
+unsafe fn answer(_: &'static Interpreter) {
+    // SAFETY: it takes nothing.
+    unsafe { on_main_thread(ptr::null_mut()) };
 }
 
 /// Why nothing can be searched here and now; `None` also where there never was an interpreter.
@@ -70,4 +86,5 @@ pub fn run(wanted: &[Wanted]) -> Found {
 /// In a forked child nobody was asked.
 pub fn after_fork_child() {
     ASKED.store(false, Release);
+    HELPER.after_fork_child();
 }

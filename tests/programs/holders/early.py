@@ -2,6 +2,8 @@
 import asyncio
 import gc
 import sys
+import threading
+import time
 
 import torch
 
@@ -29,6 +31,19 @@ def total(steps):
     for _ in range(steps):
         total = total + head(torch.randn(4, 32).cuda()).square().mean()
     return total.item()
+
+
+def waited_for(steps):
+    def work():
+        kept = []
+        x = torch.zeros(4, 32, device="cuda")
+        for _ in range(steps):
+            kept.append(x + 1)
+            time.sleep(0.005)  # the next batch is late
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 class Server:
