@@ -250,14 +250,16 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         Owning::Node(node) if group.parting.is_some() => node,
         _ => 0,
     };
-    Owner {
-        path: origin + &words.text,
-        name,
-        hold: hold_of(graph, group.parting, paths),
-        node,
-        cause: group.cause,
-        blocks,
-    }
+    let hold = hold_of(graph, group.parting, paths);
+    let places = match outermost.filter(|_| node != 0).zip(paths.first()) {
+        Some((at, path)) => {
+            let holder = at.checked_sub(1).map(|i| path.nodes[i]);
+            let most = graph.bound(holder, path.nodes[at]).map(|(_, most)| most);
+            most.or_else(|| graph.length(path.nodes[at])).unwrap_or(0)
+        }
+        None => 0,
+    };
+    Owner { path: origin + &words.text, name, hold, node, places, cause: group.cause, blocks }
 }
 
 /// Returns the place of the outermost of the collections, and objects of packages, in each other that the collection at

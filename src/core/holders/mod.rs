@@ -104,6 +104,8 @@ pub trait HeapGraph {
     /// Returns how many entries a collection has, and how many it can ever have, where it drops the others by
     /// itself, or has one for each of so many things. Its `holder` decides it too.
     fn bound(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)>;
+    /// Returns how many entries a collection has, where that is known.
+    fn length(&mut self, node: Node) -> Option<u64>;
     /// Returns whether a node may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
     /// Returns every object that the cyclic collector knows and `reached` does not, with its reference count.
@@ -148,6 +150,9 @@ pub struct Owner {
     pub hold: Retention,
     /// The collection that has them; 0: there is no such.
     pub node: Node,
+    /// How many entries the outermost collection has that it is in, or can have, if it is that itself and bounded. Where that
+    /// grows, nothing is bounded. 0: not known.
+    pub places: u64,
     pub cause: u32,
     /// Indices into what was wanted.
     pub blocks: Vec<usize>,

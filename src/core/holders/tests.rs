@@ -96,6 +96,9 @@ impl HeapGraph for Toy {
     fn bound(&mut self, _: Option<Node>, node: Node) -> Option<(u64, u64)> {
         self.bounds.get(&node).copied()
     }
+    fn length(&mut self, _: Node) -> Option<u64> {
+        None
+    }
 
     fn has_graph(&mut self, node: Node) -> bool {
         self.tensors.contains(&node)

@@ -26,6 +26,11 @@ pub struct Recorded {
     /// later: they are made anew again and again.
     collections: HashMap<String, Node>,
     remade: HashSet<String>,
+    /// Whether a bounded owner has most.
+    pub bounded: bool,
+    /// The places of owners, by what would have to drop the blocks, and where there were more of them later.
+    places: HashMap<String, u64>,
+    grown: HashSet<String>,
     pub why_not: &'static str,
 }
 
@@ -43,10 +48,30 @@ impl Recorded {
         let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
         // The recording must not grow with every search.
         let more = if asked { blocks > self.blocks } else { blocks >= self.blocks * 5 / 4 };
-        let known = same && holders.len() == self.paths.len() && !more;
+        let grows = self.bounded && holders.first().is_some_and(|h| h.hold == Retention::Unbounded);
+        let known = same && holders.len() == self.paths.len() && !more && !grows;
         let outlived = holders.first().is_some_and(|h| self.paths.iter().any(|p| leads_to(&h.owner.path, p)));
         let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2 || outlived);
         !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
+    }
+
+    /// Says of owners that have more places than before that these do not bound them.
+    pub fn unbind_growing(&mut self, holders: &mut [Share<'_>]) {
+        let name = |owner: &Owner| owner.path.get(..owner.name).unwrap_or(&owner.path).to_owned();
+        let mut now: HashMap<String, u64> = HashMap::new();
+        for owner in holders.iter().map(|h| h.owner).filter(|owner| owner.places > 0) {
+            let places = now.entry(name(owner)).or_default();
+            *places = (*places).max(owner.places);
+        }
+        for (name, places) in now {
+            let before = self.places.insert(name.clone(), places);
+            if before.is_some_and(|before| before < places) {
+                self.grown.insert(name);
+            }
+        }
+        for share in holders.iter_mut().filter(|h| h.is_bounded() && self.grown.contains(&name(h.owner))) {
+            share.hold = Retention::Unbounded;
+        }
     }
 
     /// Leaves out what is made anew again and again, of a bounded owner's blocks: a batch, drawn from a replay
@@ -68,7 +93,7 @@ impl Recorded {
     /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
     /// searched for once more if there `is_time`.
     pub fn is_open(&self, step: u32, is_time: bool) -> bool {
-        let again = !self.lasting || (is_time && (self.contested || self.tries < 2));
+        let again = !self.lasting || (is_time && (self.contested || self.bounded || self.tries < 2));
         again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
     }
 }
@@ -110,11 +135,23 @@ mod tests {
     use super::*;
 
     fn owner(path: &str, hold: Retention) -> Owner {
-        Owner { path: path.into(), name: path.len(), hold, node: 0, cause: 0, blocks: Vec::new() }
+        Owner { path: path.into(), name: path.len(), hold, node: 0, places: 0, cause: 0, blocks: Vec::new() }
     }
 
     fn share(owner: &Owner, blocks: u64) -> Share<'_> {
         Share { owner, hold: owner.hold, blocks, bytes: blocks << 20 }
+    }
+
+    #[test]
+    fn places_that_become_more_bound_nothing() {
+        let full = Retention::Bounded { entries: 40, max_entries: 40 };
+        let mut recorded = Recorded::default();
+        for (places, bounds) in [(2, true), (2, true), (3, false), (3, false)] {
+            let row = Owner { name: 4, places, ..owner("rows[0][*]", full) };
+            let mut holders = [share(&row, 40)];
+            recorded.unbind_growing(&mut holders);
+            assert_eq!(holders[0].is_bounded(), bounds, "{places}");
+        }
     }
 
     #[test]

@@ -155,7 +155,9 @@ impl Searches {
             let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
-                Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
+                Some(known) => {
+                    known.is_open(step, may_confirm) || (question.at_end && (!known.lasting || known.bounded))
+                }
             };
             due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living: Vec<LiveAllocation> =
@@ -273,6 +275,7 @@ impl Searches {
         let recorded = self.recorded.entry(site).or_default();
         recorded.tries += 1;
         recorded.step = step;
+        recorded.unbind_growing(holders);
         recorded.leave_out_samples(holders);
         if holders.is_empty() && recorded.paths.is_empty() && recorded.why_not != why_not {
             recorded.why_not = why_not;
@@ -286,6 +289,7 @@ impl Searches {
             return;
         }
         recorded.owned = is_owned(holders);
+        recorded.bounded = holders.first().is_some_and(Share::is_bounded);
         recorded.contested =
             holders.iter().any(Share::is_bounded) && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);

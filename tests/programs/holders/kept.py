@@ -2,6 +2,7 @@
 import collections
 import contextvars
 import gc
+import queue
 import random
 import sys
 import threading
@@ -34,11 +35,19 @@ def main(way, steps):
     memory = collections.deque(maxlen=100_000)
     slots = [None] * 1000
     everything = []
+    rows = {}
+    chunks = []
+    preset = dict.fromkeys(range(1000))
+    waiting = queue.Queue(maxsize=1000)
     table = None
-    if way == "array":
+    if way in ("array", "ring", "zeros"):
         import numpy
 
-        table = numpy.full((steps, 2), None)
+        table = numpy.empty(0, dtype=object)
+        if way == "ring":
+            table = numpy.full((500, 2), None)
+        if way == "zeros":
+            table = numpy.zeros(1000, dtype=object)
     for step in range(steps):
         with torch.no_grad():
             x = tensor()
@@ -57,7 +66,29 @@ def main(way, steps):
                 gc.disable()
                 Keeper().update(x.view(8, 8))
             case "array":
+                longer = numpy.empty(step + 1, dtype=object)
+                longer[:step] = table
+                longer[step] = x
+                table = longer
+                del longer
+            case "ring":
                 table[step, 0] = x
+            case "zeros":
+                table[step] = (x, step)
+            case "rows":
+                rows.setdefault(step // 40, [None] * 40)[step % 40] = x
+            case "chunks":
+                if step == len(chunks):
+                    chunks.extend([None] * 16)
+                chunks[step] = x
+            case "doubled":
+                if step == len(chunks):
+                    chunks = chunks + [None] * max(8, len(chunks))
+                chunks[step] = x
+            case "preset":
+                preset[step] = x
+            case "queue":
+                waiting.put(x)
             case "slots":
                 slots[step] = x
             case "strided":

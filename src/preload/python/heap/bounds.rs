@@ -6,26 +6,35 @@ use crate::python::heap::Heap;
 use crate::python::heap::natives::torch;
 use crate::python::heap::objects::{self, Kind};
 use crate::python::memory::word;
-use crate::python::offsets::{DEQUE_MAXLEN, LIST_ALLOCATED, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE};
+use crate::python::offsets::{
+    DEQUE_MAXLEN, FLAG_LONG, LIST_ALLOCATED, LIST_ITEMS, LRU_CACHE, LRU_MAXSIZE, VAR_SIZE,
+};
 use leaktrace_core::holders::{HeapGraph, Node};
 
-/// The least empty places of a list that make it one of a fixed length, and the share of its length, 1 in so many.
+/// The least empty places of a collection that make it one of a fixed length, and the share of its length, 1 in so many.
 const MIN_ROOM: usize = 4;
 const ROOM_SHARE: usize = 32;
 
-/// Lists that were found to have a fixed length: address and length of the latest. A list at that address of that length
-/// is the same still, however few of its places are empty by now.
+/// Attributes of an object that name a collection of its, and the most entries that it lets that have: of `queue` and
+/// `asyncio`, and of cachetools.
+const LIMITS: [[&str; 2]; 3] =
+    [["queue", "maxsize"], ["_queue", "_maxsize"], ["_Cache__data", "_Cache__maxsize"]];
+
+/// Collections that were found to have a fixed length: address and length of the latest. One at that address of that length
+/// is the same still, however few of its places are empty by now; one of another length grows.
 static FIXED: [[AtomicU64; 2]; 32] = [const { [const { AtomicU64::new(0) }; 2] }; 32];
 static NEXT_FIXED: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether a list was found to have a fixed length, and has it still. Under the GIL, as what follows.
-fn is_fixed(list: Node, length: usize) -> bool {
-    FIXED.iter().any(|[node, of]| node.load(Relaxed) == list && of.load(Relaxed) == length as u64)
+/// Returns whether a collection that was found to have a fixed length has it still; `None` if it was not found before. Under
+/// the GIL, as what follows.
+fn is_fixed(collection: Node, length: usize) -> Option<bool> {
+    let known = FIXED.iter().find(|[node, _]| node.load(Relaxed) == collection)?;
+    Some(known[1].load(Relaxed) == length as u64)
 }
 
-fn note_fixed(list: Node, length: usize) {
+fn note_fixed(collection: Node, length: usize) {
     let [node, of] = &FIXED[NEXT_FIXED.fetch_add(1, Relaxed) % FIXED.len()];
-    node.store(list, Relaxed);
+    node.store(collection, Relaxed);
     of.store(length as u64, Relaxed);
 }
 
@@ -37,9 +46,20 @@ impl Heap<'_> {
         }
         let info = self.types.of(node)?;
         let (entries, most) = match info.kind {
-            Kind::List => return self.room_of(node),
-            Kind::Dict => return self.room_of_state(holder?, node),
-            Kind::Deque => (node, objects::word_of(node, DEQUE_MAXLEN, &info)?),
+            Kind::List => return self.limit_of(holder, node).or_else(|| self.room(node, info.kind)),
+            Kind::Array => return self.room(node, info.kind),
+            Kind::Dict => {
+                let limit = self.limit_of(holder, node).or_else(|| self.room_of_state(holder?, node));
+                let own = holder.is_some_and(|h| self.keeps_attributes_in(h, node));
+                return limit.or_else(|| if own { None } else { self.room(node, info.kind) });
+            }
+            Kind::Deque => {
+                let limit = self.limit_of(holder, node);
+                if limit.is_some() {
+                    return limit;
+                }
+                (node, objects::word_of(node, DEQUE_MAXLEN, &info)?)
+            }
             Kind::Lru => {
                 // What it shows the collector is an object; any other word need not be.
                 let (cache, mut held) = (objects::word_of(node, LRU_CACHE, &info)?, Vec::new());
@@ -53,6 +73,15 @@ impl Heap<'_> {
         let now = unsafe { word(entries, VAR_SIZE) };
         // -1 stands for no bound.
         (most <= i64::MAX as u64 && now <= most.saturating_add(1)).then_some((now, most))
+    }
+
+    /// Returns how many entries a list, tuple, dict or deque has.
+    pub fn length_of(&mut self, node: Node) -> Option<u64> {
+        let is_met = self.graph.met.contains_key(&node) || self.blocks.contains_key(&node);
+        let info = self.types.of(node).filter(|_| !is_met)?;
+        // SAFETY: a living collection that has its length there.
+        matches!(info.kind, Kind::List | Kind::Tuple | Kind::Dict | Kind::Deque)
+            .then(|| unsafe { word(node, VAR_SIZE) })
     }
 
     /// Returns for how many parameters an optimizer has states in this dict, and how many parameters it has. As long as
@@ -81,28 +110,73 @@ impl Heap<'_> {
         Some(entries)
     }
 
-    /// Returns the entries and the length of a list that was made with all its places, and is being filled: from
-    /// the front, or here and there, as a ring buffer is that not every step writes to.
-    fn room_of(&self, list: Node) -> Option<(u64, u64)> {
-        let none = self.python.api.none_address();
-        // SAFETY: a living list: so many items lie where it says, in so many places.
-        let (length, items, places) = unsafe {
-            (word(list, VAR_SIZE) as usize, word(list, LIST_ITEMS), word(list, LIST_ALLOCATED) as usize)
+    /// Returns how many entries a collection has that the object which has it limits, and the limit.
+    fn limit_of(&mut self, holder: Option<Node>, collection: Node) -> Option<(u64, u64)> {
+        let holder = holder?;
+        let limited = |[name, limit]: [&str; 2]| {
+            let found = self.attribute(holder, name) == Some(collection);
+            self.attribute(holder, limit).filter(|_| found)
         };
-        // SAFETY: as above; called for places below the length.
-        let is_none = |i: usize| unsafe { word(items, 8 * i) } == none;
-        let enough = |room: usize| room >= MIN_ROOM.max(length / ROOM_SHARE);
-        let last = (0..length).rev().find(|&i| !is_none(i))?;
-        let first = (0..=last).find(|&i| !is_none(i))?;
-        let inside = (first..=last).filter(|&i| is_none(i)).count();
-        let from_front = first <= 1 && inside == 0 && enough(length - 1 - last);
-        // One that was appended to has places to spare, but for a few lengths.
-        let here_and_there = places == length && enough(length - 1 - last + inside + first);
-        let was_fixed = is_fixed(list, length);
-        if !was_fixed && (from_front || here_and_there) {
-            note_fixed(list, length);
-        }
-        let entries = last + 1 - first - inside;
-        (was_fixed || from_front || here_and_there).then_some((entries as u64, length as u64))
+        let limit = LIMITS.into_iter().find_map(limited)?;
+        let is_number = self.types.info(limit).flags & FLAG_LONG != 0;
+        let most = objects::small_number(limit, self.cpython.minor).filter(|&most| is_number && most > 0)?;
+        // SAFETY: a living list, dict or deque: its length.
+        let now = unsafe { word(collection, VAR_SIZE) };
+        (now <= most).then_some((now, most))
     }
+
+    /// Returns how many places of a collection are filled, and how many it has, if they show that these are all.
+    fn room(&mut self, node: Node, kind: Kind) -> Option<(u64, u64)> {
+        if let Some(known) = self.rooms.get(&node) {
+            return *known;
+        }
+        let (filled, exact) = self.places(node, kind);
+        let room = room_of(node, &filled, exact);
+        self.rooms.insert(node, room);
+        room
+    }
+
+    /// Returns which places of a collection are filled, and whether it was made with exactly so many.
+    fn places(&mut self, node: Node, kind: Kind) -> (Vec<bool>, bool) {
+        // SAFETY: a living collection; a list's items lie where it says.
+        let at = |address: Node, offset: usize| unsafe { word(address, offset) };
+        let (held, exact): (Vec<Node>, bool) = match kind {
+            Kind::List => {
+                let (length, items) = (at(node, VAR_SIZE) as usize, at(node, LIST_ITEMS));
+                // One that was appended to has places to spare, but for a few lengths.
+                let exact = at(node, LIST_ALLOCATED) as usize == length;
+                ((0..length).map(|i| at(items, 8 * i)).collect(), exact)
+            }
+            Kind::Array => (objects::elements(node).into_iter().flatten().collect(), true),
+            // A module's has its names.
+            _ if self.is_namespace(node) => (Vec::new(), false),
+            _ => (self.items(node).into_iter().map(|(_, value)| value).collect(), false),
+        };
+        (held.into_iter().map(|object| self.is_filled(object)).collect(), exact)
+    }
+
+    /// Returns whether a place has something, and not what stands for nothing: `None`, or a number.
+    fn is_filled(&mut self, object: Node) -> bool {
+        object != 0
+            && object != self.python.api.none_address()
+            && self.types.info(object).flags & FLAG_LONG == 0
+    }
+}
+
+/// Returns the entries and the length of a collection that was made with all its places, and is being filled: from the
+/// front, or here and there, as a ring buffer is that not every step writes to. `exact`: nothing was appended to it.
+fn room_of(collection: Node, filled: &[bool], exact: bool) -> Option<(u64, u64)> {
+    let length = filled.len();
+    let enough = |room: usize| room >= MIN_ROOM.max(length / ROOM_SHARE);
+    let last = filled.iter().rposition(|&filled| filled)?;
+    let first = filled.iter().position(|&filled| filled)?;
+    let inside = filled[first..=last].iter().filter(|&&filled| !filled).count();
+    let from_front = first <= 1 && inside == 0 && enough(length - 1 - last);
+    let here_and_there = exact && enough(length - 1 - last + inside + first);
+    let known = is_fixed(collection, length);
+    if known.is_none() && (from_front || here_and_there) {
+        note_fixed(collection, length);
+    }
+    let entries = last + 1 - first - inside;
+    known.unwrap_or(from_front || here_and_there).then_some((entries as u64, length as u64))
 }

@@ -50,6 +50,8 @@ pub struct Heap<'a> {
     saw_tensors: bool,
     /// The dicts of what allocators know their blocks by.
     records: Nodes,
+    /// What the places of collections show that were looked at.
+    rooms: IntMap<Node, Option<(u64, u64)>>,
     limit: Limit,
 }
 
@@ -124,6 +126,7 @@ impl<'a> Heap<'a> {
             contexts: None,
             saw_tensors: false,
             records: Nodes::default(),
+            rooms: IntMap::default(),
             limit,
         };
         heap.learn_namespaces();
@@ -326,6 +329,10 @@ impl HeapGraph for Heap<'_> {
 
     fn bound(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)> {
         self.bound_of(holder, node)
+    }
+
+    fn length(&mut self, node: Node) -> Option<u64> {
+        self.length_of(node)
     }
 
     fn has_graph(&mut self, node: Node) -> bool {

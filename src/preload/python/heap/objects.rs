@@ -314,6 +314,18 @@ pub fn address(number: Node, minor: u32) -> Option<u64> {
     Some(digits & 0xffff_ffff | digits >> 32 << 30)
 }
 
+/// Returns the value of a number that is not negative and has one digit at most, as its size says.
+pub fn small_number(number: Node, minor: u32) -> Option<u64> {
+    // SAFETY: a living number: its size, and its first digit, which even 0 has room for.
+    let (size, digit) = unsafe { (word(number, INT_DIGITS - 8), word(number, INT_DIGITS) & 0x3fff_ffff) };
+    match (size, minor) {
+        // Two bits say whether it is 0 or negative, a third one that it lives for ever.
+        (tag, 12..) if tag >> 3 == 1 && tag & 3 == 0 => Some(digit),
+        (1, ..12) => Some(digit),
+        _ => None,
+    }
+}
+
 /// Where an array of NumPy's has its elements, the number of its dimensions, these, the owner of its memory, its type and
 /// its flags, in every version (`PyArrayObject_fields`).
 const ARRAY_DATA: usize = 16;
@@ -337,34 +349,39 @@ pub fn is_element(array: Node, held: Node) -> bool {
     unsafe { word(array, ARRAY_BASE) != held }
 }
 
-/// What a `tp_traverse` of NumPy's arrays would do: an array holds the owner of its memory, if that is another object, else
-/// the objects that are its elements.
-unsafe extern "C" fn visit_array(array: Object, visit: Visit, argument: *mut c_void) -> c_int {
+/// Returns the objects that are an array's elements, 0 where there is none; `None` if it has others, or the memory of
+/// another array.
+pub fn elements(array: Node) -> Option<impl Iterator<Item = Node>> {
     let at = |address: u64, offset: usize| {
         // SAFETY: words of an array of NumPy's, or of what it has, alive under the GIL.
         unsafe { word(address, offset) }
     };
+    let has_objects = at(at(array, ARRAY_TYPE), TYPE_KIND).to_le_bytes()[0] == OBJECTS;
+    let rank = at(array, ARRAY_RANK) & 0xffff_ffff;
+    let contiguous = at(array, ARRAY_FLAGS) & CONTIGUOUS != 0;
+    if at(array, ARRAY_BASE) != 0 || !has_objects || !contiguous || rank > MOST_DIMENSIONS {
+        return None;
+    }
+    let (data, dimensions) = (at(array, ARRAY_DATA), at(array, ARRAY_DIMENSIONS));
+    let elements = (0..rank as usize).fold(1u64, |all, i| all.saturating_mul(at(dimensions, 8 * i)));
+    Some((0..elements.min(MOST_ELEMENTS) as usize).map(move |i| at(data, 8 * i)))
+}
+
+/// What a `tp_traverse` of NumPy's arrays would do: an array holds the owner of its memory, if that is another object, else
+/// the objects that are its elements.
+unsafe extern "C" fn visit_array(array: Object, visit: Visit, argument: *mut c_void) -> c_int {
     let array = array.expose_provenance() as u64;
     let held = |object: u64| match object {
         0 => 0,
         // SAFETY: the function and the argument belong together, and what an array holds is alive.
         object => unsafe { visit(ptr::with_exposed_provenance_mut(object as usize), argument) },
     };
-    let base = at(array, ARRAY_BASE);
+    // SAFETY: a word of a living array.
+    let base = unsafe { word(array, ARRAY_BASE) };
     if base != 0 {
         return held(base);
     }
-    let has_objects = at(at(array, ARRAY_TYPE), TYPE_KIND).to_le_bytes()[0] == OBJECTS;
-    let rank = at(array, ARRAY_RANK) & 0xffff_ffff;
-    if !has_objects || at(array, ARRAY_FLAGS) & CONTIGUOUS == 0 || rank > MOST_DIMENSIONS {
-        return 0;
-    }
-    let (data, dimensions) = (at(array, ARRAY_DATA), at(array, ARRAY_DIMENSIONS));
-    let elements = (0..rank as usize).fold(1u64, |all, i| all.saturating_mul(at(dimensions, 8 * i)));
-    (0..elements.min(MOST_ELEMENTS) as usize)
-        .map(|i| held(at(data, 8 * i)))
-        .find(|&status| status != 0)
-        .unwrap_or(0)
+    elements(array).into_iter().flatten().map(held).find(|&status| status != 0).unwrap_or(0)
 }
 
 /// Returns a type and its bases, along the chain that decides the layout of instances.
