@@ -720,6 +720,45 @@ def streams_broken_off():
         streams.append(answers)
 
 
+def streams_by_turns():
+    """Every second stream is given up early and kept, and the others run to their end."""
+
+    def answer_in_parts(parts):
+        state = batch()
+        for _ in range(parts):
+            state = net(batch())
+            yield state.sum().item()
+
+    for n in range(N):
+        answers = answer_in_parts(5)
+        for count, _ in enumerate(answers):
+            if n % 2 and count == 2:
+                break
+        if n % 2:
+            kept.append(answers)
+
+
+def streams_of_clients():
+    """The same in a function that is called for each, and a stream is over when nothing of it is left."""
+    streams = {}
+
+    def answer_in_parts(n):
+        state = batch()
+        for _ in range(5):
+            other = state * 2
+            yield n
+        streams.pop(n)
+
+    def client(n):
+        streams[n] = answer_in_parts(n)
+        for count, _ in enumerate(streams[n]):
+            if n % 3 == 2 and count == 2:
+                break
+
+    for n in range(N):
+        client(n)
+
+
 def decorated():
     """An evaluation under a decorator of a library's, in a loop of few rounds, and no optimizer anywhere."""
 

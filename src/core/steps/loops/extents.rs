@@ -101,6 +101,11 @@ impl Extents {
         &self.loops
     }
 
+    /// Where the first of them begins.
+    pub(super) fn first_header(&self) -> Option<u32> {
+        self.loops.iter().map(|l| l.header).min()
+    }
+
     /// The innermost loop around an offset. Those around it follow from it.
     #[inline(always)]
     pub(super) fn innermost(&self, offset: u32) -> Option<u8> {

@@ -87,7 +87,8 @@ enum Called {
     Function,
     /// A function, by C.
     Through,
-    Generator,
+    /// A generator; which, if it has come to its first loop.
+    Generator(Option<u32>),
     /// A coroutine, before it stood still itself.
     Awaited,
 }
@@ -248,6 +249,10 @@ impl Shadow {
             let called = at.checked_sub(1).map_or(Called::Nothing, |above| self.levels[above].called);
             let waits = view.codes.get(code).generator && !self.is_awaited(view, at, code);
             return match called {
+                Called::Generator(Some(was)) if was == code && self.is_before_loops(view, code, seen) => {
+                    self.made_anew(view, at);
+                    at
+                }
                 Called::Function if !waits && !view.blind => self.made_again(view, at, seen, 0),
                 Called::Through if !waits && !view.blind => self.made_again(view, at, seen, 1),
                 _ => at,
@@ -293,14 +298,16 @@ impl Shadow {
                 }
             }
         }
-        let (entry, was) = (level.seen.entry, level.code);
+        let (entry, was, stood_at) = (level.seen.entry, level.code, level.seen.offset);
         let code = view.codes.number(seen, view.around);
         let waits = (view.codes.get(was).generator || view.codes.get(code).generator)
             && !self.is_awaited(view, at, code);
         // A generator that begins where another of its code stands still in its loop was made since, in a loop around it.
         let in_loop = self.levels[at].first < self.insides_end(at);
         let known = || self.waiting.iter().any(|w| w.frame == seen.frame && w.code == code);
-        let begins = code == was && view.codes.get(code).iterated && in_loop && !known();
+        let stood = || in_loop && view.codes.get(code).iterated && !known();
+        let had_ended = || has_looped(view, was, stood_at) && self.is_before_loops(view, code, seen);
+        let begins = code == was && (stood() || had_ended());
         // What C called there and what the instruction itself called may be one call of it.
         let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
         self.pop(view, at);
@@ -308,6 +315,13 @@ impl Shadow {
             self.made_anew(view, at);
         }
         if waits { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
+    }
+
+    /// Whether a frame is that of a generator that has not come to its first loop, and did not stand still before.
+    fn is_before_loops(&self, view: &View<'_>, code: u32, seen: &Seen) -> bool {
+        let facts = view.codes.get(code);
+        let known = || self.waiting.iter().any(|w| w.frame == seen.frame && w.offset <= seen.offset);
+        facts.iterated && facts.extents.first_header().is_some_and(|header| seen.offset < header) && !known()
     }
 
     /// Whether a coroutine at depth `at` is awaited by the frame around it. That awaits one after the other, so another
@@ -457,6 +471,10 @@ impl Shadow {
             let Some(level) = self.levels.pop() else { return };
             if view.codes.get(level.code).generator {
                 self.stand_still(view, &level);
+                let looped = has_looped(view, level.code, level.seen.offset);
+                if let Some(Called::Generator(last)) = self.levels.last_mut().map(|above| &mut above.called) {
+                    *last = looped.then_some(level.code);
+                }
             }
             self.leave(view.tree, view.around, level.first);
         }
@@ -484,7 +502,7 @@ impl Shadow {
         if let Some(above) = self.levels.last_mut() {
             around = above.node;
             above.called = match crosses {
-                _ if stands => Called::Generator,
+                _ if stands => Called::Generator(None),
                 true => Called::Through,
                 false => Called::Function,
             };
@@ -536,6 +554,12 @@ impl Shadow {
         self.leave(view.tree, view.around, 0);
         self.levels.clear();
     }
+}
+
+/// Whether a generator has come to its first loop.
+fn has_looped(view: &View<'_>, code: u32, offset: u32) -> bool {
+    let facts = view.codes.get(code);
+    facts.iterated && facts.extents.first_header().is_some_and(|header| offset >= header)
 }
 
 /// At its header a `for` loop fetches the next item; whether there is one is not known yet.
