@@ -72,6 +72,17 @@ fn build_folder(bin: &Path) -> Option<PathBuf> {
     Some(Path::new(source).join("../../target/release"))
 }
 
+/// Refuses a program whose name begins as an option does: it is one that we do not have.
+pub fn refuse_option(command: &[OsString]) -> Result<(), Failure> {
+    let option = command.first().filter(|word| word.as_bytes().starts_with(b"-"));
+    option.map_or(Ok(()), |word| {
+        Err(Failure(format!(
+            "there is no option {} (see --help); the program comes after `--`",
+            word.display()
+        )))
+    })
+}
+
 /// Puts an interpreter before a command that is a Python script: the one that `python -m leaktrace` runs in;
 /// else, if the script is not executable, `python3`.
 pub fn with_interpreter(command: &[OsString]) -> Vec<OsString> {

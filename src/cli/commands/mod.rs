@@ -92,7 +92,7 @@ enum Command {
 Exit status: the program's own; with --fail-on, 1 if it was 0 and a finding fails or nothing could be judged.")]
 struct Run {
     /// Write the recording to PATH [default: leaktrace.%p.ltrace]; %p pid, %e program, %h host, %r rank
-    #[arg(long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
     /// End steps by: auto, optimizer, loop, backward, range:NAME, api, every:SECONDS
     #[arg(long, value_name = "SOURCE", value_parser = settings::step)]
@@ -307,7 +307,7 @@ The program itself is not run, only its interpreter for a moment.
 Exit status: 0 the program can be traced, 1 it cannot, 2 wrong usage.")]
 struct Doctor {
     /// Check that a recording can be written to PATH [default: leaktrace.%p.ltrace]
-    #[arg(long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
     /// Use colors; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::doctor::resolve;
 use super::gate::{self, GateOptions};
 use super::input::Reader;
-use super::locate::{library, preload, with_interpreter};
+use super::locate::{library, preload, refuse_option, with_interpreter};
 use super::{Failure, GATE, Run, output, report, settings, simulate, supervise};
 use crate::ranks::{self, words};
 use crate::render::terminal::{PLAIN, Page};
@@ -35,6 +35,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     settings::check_out(&pattern)?;
     let suppressions = report::suppressions(arguments.suppressions.as_deref())?;
     let baseline = arguments.baseline.as_deref().map(gate::read_baseline).transpose()?;
+    refuse_option(&arguments.command)?;
     let words = with_interpreter(&arguments.command);
     let [program, rest @ ..] = words.as_slice() else {
         return Err(Failure("no program to run".into()));

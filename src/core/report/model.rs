@@ -227,7 +227,7 @@ pub struct Holder {
     pub path: String,
     pub bytes: u64,
     pub blocks: u64,
-    /// The step that had just ended when the heap was searched.
+    /// The step that had just ended when the heap was searched; 0: it is not known.
     pub step: u32,
     /// `unbounded`: it can take in more for ever; `bounded`: it can have `max_entries` entries; `unreachable`: nothing alive
     /// refers to it, and it waits for garbage collection; `null`: not known.

@@ -34,6 +34,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let [program, rest @ ..] = arguments.command.as_slice() else {
         return Err(Failure("no program to check".into()));
     };
+    locate::refuse_option(&arguments.command)?;
     let library = locate::library()?;
     let mut checks: Vec<(&str, Check)> = Vec::new();
     checks.push(("library", Check::Good(library.display().to_string())));

@@ -111,13 +111,16 @@ impl Builder<'_> {
     /// Lists who held the blocks of these sites as of the last heap search.
     pub(super) fn holders(&self, sites: impl Iterator<Item = u32>) -> Vec<Holder> {
         let mut holders: Vec<(Retention, &str, Holder)> = Vec::new();
+        // One beyond the last is of another loop's: which ones count was decided later.
+        let steps = self.ledger.step_count();
+        let step_of = |step: u32| if step > steps { 0 } else { step };
         for key in sites.filter_map(|site| self.key(site)) {
             for held in self.tables.holders.get(&key).iter().flat_map(|(_, all)| all) {
                 match holders.iter_mut().map(|(_, _, h)| h).find(|h| h.path == held.path) {
                     Some(h) => {
                         h.bytes = h.bytes.saturating_add(held.bytes);
                         h.blocks = h.blocks.saturating_add(held.blocks);
-                        h.step = h.step.max(held.step);
+                        h.step = h.step.max(step_of(held.step));
                     }
                     None => holders.push((
                         held.retention,
@@ -126,7 +129,7 @@ impl Builder<'_> {
                             path: held.path.clone(),
                             bytes: held.bytes,
                             blocks: held.blocks,
-                            step: held.step,
+                            step: step_of(held.step),
                             retention: match held.retention {
                                 Retention::Unknown => None,
                                 Retention::Unbounded => Some("unbounded"),

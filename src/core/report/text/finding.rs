@@ -213,7 +213,7 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
     let (parts, others): (Vec<&Holder>, Vec<&Holder>) = shown.partition(|h| beyond(h).is_some());
     let mut told = None;
     let mut checked = |h: &Holder| match told.replace(h.step) {
-        before if before == Some(h.step) => String::new(),
+        before if h.step == 0 || before == Some(h.step) => String::new(),
         _ => format!(", checked at step {}", grouped(u64::from(h.step))),
     };
     let much = |h: &Holder| match f.holders.len() {

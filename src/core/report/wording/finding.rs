@@ -76,6 +76,7 @@ fn grounds(f: &Finding, these: &str) -> String {
     if f.layer == Layer::Code {
         let others = match f.freed {
             0 => format!("none that {these} had compiled was ever released"),
+            1 => format!("1 other that {these} had compiled was released"),
             n => format!("{} that {these} had compiled were released", count(n as f64, "other")),
         };
         return format!("{steps} had a program compiled that is still there; {others}");
@@ -88,7 +89,11 @@ fn grounds(f: &Finding, these: &str) -> String {
         );
     }
     let others = match (f.freed, f.longest_life) {
-        (0, _) => format!("nothing that {these} allocated was ever freed"),
+        // Other blocks of the same line may come and go.
+        (0, _) => {
+            let stacks = if f.sites.len() == 1 { "this call stack" } else { "these call stacks" };
+            format!("nothing that {stacks} allocated was ever freed")
+        }
         (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
         (_, life) => format!("the others of {these} lived for {} at most", count(f64::from(life), "step")),
     };
