@@ -353,9 +353,10 @@ fn block_of(stack: u32, entry_point: u16, device: u8, address: u64, size: u64) {
     append_inline(&Event { address, size, device, stack, entry_point, ..Event::new(EventKind::BlockAlloc) });
 }
 
-/// Records a program that a framework compiled for a device, by its handle. It says nothing of loops and steps.
+/// Records a program that a framework compiled for a device, by its handle.
 pub fn program(entry_point: u16, device: u8, handle: u64, size: u64) {
     if state::ensure_recording() {
+        loop_steps::event(false);
         let (stack, class) = (stacks::stack(this_thread()), MemoryClass::Code as u8);
         let event = Event::new(EventKind::Alloc);
         append(&Event { address: handle, size, device, stack, class, entry_point, ..event });
@@ -365,6 +366,8 @@ pub fn program(entry_point: u16, device: u8, handle: u64, size: u64) {
 /// Records that such a program is about to end.
 pub fn program_end(entry_point: u16, handle: u64) {
     if state::is_recording() {
+        // A function that returns may give up its programs, and nothing else.
+        loop_steps::event(true);
         let class = MemoryClass::Code as u8;
         append(&Event { address: handle, class, entry_point, ..Event::new(EventKind::Free) });
     }
