@@ -92,6 +92,15 @@ ways! {
     kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs few_epochs_summed_up set_up
 }
 
+/// What a function frees as it returns belongs to no step.
+#[test]
+fn the_last_step_of_a_generator_ends_with_the_loop_over_it() {
+    let report = written("streamed_to_the_end", "auto");
+    let finding = &report.findings()[0];
+    let blocks = finding["sites"][0]["live_blocks"].as_u64();
+    assert_eq!((blocks, finding["cohorts"].as_u64()), (Some(24), Some(24)), "{finding:#}");
+}
+
 #[test]
 fn a_loop_is_at_the_line_where_it_begins() {
     // The instruction that ends this one leaves a `with`, and has no line of its own.

@@ -720,6 +720,22 @@ def streams_broken_off():
         streams.append(answers)
 
 
+def streamed_to_the_end():
+    """The loop is a generator's, and what it has kept goes when the function returns that goes over it."""
+
+    def answers(states):
+        for n in range(N):
+            states.append(torch.zeros(64, 64, device=DEVICE) * n)
+            yield n
+
+    def main():
+        states = []
+        for _ in answers(states):
+            pass
+
+    main()
+
+
 def streams_by_turns():
     """Every second stream is given up early and kept, and the others run to their end."""
 

@@ -118,6 +118,8 @@ struct Waiting {
     offset: u32,
     insides: [Inside; DEEPEST],
     count: usize,
+    /// The loop that goes over what it yields.
+    by: Id,
     /// It awaited a coroutine there.
     awaits: bool,
     used: u64,
@@ -400,7 +402,9 @@ impl Shadow {
         {
             same += 1;
         }
+        self.end_streams(view, first + same);
         self.leave(view.tree, view.around, first + same);
+        let facts = view.codes.get(code);
         for i in &mut self.insides[first..] {
             if !i.open && !is_fetching(facts, i.number, offset) {
                 i.open = true;
@@ -476,6 +480,7 @@ impl Shadow {
                     *last = looped.then_some(level.code);
                 }
             }
+            self.end_streams(view, level.first);
             self.leave(view.tree, view.around, level.first);
         }
     }

@@ -2,8 +2,10 @@
 
 use super::super::Seen;
 use super::super::extents::DEEPEST;
-use super::super::tree::Sign;
-use super::{Awaited, BEGINS, Called, Inside, Level, MOST_AWAITED, MOST_WAITING, Shadow, View, Waiting};
+use super::super::tree::{NONE, Sign};
+use super::{
+    Awaited, BEGINS, Called, Inside, Level, MOST_AWAITED, MOST_WAITING, Shadow, View, Waiting, is_fetching,
+};
 
 impl Shadow {
     pub(super) fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
@@ -23,11 +25,18 @@ impl Shadow {
             offset: level.seen.offset,
             insides: [Inside::default(); DEEPEST],
             count: insides.len(),
+            by: NONE,
             awaits: level.called == Called::Function && view.codes.get(level.code).coroutine,
             used: self.clock,
         };
         waiting.insides[..insides.len()].copy_from_slice(insides);
         self.insides.truncate(level.first);
+        if let Some(above) = self.levels.last()
+            && let Some(i) = self.insides[above.first..].last()
+            && is_fetching(view.codes.get(above.code), i.number, above.seen.offset)
+        {
+            waiting.by = i.node;
+        }
         if self.waiting.len() < MOST_WAITING {
             self.waiting.push(waiting);
         } else if let Some(oldest) = self.waiting.iter_mut().min_by_key(|w| w.used) {
@@ -98,6 +107,20 @@ impl Shadow {
         if let Some((above, inside)) = (0..at).rev().find_map(in_loop) {
             let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
             self.iteration_ends(view, inside, code, offset, Sign::Anew, at + 1);
+        }
+    }
+
+    /// The loops from here on are about to be left: the generators that they go over have ended, or are given up.
+    pub(super) fn end_streams(&mut self, view: &mut View<'_>, from: usize) {
+        if self.insides.len() == from {
+            return;
+        }
+        let is_left = |w: &Waiting, insides: &[Inside]| insides[from..].iter().any(|i| i.node == w.by);
+        while let Some(at) = self.waiting.iter().position(|w| is_left(w, &self.insides)) {
+            let ended = self.waiting.swap_remove(at);
+            let insides = self.insides.len();
+            self.insides.extend_from_slice(&ended.insides[..ended.count]);
+            self.leave(view.tree, view.around, insides);
         }
     }
 
