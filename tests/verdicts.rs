@@ -61,6 +61,8 @@ fn judged(name: &str, report: &Report, by: &str) {
             assert!(rest.is_empty(), "{name} by {by}: one cause, {} findings", found.len());
         }
         near(&format!("{name} by {by}, bytes"), &first["bytes_per_step"], &truth["bytes_per_step"], 0.01);
+        let (average, wanted) = (&first["growth_bytes_per_step"], &truth["average_bytes_per_step"]);
+        near(&format!("{name} by {by}, average"), average, wanted, 0.01);
         near(&format!("{name} by {by}, blocks"), &first["blocks_per_step"], &truth["blocks_per_step"], 0.01);
         near(&format!("{name} by {by}, live"), &first["live_bytes"], &truth["live_bytes"], 0.01);
         near(&format!("{name} by {by}, share"), &first["growth_step_ratio"], &truth["adding_share"], 0.1);
@@ -111,6 +113,12 @@ fn what_an_evaluation_gathers_is_not_judged_before_it_is_over() {
 #[test]
 fn what_evaluations_leave_behind_is_a_leak_though_training_follows() {
     phased("evaluation_keeps", 5 * 24 + 4 * 20, 4 * 20);
+}
+
+/// Steps of the training stand between them, and at the end.
+#[test]
+fn what_rollouts_leave_behind_is_as_much_on_average_as_in_each_of_them() {
+    phased("rollouts", 8 * 8 + 8 * 16, 8 * 16);
 }
 
 #[test]

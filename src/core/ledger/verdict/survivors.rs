@@ -186,7 +186,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // not: it sets up other things.
     let all = site.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
     let all = all.map(|birth| own.at(birth));
-    let latest = own.at(latest);
+    let latest = latest_of_age(view, &own, age);
     if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest) {
         return Outcome::Saturates;
     }
@@ -224,6 +224,12 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
     Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain, may_end, clock: own })
+}
+
+/// Returns by a clock when the last of what is older than `age` by now can have come: by that clock, and by all steps.
+fn latest_of_age(view: &View<'_>, clock: &PhaseClock<'_>, age: u32) -> u32 {
+    let before = |steps: u32| steps.saturating_sub(age.saturating_add(1));
+    before(clock.at(view.steps)).min(clock.at(before(view.steps)))
 }
 
 /// Returns the step up to which what a site holds grows old: the last one, unless the site has allocated nothing for far
@@ -326,7 +332,8 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         let (from, to) = (leader.clock.at(from), leader.clock.at(to));
         to.saturating_sub(from).saturating_add(1)
     };
-    let span = steps(first, latest);
+    let counted = latest_of_age(view, &leader.clock, age);
+    let span = counted.saturating_sub(leader.clock.at(first)).saturating_add(1);
     let rate = rate(&proof, steps(first, proof.last()?.birth), span);
     let frees = |s: &Survivors<'_, '_>| s.site.site.frees;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
