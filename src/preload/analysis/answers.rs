@@ -20,8 +20,6 @@ pub struct Recorded {
     pub lasting: bool,
     /// Whether most blocks had an owner that was alive.
     pub owned: bool,
-    /// Whether it has a bounded owner and an unbounded one: one of them may have a sample only.
-    pub contested: bool,
     /// The collections that owners had their blocks in, by path, and the paths at which another one was met
     /// later: they are made anew again and again.
     collections: HashMap<String, Node>,
@@ -90,11 +88,10 @@ impl Recorded {
         });
     }
 
-    /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
-    /// searched for once more if there `is_time`.
+    /// Returns whether a search may still show more than what is known: who had the first few blocks may have given them on.
+    /// Where somebody is known, that depends on whether there `is_time`.
     pub fn is_open(&self, step: u32, is_time: bool) -> bool {
-        let again = !self.lasting || (is_time && (self.contested || self.bounded || self.tries < 2));
-        again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
+        (is_time || !self.lasting) && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
     }
 }
 
@@ -104,6 +101,21 @@ pub struct Share<'a> {
     pub hold: Retention,
     pub blocks: u64,
     pub bytes: u64,
+    /// The step that its oldest block was allocated in.
+    pub oldest: u32,
+}
+
+/// Does not say of owners how they keep their blocks if these are new ones only and another one has older ones: a list
+/// for the rounds under way has the newest for a while, whoever keeps them. `births`: of all blocks, in order. `old`: the
+/// latest birth of one that is older than those of its site that are freed.
+pub fn tell_from_passing(holders: &mut [Share<'_>], births: &[u32], old: u32) {
+    let older_half = births.get(births.len() / 2).map_or(0, |&middle| middle.min(old));
+    let keeps = |h: &Share<'_>| h.is_bounded() || h.hold == Retention::Unbounded;
+    if holders.iter().any(|h| keeps(h) && h.oldest <= older_half) {
+        for passing in holders.iter_mut().filter(|h| keeps(h) && h.oldest > older_half) {
+            passing.hold = Retention::Unknown;
+        }
+    }
 }
 
 impl Share<'_> {
@@ -139,7 +151,22 @@ mod tests {
     }
 
     fn share(owner: &Owner, blocks: u64) -> Share<'_> {
-        Share { owner, hold: owner.hold, blocks, bytes: blocks << 20 }
+        Share { owner, hold: owner.hold, blocks, bytes: blocks << 20, oldest: 1 }
+    }
+
+    #[test]
+    fn who_has_the_newest_only_is_not_who_keeps_them() {
+        let (list, rows) = (owner("kept[*]", Retention::Unbounded), owner("rows[*]", Retention::Unbounded));
+        let births: Vec<u32> = (1..=30).collect();
+        for (since, keeps) in [(1, true), (10, true), (20, false)] {
+            let mut holders = [Share { oldest: since, ..share(&rows, 31) }, share(&list, 30)];
+            tell_from_passing(&mut holders, &births, 27);
+            assert_eq!(holders.map(|h| h.is_lasting()), [keeps, true], "since {since}");
+        }
+        // Where nobody has older ones, it is all that is known.
+        let mut holders = [Share { oldest: 20, ..share(&rows, 11) }];
+        tell_from_passing(&mut holders, &births, 27);
+        assert!(holders[0].is_lasting());
     }
 
     #[test]

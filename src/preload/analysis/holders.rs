@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
-use crate::analysis::answers::{Recorded, Share, is_owned};
+use crate::analysis::answers::{Recorded, Share, is_owned, tell_from_passing};
 use crate::analysis::{loop_steps, step_schedule};
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
-use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, judge};
+use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, judge, old_age};
 use leaktrace_core::ledger::{Layer, Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
@@ -30,6 +30,8 @@ const NEW_SEARCHES: u32 = 3;
 /// The part of the run that searches may have taken for one more, which sees whether a holder is still the
 /// same with more blocks. What tests find must not depend on how busy their machine is.
 const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
+/// A run counts as so much longer there: a short one has two or three searches all the same.
+const CONFIRM_ALLOWANCE: Duration = Duration::from_secs(2);
 /// The part of the run that looks for new findings may take, and how long they may take at first.
 const LOOK_SHARE: u32 = 200;
 const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
@@ -132,14 +134,14 @@ impl Searches {
         let elapsed = Duration::from_nanos(state::elapsed());
         let step = ledger.step_count();
         let looks = occasion == Occasion::Look;
-        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed;
+        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed + CONFIRM_ALLOWANCE;
         let may_look = self.count < NEW_SEARCHES || self.spent * NEW_SHARE <= elapsed;
         let mut due = match occasion {
             Occasion::Look => false,
             Occasion::Step => self.spent * TIME_SHARE <= elapsed,
             Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
-            Occasion::End => self.spent * CONFIRM_SHARE <= elapsed,
+            Occasion::End => may_confirm,
         };
         let open = ledger.step_count() + 1;
         // What the step under way has allocated is in nobody's hands yet.
@@ -226,10 +228,19 @@ impl Searches {
         sites.dedup();
         let alive: HashSet<(u64, u32)> =
             ledger.live_at_sites(&sites).iter().map(|l| (l.address, l.birth)).collect();
+        // When these were allocated, and the latest of those that are older than what their site frees.
+        let mut ages: HashMap<Site, (Vec<u32>, u32)> = HashMap::new();
         for living in &question.living {
             let site = of_site.entry(living.site).or_insert_with(|| key(ledger, living.site));
             if let Some(site) = *site {
                 found.entry(site).or_default();
+                let age = || old_age(ledger.site(living.site).map_or(0, |site| site.usual_life()));
+                let (births, _) = ages
+                    .entry(site)
+                    .or_insert_with(|| (Vec::new(), ledger.step_count().saturating_sub(age())));
+                if alive.contains(&(living.address, living.birth)) {
+                    births.push(living.birth);
+                }
             }
         }
         // The variables of a module's own loop are there to the end.
@@ -241,18 +252,23 @@ impl Searches {
                 let of = found.entry(*site).or_default();
                 match of.iter_mut().find(|share| share.owner.path == owner.path) {
                     Some(share) => {
-                        (share.blocks, share.bytes) = (share.blocks + 1, share.bytes + living.bytes)
+                        (share.blocks, share.bytes) = (share.blocks + 1, share.bytes + living.bytes);
+                        share.oldest = share.oldest.min(living.birth);
                     }
                     // What hangs on nothing when functions have returned may have had an owner before.
                     None => {
                         let late = returned && owner.hold == Retention::Unreachable;
                         let hold = if late { Retention::Unknown } else { owner.hold };
-                        of.push(Share { owner, hold, blocks: 1, bytes: living.bytes });
+                        of.push(Share { owner, hold, blocks: 1, bytes: living.bytes, oldest: living.birth });
                     }
                 }
             }
         }
         for (site, mut holders) in found {
+            if let Some((births, old)) = ages.get_mut(&site) {
+                births.sort_unstable();
+                tell_from_passing(&mut holders, births, *old);
+            }
             sort_for_listing(&mut holders, |share| Listed {
                 hold: share.hold,
                 name: share.owner.path.get(..share.owner.name).unwrap_or(&share.owner.path),
@@ -290,8 +306,6 @@ impl Searches {
         }
         recorded.owned = is_owned(holders);
         recorded.bounded = holders.first().is_some_and(Share::is_bounded);
-        recorded.contested =
-            holders.iter().any(Share::is_bounded) && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         recorded.lasting = holders.iter().any(Share::is_lasting);
         recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();

@@ -9,7 +9,7 @@ use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::PhaseClock;
 use super::statistics::{gaps, grouped, interval, is_regular, median, overlap};
-use super::view::{AGE_FACTOR, CERTAIN_COHORTS, MIN_AGE, MIN_COHORTS, SiteView, View};
+use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View, old_age};
 use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
 use crate::ledger::sites::mostly_collected;
 
@@ -141,7 +141,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     if site.cohorts.len() < MIN_REGULAR {
         return Outcome::Nothing;
     }
-    let age = MIN_AGE.max(view.usual_life(site.site).saturating_mul(AGE_FACTOR));
+    let age = old_age(view.usual_life(site.site));
     let until = last_turn(site, steps);
     let old = |c: &&Cohort| until.saturating_sub(c.birth) > age;
     let mut proof: Vec<Cohort> =

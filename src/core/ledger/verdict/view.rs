@@ -22,6 +22,11 @@ const BURN_IN_SHARE: f64 = 0.1;
 /// Only in a run of so many steps can the last few be told from the rest.
 const LATE_STEPS: u32 = 100;
 
+/// Returns from which age on a block is older than those that its site frees usually are.
+pub fn old_age(usual_life: u32) -> u32 {
+    MIN_AGE.max(usual_life.saturating_mul(AGE_FACTOR))
+}
+
 /// A run shorter than this cannot show a leak: burn-in, `MIN_COHORTS` births, `MIN_AGE` steps of waiting.
 pub const MIN_STEPS: u32 = BURN_IN_STEPS + MIN_COHORTS as u32 + MIN_AGE + 1;
 
