@@ -49,8 +49,11 @@ impl Recorded {
         let grows = self.bounded && holders.first().is_some_and(|h| h.hold == Retention::Unbounded);
         let known = same && holders.len() == self.paths.len() && !more && !grows;
         let outlived = holders.first().is_some_and(|h| self.paths.iter().any(|p| leads_to(&h.owner.path, p)));
+        // Nor does one replace what two searches have found in which none of that is any more: an object is being taken apart.
+        let is_met_again = holders.iter().any(|h| self.paths.contains(&h.owner.path));
+        let is_gone = self.tries > 2 && self.owned && !is_met_again;
         let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2 || outlived);
-        !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late
+        !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late && !is_gone
     }
 
     /// Says of owners that have more places than before that these do not bound them.
@@ -167,6 +170,24 @@ mod tests {
         let mut holders = [Share { oldest: 20, ..share(&rows, 11) }];
         tell_from_passing(&mut holders, &births, 27);
         assert!(holders[0].is_lasting());
+    }
+
+    #[test]
+    fn what_takes_an_object_apart_is_no_owner() {
+        let (flying, pending) =
+            (owner("flying[*]", Retention::Unbounded), owner("pending[*]", Retention::Unbounded));
+        let paths = vec!["flying[*]".into()];
+        let known = |tries| Recorded {
+            tries,
+            paths: paths.clone(),
+            blocks: 60,
+            lasting: true,
+            owned: true,
+            ..Recorded::default()
+        };
+        assert!(known(2).is_improved_by(&[share(&pending, 140)], false, false));
+        assert!(!known(3).is_improved_by(&[share(&pending, 140)], false, false));
+        assert!(known(3).is_improved_by(&[share(&pending, 140), share(&flying, 139)], false, false));
     }
 
     #[test]

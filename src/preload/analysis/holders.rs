@@ -158,7 +158,10 @@ impl Searches {
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
                 Some(known) => {
-                    known.is_open(step, may_confirm) || (question.at_end && (!known.lasting || known.bounded))
+                    // What the end takes apart is on its way through others' hands.
+                    let is_early = known.tries < 2 || !known.lasting || known.bounded;
+                    (known.is_open(step, may_confirm) && (is_early || !question.at_end))
+                        || (question.at_end && (!known.lasting || known.bounded))
                 }
             };
             due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
