@@ -6,6 +6,7 @@
 import ctypes
 import functools
 import sys
+import textwrap
 
 runtime = ctypes.CDLL(sys.argv[1])
 told = 0
@@ -126,9 +127,7 @@ def keep(n):
     allocate(2048)
 
 
-def in_a_module():
-    """Two calls by turns, of which the second stands later in the code; its variables are in no frame."""
-    text = """
+IN_A_MODULE = """
 for epoch in range(2):
     for n in items:
         if n % 2:
@@ -137,7 +136,11 @@ for epoch in range(2):
             work(n)
         step()
 """
-    exec(text, {"items": list(range(20)), "work": keep, "step": step})
+
+
+def in_a_module(text=IN_A_MODULE):
+    """Two calls by turns, of which the second stands later in the code; its variables are in no frame."""
+    exec(text, {"items": list(range(20)), "work": keep, "step": step, "Manager": Manager})
 
 
 class Manager:
@@ -158,17 +161,7 @@ class Manager:
 
 def in_a_module_within():
     """The same in a `with`, of whose manager 3.14 and later leave two objects on the stack."""
-    text = """
-with Manager():
-    for epoch in range(2):
-        for n in items:
-            if n % 2:
-                work(n)
-            else:
-                work(n)
-            step()
-"""
-    exec(text, {"items": list(range(20)), "work": keep, "step": step, "Manager": Manager})
+    in_a_module("with Manager():" + textwrap.indent(IN_A_MODULE, "    "))
 
 
 def awaited():

@@ -20,6 +20,8 @@ pub struct Recorded {
     pub lasting: bool,
     /// Whether most blocks had an owner that was alive.
     pub owned: bool,
+    /// Whether it has a bounded owner and an unbounded one: one of them may have a sample only.
+    pub contested: bool,
     /// The collections that owners had their blocks in, by path, and the paths at which another one was met
     /// later: they are made anew again and again.
     collections: HashMap<String, Node>,
@@ -91,10 +93,12 @@ impl Recorded {
         });
     }
 
-    /// Returns whether a search may still show more than what is known: who had the first few blocks may have given them on.
-    /// Where somebody is known, that depends on whether there `is_time`.
+    /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
+    /// searched for once more if there `is_time`, and a bounded one twice: it may grow.
     pub fn is_open(&self, step: u32, is_time: bool) -> bool {
-        (is_time || !self.lasting) && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
+        let again =
+            !self.lasting || (is_time && (self.contested || self.tries < if self.bounded { 3 } else { 2 }));
+        again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
     }
 }
 

@@ -30,8 +30,6 @@ const NEW_SEARCHES: u32 = 3;
 /// The part of the run that searches may have taken for one more, which sees whether a holder is still the
 /// same with more blocks. What tests find must not depend on how busy their machine is.
 const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
-/// A run counts as so much longer there: a short one has two or three searches all the same.
-const CONFIRM_ALLOWANCE: Duration = Duration::from_secs(2);
 /// The part of the run that looks for new findings may take, and how long they may take at first.
 const LOOK_SHARE: u32 = 200;
 const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
@@ -134,7 +132,7 @@ impl Searches {
         let elapsed = Duration::from_nanos(state::elapsed());
         let step = ledger.step_count();
         let looks = occasion == Occasion::Look;
-        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed + CONFIRM_ALLOWANCE;
+        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed;
         let may_look = self.count < NEW_SEARCHES || self.spent * NEW_SHARE <= elapsed;
         let mut due = match occasion {
             Occasion::Look => false,
@@ -157,12 +155,7 @@ impl Searches {
             let grows = matches!(finding.kind, Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
-                Some(known) => {
-                    // What the end takes apart is on its way through others' hands.
-                    let is_early = known.tries < 2 || !known.lasting || known.bounded;
-                    (known.is_open(step, may_confirm) && (is_early || !question.at_end))
-                        || (question.at_end && (!known.lasting || known.bounded))
-                }
+                Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
             };
             due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living: Vec<LiveAllocation> =
@@ -309,6 +302,8 @@ impl Searches {
         }
         recorded.owned = is_owned(holders);
         recorded.bounded = holders.first().is_some_and(Share::is_bounded);
+        recorded.contested =
+            holders.iter().any(Share::is_bounded) && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         recorded.lasting = holders.iter().any(Share::is_lasting);
         recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
