@@ -15,8 +15,9 @@ fn holders(report: &Report) -> Vec<(String, u64)> {
 fn held(report: &Report, path: &str) {
     let all = holders(report);
     let list: Vec<String> = all.iter().map(|(p, n)| format!("{p} ({n})")).collect();
-    let found = all.iter().find(|(p, _)| p == path);
-    assert!(found.is_some_and(|(_, blocks)| *blocks >= 20), "no {path} in\n{}", list.join("\n"));
+    // Another finding may have a block or two by the same path.
+    let found = all.iter().any(|(p, blocks)| p == path && *blocks >= 20);
+    assert!(found, "no {path} in\n{}", list.join("\n"));
 }
 
 /// Ways of every program of ours.
