@@ -68,6 +68,8 @@ pub struct Graph {
     /// How many words all nodes have in common, before those of their own kind. Some of the former are not in
     /// use and hold stale words, so only vectors count there.
     common: Option<usize>,
+    /// A vector was met whose memory has its size before it, as glibc's `malloc` writes it: then every one has.
+    sized: bool,
 }
 
 impl Graph {
@@ -243,11 +245,19 @@ impl Graph {
                 let long = end.wrapping_sub(begin) / 8;
                 let is = [begin, end].into_iter().all(is_plausible) && begin < end && end <= room;
                 if is && long <= VECTOR && room - begin < 1 << 24 {
-                    vectors.push((*holder, *itself, begin, long as usize));
+                    vectors.push((*holder, *itself, begin, long as usize, room - begin));
                 }
             }
         }
-        let reads: Vec<(u64, usize)> = vectors.iter().map(|&(_, _, begin, long)| (begin, long)).collect();
+        // Three words that only look like a vector lead to whatever lies between two objects.
+        let heads: Vec<(u64, usize)> = vectors.iter().map(|&(_, _, begin, _, _)| (begin - 8, 1)).collect();
+        let heads = memory::copy(&heads);
+        let has_size: Vec<bool> =
+            vectors.iter().enumerate().map(|(i, v)| is_chunk(heads.get(i)[0], v.4)).collect();
+        self.sized |= has_size.contains(&true);
+        let mut real = has_size.into_iter().map(|has_size| has_size || !self.sized);
+        vectors.retain(|_| real.next() == Some(true));
+        let reads: Vec<(u64, usize)> = vectors.iter().map(|&(_, _, begin, long, _)| (begin, long)).collect();
         let copies = memory::copy(&reads);
         for (i, &(holder, itself, ..)) in vectors.iter().enumerate() {
             let plausible = copies.get(i).iter().filter(|w| is_plausible(**w) && **w != itself);
@@ -263,6 +273,13 @@ impl Graph {
             }
         }
     }
+}
+
+/// Returns whether a word is what glibc's `malloc` writes before memory of so many bytes: the size of both in units of 16
+/// bytes, or one unit more where the rest was too small to be of use, and three flags.
+fn is_chunk(word: u64, bytes: u64) -> bool {
+    let least = (bytes + 8).next_multiple_of(16).max(32);
+    (word & !7).checked_sub(least).is_some_and(|more| more <= 16)
 }
 
 /// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`. A class of that
