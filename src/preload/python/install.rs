@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 
 use crate::python::api::{Method, Object};
 use crate::python::helper::{Helper, Turn};
@@ -27,6 +27,8 @@ const UNDER_WAY: u8 = 3;
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static POKES: AtomicU32 = AtomicU32::new(0);
 static HELPER: Helper = Helper::new(turn, attempt);
+/// Whether the helper was started: once per process, since a program without optimizers has it asked again for ever.
+static HELPED: AtomicBool = AtomicBool::new(false);
 
 /// True while a block hook has to poke.
 #[inline(always)]
@@ -59,7 +61,7 @@ fn ask() {
 fn schedule() -> bool {
     let asked = interpreter::get().is_some_and(|python| python.add_pending_call(on_main_thread));
     // Who was attached to was asked while it held the GIL.
-    if asked {
+    if asked && !HELPED.swap(true, AcqRel) {
         HELPER.start();
     }
     asked
@@ -209,4 +211,5 @@ pub fn after_fork_child() {
     // What another thread of the parent's began is not carried on.
     let _ = STATE.compare_exchange(UNDER_WAY, WANTED, AcqRel, Acquire);
     HELPER.after_fork_child();
+    HELPED.store(false, Release);
 }
