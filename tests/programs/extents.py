@@ -34,8 +34,22 @@ def stored(instruction):
     return [argument] if name == "STORE_FAST" else []
 
 
+# What follows where `async for` has waited for its item, before that is given to anything.
+CLEARED = {"POP_BLOCK", "END_SEND", "NOT_TAKEN", "INSTRUMENTED_END_SEND", "INSTRUMENTED_NOT_TAKEN"}
+
+
+def first_of_body(listed, header):
+    """Where the body of a loop begins, behind what fetches an item."""
+    names = [i.opname for i in listed[header : header + 12]]
+    if names[0] == "FOR_ITER":
+        return header + 1
+    if "GET_ANEXT" not in names[:2]:
+        return header
+    return header + 1 + next(n for n, name in enumerate(names) if name in ("JUMP_BACKWARD_NO_INTERRUPT", "YIELD_FROM"))
+
+
 def loops(code):
-    """(header, begins with FOR_ITER, the variable of its items, offsets in it) of every natural loop."""
+    """(header, where the body begins, the variable of its items, offsets in it) of every natural loop."""
     listed, at = [], {}
     for i in dis.get_instructions(code):
         if i.opname != "CACHE":
@@ -70,13 +84,13 @@ def loops(code):
         if 0 in body and header != 0:
             continue
         offsets = sorted(listed[n].offset for n in body)
-        is_for, variable = listed[header].opname == "FOR_ITER", -1
-        if is_for:
-            first = listed[header + 1 : header + 3]
+        at_body, variable = first_of_body(listed, header), -1
+        if at_body > header:
+            first = [i for i in listed[at_body : at_body + 4] if i.opname not in CLEARED]
             given = stored(first[0]) or (stored(first[1]) if first[0].opname == "UNPACK_SEQUENCE" else [])
             if given and [v for n in body for v in stored(listed[n])].count(given[0]) == 1:
                 variable = given[0]
-        found.append((listed[header].offset, is_for, variable, offsets))
+        found.append((listed[header].offset, listed[at_body].offset, variable, offsets))
     return sorted(found)
 
 
@@ -93,7 +107,7 @@ def show(code):
         return
     memory = getattr(code, "_co_code_adaptive", code.co_code)
     table = getattr(code, "co_exceptiontable", b"")
-    listed = ";".join("%d,%d,%d,%s" % (h, f, v, ",".join(map(str, offsets))) for h, f, v, offsets in found)
+    listed = ";".join("%d,%d,%d,%s" % (h, b, v, ",".join(map(str, offsets))) for h, b, v, offsets in found)
     print(code.co_name, memory.hex(), table.hex() or "-", listed or "-")
 
 
@@ -134,6 +148,17 @@ def use():
     return [ast, collections, difflib, json.decoder, json.encoder, re, textwrap, tokenize]
 
 
+ASYNCHRONOUS = """
+async def all_of(sources):
+    made = {}
+    for name, source in sources:
+        async for first, rest in source:
+            async for item in first:
+                made[name] = [thing async for thing in item if thing]
+    return {x: key for key in made async for x in made[key]}
+"""
+
+
 def functions(module):
     for thing in list(vars(module).values()):
         for inner in [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]:
@@ -155,6 +180,8 @@ if __name__ == "__main__":
         sys.monitoring.set_events(3, 0)
         for code in [code for module in use() for code in functions(module)]:
             show(code)
+    for code in within(compile(ASYNCHRONOUS, "asynchronous", "exec")):
+        show(code)
     # Every sixth module: a second or two.
     modules = glob.glob(os.path.join(sysconfig.get_path("stdlib"), "*.py"))
     for path in sorted(filter(os.path.exists, modules))[::6]:

@@ -775,6 +775,156 @@ def streams_of_clients():
         client(n)
 
 
+async def tokens(n):
+    """A stream of `n`; waits in between, and nothing else makes a tensor until it goes on."""
+    state = torch.ones(8, 16, device=DEVICE)
+    kept.append(state)
+    for token in range(n):
+        state * 2
+        await asyncio.sleep(0)
+        yield token
+
+
+def async_broken_off():
+    """Each request reads a few of a stream, which is left standing."""
+    streams = []
+
+    async def main():
+        for _ in range(3 * N):
+            streams.append(tokens(9))
+            async for token in streams[-1]:
+                if token == 2:
+                    break
+
+    asyncio.run(main())
+    return 3 * N
+
+
+def async_nested():
+    async def pairs(n):
+        half = None
+        async for token in tokens(n):
+            if half is not None:
+                yield half, token
+            half = token if half is None else None
+
+    async def main():
+        for _ in range(N):
+            async for _ in pairs(6):
+                pass
+
+    asyncio.run(main())
+
+
+def async_clients():
+    """Each is a task that reads one stream, some at once."""
+
+    async def client(n):
+        async for _ in tokens(4 + n % 3):
+            pass
+
+    async def main():
+        for n in range(2 * N):
+            await asyncio.gather(*(client(n + k) for k in range(6)))
+
+    asyncio.run(main())
+    return 12 * N
+
+
+def async_clients_that_list():
+    async def client(n):
+        return [token async for token in tokens(4 + n % 3)]
+
+    async def main():
+        for n in range(2 * N):
+            await asyncio.gather(*(client(n + k) for k in range(6)))
+
+    asyncio.run(main())
+    return 12 * N
+
+
+def async_clients_that_leave():
+    """Every fourth leaves its stream standing."""
+    streams = []
+
+    async def client(n):
+        stream = tokens(6)
+        async for token in stream:
+            if n % 4 == 0 and token == 2:
+                streams.append(stream)
+                return
+
+    async def main():
+        for n in range(2 * N):
+            await asyncio.gather(*(client(6 * n + k) for k in range(6)))
+
+    asyncio.run(main())
+    return 12 * N
+
+
+def async_clients_that_await():
+    """The same without streams: each awaits one function at one place."""
+
+    async def answer_in_parts(n):
+        state = torch.ones(8, 16, device=DEVICE)
+        kept.append(state)
+        for _ in range(n):
+            state * 2
+            await asyncio.sleep(0)
+
+    async def client(n):
+        await answer_in_parts(4 + n % 3)
+
+    async def main():
+        for n in range(2 * N):
+            await asyncio.gather(*(client(n + k) for k in range(6)))
+
+    asyncio.run(main())
+    return 12 * N
+
+
+def async_workers():
+    """Three workers read a stream for each that comes by a queue."""
+
+    async def worker(requests):
+        while (n := await requests.get()) is not None:
+            async for _ in tokens(n):
+                pass
+
+    async def main():
+        requests = asyncio.Queue()
+        workers = [asyncio.create_task(worker(requests)) for _ in range(3)]
+        for n in range(3 * N):
+            requests.put_nowait(4 + n % 5)
+        for _ in workers:
+            requests.put_nowait(None)
+        await asyncio.gather(*workers)
+
+    asyncio.run(main())
+    return 3 * N
+
+
+def async_over_a_queue():
+    async def of(queue):
+        while (x := await queue.get()) is not None:
+            yield x
+
+    async def feed(queue):
+        for _ in range(N):
+            await queue.put(batch())
+        await queue.put(None)
+
+    async def work(queue):
+        async for x in of(queue):
+            kept.append(net(x) * 2)
+
+    async def main():
+        queue = asyncio.Queue(2)
+        await asyncio.gather(feed(queue), work(queue))
+
+    asyncio.run(main())
+
+
 def decorated():
     """An evaluation under a decorator of a library's, in a loop of few rounds, and no optimizer anywhere."""
 

@@ -461,8 +461,10 @@ impl<'a> Chooser<'a> {
         for (top, _) in tops {
             let outermost = self.outermost_around(top);
             let callback = outermost.filter(|&outer| {
+                // What goes when the library is done, or a generator is closed, is no work of its loop.
+                let births = |ids: &[(Id, bool)]| ids.iter().map(|&(id, _)| self.births(id)).sum::<f64>();
                 self.iterations(outer) >= 2.0
-                    && (sum(&self.nearest(outer, true)) < CALLBACK * self.total(outer)
+                    && (births(&self.nearest(outer, true)) < CALLBACK * self.births(outer)
                         || self.is_part_of_round(top, outer))
             });
             let id = callback.unwrap_or(top);

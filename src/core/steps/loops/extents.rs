@@ -11,6 +11,8 @@ use super::opcodes::{Flow, Meanings, Stores};
 const MOST_UNITS: usize = 1 << 15;
 /// Loops of one code object that are distinguished.
 const MOST_LOOPS: usize = 250;
+/// The instructions by which `async for` fetches an item, at most.
+const FETCHING: usize = 10;
 /// Nested loops that are distinguished.
 pub(super) const DEEPEST: usize = 8;
 const NONE: u8 = u8::MAX;
@@ -22,10 +24,9 @@ pub struct Loop {
     pub header: u32,
     /// The last instruction that jumps back: a `while` may have its condition there.
     pub last: u32,
-    /// It begins with `FOR_ITER`: at its header the next item is being fetched, and there may be none.
+    /// It begins with `FOR_ITER`.
     pub is_for: bool,
-    /// Where the instruction after the header begins: in between lie its caches, where 3.12 leaves it for a
-    /// generator.
+    /// Where its body begins. From the header to there a `for` or `async for` fetches the next item; a `while` fetches none.
     pub(super) body: u32,
     pub comprehension: bool,
     /// The local variable that each item is given to, and nothing else in the loop.
@@ -170,7 +171,7 @@ impl Extents {
             let offset = |at: usize| code.list[at].offset;
             let found_loop = Loop {
                 header: offset(header),
-                body: code.list.get(header + 1).map_or(u32::MAX, |next| next.offset),
+                body: code.list.get(code.body_of(header)).map_or(u32::MAX, |first| first.offset),
                 last: offset(last),
                 is_for: code.list[header].flow == Flow::For,
                 comprehension: generated || code.is_comprehension(header, &body),
@@ -194,7 +195,9 @@ impl Extents {
         self.innermost = vec![NONE; units];
         for (number, (mut l, body)) in (0u8..).zip(found) {
             l.parent = self.innermost[l.header as usize / 2];
-            let handler = |l: &Loop| handlers.iter().find(|h| h.covers(l.header as usize / 2));
+            // While `async for` fetches, it has a handler of its own.
+            let at = |l: &Loop| if l.is_for { l.header } else { l.body } as usize / 2;
+            let handler = |l: &Loop| handlers.iter().find(|h| h.covers(at(l)));
             let (own, outer) = (handler(&l), self.loops.get(usize::from(l.parent)));
             l.below = own.map_or(0, |h| h.depth);
             l.depth = outer
@@ -232,6 +235,7 @@ impl Instruction {
 }
 
 struct Code {
+    minor: u32,
     list: Vec<Instruction>,
     /// By code unit: the number of the instruction that begins there or after.
     index: Vec<u32>,
@@ -244,8 +248,13 @@ struct Code {
 impl Code {
     fn decode(meanings: &Meanings, minor: u32, bytes: &[u8]) -> Option<Code> {
         let units = bytes.len() / 2;
-        let mut code =
-            Code { list: Vec::with_capacity(units), index: Vec::new(), jumps: Vec::new(), back: Vec::new() };
+        let mut code = Code {
+            minor,
+            list: Vec::with_capacity(units),
+            index: Vec::new(),
+            jumps: Vec::new(),
+            back: Vec::new(),
+        };
         let (mut at, mut high) = (0, 0u32);
         let mut targets: Vec<(usize, usize, bool)> = Vec::new();
         while at < units {
@@ -352,14 +361,40 @@ impl Code {
         })
     }
 
+    /// The instruction that a loop's body begins with: the first after those that fetch an item; of a `while`, the header.
+    fn body_of(&self, header: usize) -> usize {
+        if self.list[header].flow == Flow::For {
+            return header + 1;
+        }
+        // Up to 3.10 a block is set up before.
+        let Some(begins) =
+            (header..self.list.len().min(header + 2)).find(|&at| self.list[at].flow == Flow::Anext)
+        else {
+            return header;
+        };
+        let rest = &self.list[begins..self.list.len().min(begins + FETCHING)];
+        let waits = |flow: Flow| rest.iter().position(|i| i.flow == flow);
+        let waited = waits(Flow::Spin).or_else(|| waits(Flow::Yield));
+        waited.map_or(header, |at| begins + at + 1)
+    }
+
     /// The variable that the items of a `for` loop are given to, or the first that a part of them is given to, if nothing
     /// else in the loop gives it a value.
     fn variable(&self, header: usize, body: &[usize]) -> Option<u16> {
-        if self.list[header].flow != Flow::For {
+        let first = self.body_of(header);
+        if first == header {
             return None;
         }
+        // Where it was waited for, the block or what was awaited is cleared away; from 3.14 on the branch is counted, but not in
+        // a comprehension.
+        let cleared = match self.minor {
+            _ if self.list[header].flow == Flow::For => 0,
+            11 => 0,
+            ..=13 => 1,
+            _ => 2,
+        };
         // An item that has parts is taken apart first.
-        let after = self.list.get(header + 1..)?.iter().take(2);
+        let after = self.list.get(first..)?.iter().take(2 + cleared);
         let variable = after.flat_map(Instruction::stored).next()?;
         let stored = body.iter().flat_map(|&at| self.list[at].stored()).filter(|&v| v == variable).count();
         u16::try_from(variable).ok().filter(|_| stored == 1)
@@ -368,9 +403,10 @@ impl Code {
     /// A comprehension that 3.12 and later put into its function: the append that leaves a list below the
     /// iterator.
     fn is_comprehension(&self, header: usize, body: &[usize]) -> bool {
-        self.list[header].flow == Flow::For
+        let fetches = |at: usize| self.body_of(at) > at;
+        fetches(header)
             && body.iter().filter(|&&at| self.list[at].flow == Flow::Append).any(|&append| {
-                let inner = body.iter().filter(|&&at| at < append && self.list[at].flow == Flow::For).max();
+                let inner = body.iter().filter(|&&at| at < append && fetches(at)).max();
                 self.list[append].argument >= 2 && inner == Some(&header)
             })
     }

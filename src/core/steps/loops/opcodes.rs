@@ -36,6 +36,8 @@ pub(super) enum Flow {
     Append,
     /// `CALL_FUNCTION_EX`: what a wrapper hands its arguments on with.
     Spread,
+    /// `GET_ANEXT`: with it `async for` begins to fetch its next item.
+    Anext,
 }
 
 /// What an instruction puts into a local variable.
@@ -123,6 +125,7 @@ const V3_8: Opcodes = Opcodes {
         (Extended, &[144]),
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
+        (Anext, &[51]),
     ],
     stores: &[(One, &[125])],
     caches: &[],
@@ -159,6 +162,7 @@ const V3_9: Opcodes = Opcodes {
         (Extended, &[144]),
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
+        (Anext, &[51]),
     ],
     stores: &[(One, &[125])],
     caches: &[],
@@ -197,6 +201,7 @@ const V3_10: Opcodes = Opcodes {
         (Extended, &[144]),
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
+        (Anext, &[51]),
     ],
     stores: &[(One, &[125])],
     caches: &[],
@@ -237,6 +242,7 @@ const V3_11: Opcodes = Opcodes {
         (Extended, &[34, 144]),
         (Append, &[145, 146, 147]),
         (Spread, &[142]),
+        (Anext, &[51]),
     ],
     stores: &[(One, &[125, 161, 167])],
     caches: &[
@@ -282,6 +288,7 @@ const V3_12: Opcodes = Opcodes {
         (Extended, &[144]),
         (Append, &[145, 146, 147]),
         (Spread, &[142, 244]),
+        (Anext, &[51]),
     ],
     stores: &[(One, &[125, 154, 158])],
     caches: &[
@@ -326,6 +333,7 @@ const V3_13: Opcodes = Opcodes {
         (Extended, &[71]),
         (Append, &[80, 95, 105]),
         (Spread, &[54, 246]),
+        (Anext, &[18]),
     ],
     stores: &[(One, &[110]), (Upper, &[111]), (Both, &[112])],
     caches: &[
@@ -373,6 +381,7 @@ const V3_14: Opcodes = Opcodes {
         (Extended, &[69]),
         (Append, &[78, 98, 107]),
         (Spread, &[4, 252]),
+        (Anext, &[15]),
     ],
     stores: &[(One, &[112]), (Upper, &[113]), (Both, &[114])],
     caches: &[
@@ -419,6 +428,7 @@ const V3_15: Opcodes = Opcodes {
         (Extended, &[67]),
         (Append, &[77, 97, 106]),
         (Spread, &[4, 151, 152, 251]),
+        (Anext, &[15]),
     ],
     stores: &[(One, &[111]), (Upper, &[112]), (Both, &[113])],
     caches: &[

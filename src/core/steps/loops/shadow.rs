@@ -79,6 +79,8 @@ struct Inside {
     open: bool,
     node: Id,
     items: Items,
+    /// When it was entered, or an iteration ended last.
+    since: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +108,8 @@ struct Level {
     called: Called,
     /// A model is being made in it.
     builds: bool,
-    /// A task begins with it, as a coroutine.
-    task: bool,
+    /// Since when, if a task begins with it, as a coroutine.
+    task: Option<u64>,
 }
 
 /// A generator that stands still.
@@ -118,10 +120,12 @@ struct Waiting {
     offset: u32,
     insides: [Inside; DEEPEST],
     count: usize,
-    /// The loop that goes over what it yields.
+    /// The loop that goes over what it yields, and the frame that ran it.
     by: Id,
-    /// It awaited a coroutine there.
-    awaits: bool,
+    caller: usize,
+    task: Option<u64>,
+    /// What ran below it there.
+    called: Called,
     used: u64,
 }
 
@@ -251,10 +255,6 @@ impl Shadow {
             let called = at.checked_sub(1).map_or(Called::Nothing, |above| self.levels[above].called);
             let waits = view.codes.get(code).generator && !self.is_awaited(view, at, code);
             return match called {
-                Called::Generator(Some(was)) if was == code && self.is_before_loops(view, code, seen) => {
-                    self.made_anew(view, at);
-                    at
-                }
                 Called::Function if !waits && !view.blind => self.made_again(view, at, seen, 0),
                 Called::Through if !waits && !view.blind => self.made_again(view, at, seen, 1),
                 _ => at,
@@ -300,7 +300,7 @@ impl Shadow {
                 }
             }
         }
-        let (entry, was, stood_at) = (level.seen.entry, level.code, level.seen.offset);
+        let (entry, was) = (level.seen.entry, level.code);
         let code = view.codes.number(seen, view.around);
         let waits = (view.codes.get(was).generator || view.codes.get(code).generator)
             && !self.is_awaited(view, at, code);
@@ -308,8 +308,7 @@ impl Shadow {
         let in_loop = self.levels[at].first < self.insides_end(at);
         let known = || self.waiting.iter().any(|w| w.frame == seen.frame && w.code == code);
         let stood = || in_loop && view.codes.get(code).iterated && !known();
-        let had_ended = || has_looped(view, was, stood_at) && self.is_before_loops(view, code, seen);
-        let begins = code == was && (stood() || had_ended());
+        let begins = code == was && stood();
         // What C called there and what the instruction itself called may be one call of it.
         let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
         self.pop(view, at);
@@ -322,7 +321,8 @@ impl Shadow {
     /// Whether a frame is that of a generator that has not come to its first loop, and did not stand still before.
     fn is_before_loops(&self, view: &View<'_>, code: u32, seen: &Seen) -> bool {
         let facts = view.codes.get(code);
-        let known = || self.waiting.iter().any(|w| w.frame == seen.frame && w.offset <= seen.offset);
+        let same = |w: &Waiting| (w.frame, w.code) == (seen.frame, code) && w.offset <= seen.offset;
+        let known = || self.waiting.iter().any(same);
         facts.iterated && facts.extents.first_header().is_some_and(|header| seen.offset < header) && !known()
     }
 
@@ -354,6 +354,7 @@ impl Shadow {
         }
         let fetching = is_fetching(view.codes.get(code), i.number, offset);
         view.tree.close(i.node, sign, depth, view.around);
+        i.since = self.clock;
         if fetching {
             view.tree.lose(i.node);
             i.open = false;
@@ -402,7 +403,7 @@ impl Shadow {
         {
             same += 1;
         }
-        self.end_streams(view, first + same);
+        self.end_streams(view, self.levels[at].seen.frame, first + same);
         self.leave(view.tree, view.around, first + same);
         let facts = view.codes.get(code);
         for i in &mut self.insides[first..] {
@@ -422,7 +423,8 @@ impl Shadow {
             });
             let open = !is_fetching(facts, number, offset);
             view.tree.entered(node, open);
-            self.insides.push(Inside { number, open, node, items: Items::of(l, facts.variables) });
+            let items = Items::of(l, facts.variables);
+            self.insides.push(Inside { number, open, node, items, since: self.clock });
         }
         self.levels[at].node = node;
         self.note_items(view, at);
@@ -480,7 +482,7 @@ impl Shadow {
                     *last = looped.then_some(level.code);
                 }
             }
-            self.end_streams(view, level.first);
+            self.end_streams(view, level.seen.frame, level.first);
             self.leave(view.tree, view.around, level.first);
         }
     }
@@ -490,9 +492,10 @@ impl Shadow {
         let facts = view.codes.get(code);
         let above = self.levels.last().map(|l| view.codes.get(l.code));
         let task = facts.coroutine && above.is_some_and(|above| !above.generator) && seen.entry;
+        let goes_on = task && self.goes_on(view, seen, code);
         if above.is_some_and(|above| above.bootstrap) && !facts.bootstrap {
             self.begins(view, code, false);
-        } else if task && !self.goes_on(view, seen, code) {
+        } else if task && !goes_on {
             self.begins(view, code, true);
         }
         let facts = view.codes.get(code);
@@ -502,8 +505,13 @@ impl Shadow {
         let (mut around, at) = (self.root, self.levels.len());
         let crosses = at > 0 && self.crosses(view, at - 1, seen.entry, code) > 0;
         let awaited = generator && self.is_awaited(view, at, code);
-        let mut awaits = awaited && self.awaits(view, at - 1, seen, code);
+        let awaits = awaited && self.awaits(view, at - 1, seen, code);
+        let mut called = if awaits { Called::Awaited } else { Called::Nothing };
         let stands = generator && !awaited;
+        let before = at.checked_sub(1).map(|above| self.levels[above].called);
+        if stands && before == Some(Called::Generator(Some(code))) && self.is_before_loops(view, code, seen) {
+            self.made_anew(view, at);
+        }
         if let Some(above) = self.levels.last_mut() {
             around = above.node;
             above.called = match crosses {
@@ -526,20 +534,19 @@ impl Shadow {
             node: around,
             called: Called::Nothing,
             builds,
-            task,
+            task: task.then_some(self.clock),
         });
-        if generator {
-            let known = self.waiting.iter().position(|w| w.frame == seen.frame && w.code == code);
-            if let Some(waiting) = known.map(|w| self.waiting.swap_remove(w)) {
-                awaits = self.go_on(view, at, &waiting) && waiting.awaits;
+        if generator && let Some(waiting) = self.take_waiting(view, seen.frame, code) {
+            if goes_on {
+                self.levels[at].task = waiting.task;
             }
+            let stands = self.go_on(view, at, &waiting);
+            called = if stands { waiting.called } else { Called::Nothing };
         }
         if loops {
             self.moved(view, at, seen.offset);
         }
-        if awaits {
-            self.levels[at].called = Called::Awaited;
-        }
+        self.levels[at].called = called;
     }
 
     /// Another thread begins in the place of one that has ended. What threads begin with ends where another one begins, so
@@ -567,10 +574,7 @@ fn has_looped(view: &View<'_>, code: u32, offset: u32) -> bool {
     facts.iterated && facts.extents.first_header().is_some_and(|header| offset >= header)
 }
 
-/// At its header a `for` loop fetches the next item; whether there is one is not known yet.
+/// Before its body a `for` loop fetches the next item; whether there is one is not known yet.
 fn is_fetching(code: &Code, number: u8, offset: u32) -> bool {
-    code.extents
-        .all()
-        .get(usize::from(number))
-        .is_some_and(|l| l.is_for && (l.header..l.body).contains(&offset))
+    code.extents.all().get(usize::from(number)).is_some_and(|l| (l.header..l.body).contains(&offset))
 }

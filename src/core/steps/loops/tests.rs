@@ -45,11 +45,11 @@ fn bytes(hex: &str) -> Vec<u8> {
     if hex == "-" { Vec::new() } else { (0..hex.len()).step_by(2).map(digits).collect() }
 }
 
-/// A loop as the script tells it: header, begins with `FOR_ITER`, the variable of its items, offsets in it.
-fn told(text: &str) -> (u32, bool, Option<u16>, Vec<u32>) {
+/// A loop as the script tells it: header, where the body begins, the variable of its items, offsets in it.
+fn told(text: &str) -> (u32, u32, Option<u16>, Vec<u32>) {
     let mut numbers = text.split(',').map(|n| n.parse::<i64>().unwrap());
-    let (header, is_for) = (numbers.next().unwrap() as u32, numbers.next() == Some(1));
-    (header, is_for, numbers.next().and_then(|v| v.try_into().ok()), numbers.map(|n| n as u32).collect())
+    let (header, body) = (numbers.next().unwrap() as u32, numbers.next().unwrap() as u32);
+    (header, body, numbers.next().and_then(|v| v.try_into().ok()), numbers.map(|n| n as u32).collect())
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn loops_are_those_of_dis() {
             let extents = Extents::read(minor, &memory, &bytes(exceptions), name, false)
                 .unwrap_or_else(|| panic!("3.{minor}: {name} is not understood"));
             let mut truth: Vec<_> = listed.split(';').filter(|l| *l != "-").map(told).collect();
-            let mut found: Vec<_> = extents.all().iter().map(|l| (l.header, l.is_for, l.variable)).collect();
+            let mut found: Vec<_> = extents.all().iter().map(|l| (l.header, l.body, l.variable)).collect();
             found.sort_unstable();
             truth.sort_unstable();
             let headers: Vec<_> = truth.iter().map(|t| (t.0, t.1, t.2)).collect();

@@ -10,7 +10,7 @@ use super::{
 impl Shadow {
     pub(super) fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
         let insides = &self.insides[level.first..];
-        if insides.is_empty() && !level.task {
+        if insides.is_empty() && level.task.is_none() {
             if view.codes.get(level.code).coroutine {
                 self.note_awaited(&level.seen, level.code);
             }
@@ -26,7 +26,13 @@ impl Shadow {
             insides: [Inside::default(); DEEPEST],
             count: insides.len(),
             by: NONE,
-            awaits: level.called == Called::Function && view.codes.get(level.code).coroutine,
+            caller: self.levels.last().map_or(0, |above| above.seen.frame),
+            task: level.task,
+            called: match level.called {
+                Called::Function if view.codes.get(level.code).coroutine => Called::Awaited,
+                Called::Generator(last) => Called::Generator(last),
+                _ => Called::Nothing,
+            },
             used: self.clock,
         };
         waiting.insides[..insides.len()].copy_from_slice(insides);
@@ -70,7 +76,10 @@ impl Shadow {
         {
             return seen.offset == offset;
         }
-        if self.goes_on(view, seen, code) {
+        // What another one awaited, in the same memory, is over: nobody else goes on with it.
+        let caller = self.levels[above].seen.frame;
+        let is_its_own = |w: &Waiting| w.frame == seen.frame && w.caller == caller;
+        if self.goes_on(view, seen, code) && self.waiting.iter().any(is_its_own) {
             return false;
         }
         // Those in between were awaited, too.
@@ -80,6 +89,8 @@ impl Shadow {
         if let Some((at, end)) = found {
             let (by, offset) = (self.levels[at].code, self.levels[at].seen.offset);
             self.iteration_ends(view, end - 1, by, offset, Sign::Proof, above + 2);
+        } else {
+            self.made_anew(view, above + 1);
         }
         false
     }
@@ -96,32 +107,56 @@ impl Shadow {
         })
     }
 
-    /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended that had
-    /// one under way, if nothing shows better when.
+    /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended that had one
+    /// under way, if nothing shows better when; or the task, if there is no such loop in it. Neither ends twice at one event.
     pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize) {
-        let under_way = |i: usize| self.insides[i].number < BEGINS && self.insides[i].open;
-        let in_loop = |above: usize| {
-            let own = self.levels[above].first..self.insides_end(above);
-            own.rev().find(|&i| under_way(i)).map(|i| (above, i))
-        };
-        if let Some((above, inside)) = (0..at).rev().find_map(in_loop) {
+        for above in (0..at).rev() {
+            let (first, end) = (self.levels[above].first, self.insides_end(above));
             let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
-            self.iteration_ends(view, inside, code, offset, Sign::Anew, at + 1);
+            let under_way = |&i: &usize| self.insides[i].number < BEGINS && self.insides[i].open;
+            if let Some(inside) = (first..end).rev().find(under_way) {
+                if self.insides[inside].since < self.clock {
+                    self.iteration_ends(view, inside, code, offset, Sign::Anew, at + 1);
+                }
+                return;
+            }
+            let Some(began) = self.levels[above].task else { continue };
+            if began < self.clock && first > 0 && self.insides[first - 1].number == BEGINS {
+                self.levels[above].task = Some(self.clock);
+                self.iteration_ends(view, first - 1, code, 0, Sign::Proof, above + 1);
+            }
+            return;
         }
     }
 
-    /// The loops from here on are about to be left: the generators that they go over have ended, or are given up.
-    pub(super) fn end_streams(&mut self, view: &mut View<'_>, from: usize) {
+    /// The loops of a frame from here on are about to be left: the generators that they go over have ended, or are given up.
+    pub(super) fn end_streams(&mut self, view: &mut View<'_>, frame: usize, from: usize) {
         if self.insides.len() == from {
             return;
         }
-        let is_left = |w: &Waiting, insides: &[Inside]| insides[from..].iter().any(|i| i.node == w.by);
+        let is_left = |w: &Waiting, insides: &[Inside]| {
+            w.caller == frame && insides[from..].iter().any(|i| i.node == w.by)
+        };
         while let Some(at) = self.waiting.iter().position(|w| is_left(w, &self.insides)) {
-            let ended = self.waiting.swap_remove(at);
-            let insides = self.insides.len();
-            self.insides.extend_from_slice(&ended.insides[..ended.count]);
-            self.leave(view.tree, view.around, insides);
+            self.end(view, at);
         }
+    }
+
+    /// One that stands still, by its number in the list, is over.
+    fn end(&mut self, view: &mut View<'_>, number: usize) {
+        let ended = self.waiting.swap_remove(number);
+        let insides = self.insides.len();
+        self.insides.extend_from_slice(&ended.insides[..ended.count]);
+        self.leave(view.tree, view.around, insides);
+    }
+
+    /// Takes the one out of the list that stood still in this frame; one of another code that was there before is over.
+    pub(super) fn take_waiting(&mut self, view: &mut View<'_>, frame: usize, code: u32) -> Option<Waiting> {
+        while let Some(other) = self.waiting.iter().position(|w| w.frame == frame && w.code != code) {
+            self.end(view, other);
+        }
+        let known = self.waiting.iter().position(|w| w.frame == frame)?;
+        Some(self.waiting.swap_remove(known))
     }
 
     /// A generator that stood still runs again. Standing at the very instruction where it was, it either never left it, or
@@ -138,6 +173,8 @@ impl Shadow {
             Some(inside) => {
                 self.leave(view.tree, view.around, first + inside + 1);
                 self.iteration_ends(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
+                self.insides[first..].iter_mut().for_each(|i| i.items.begin());
+                self.note_items(view, at);
             }
             None => self.leave(view.tree, view.around, first),
         }
