@@ -484,6 +484,24 @@ fn a_thing_that_is_larger_than_the_one_before_is_not_made_of_it() {
     }
 }
 
+/// PyTorch rounds blocks of more than 10 MiB up to 2 MiB: what grows by less becomes larger in some steps only. Lengths that
+/// grow from epoch to epoch do so, too, but seldom.
+#[test]
+fn what_is_rounded_up_grows_in_some_steps() {
+    let kinds = |kib_per_step: u64| {
+        let mut held = None;
+        let step = |s: &mut Shape, n: u64| {
+            let bytes = ((12 << 20) + ((n * kib_per_step) << 10)).next_multiple_of(2 << 20);
+            let new = s.block(bytes, 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+        };
+        Shape::run(step, 120).findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(1024), [Kind::Growing]);
+    assert_eq!(kinds(512), [Kind::Growing]);
+    assert_eq!(kinds(100), []);
+}
+
 /// Hooks that are never removed, each with its layer's latest output: the first frees its old one before the newest comes.
 #[test]
 fn ever_more_blocks_grow_though_all_of_them_are_renewed() {

@@ -26,6 +26,11 @@ const FALLING: f64 = 0.05;
 /// … at least this share of the steps that allocate makes it larger: what is as large as before in most of them has its size
 /// from outside, as a batch does whose length grows from epoch to epoch …
 const RISING: f64 = 0.5;
+/// … or this share, where it rises by no more than PyTorch's allocator rounds up: blocks of more than 10 MiB to 2 MiB. What grows
+/// by half a MiB in each step becomes larger in every fourth …
+const RISING_ROUNDED: f64 = 0.2;
+const LARGE: u64 = 10 << 20;
+const ROUNDED_TO: f64 = (2 << 20) as f64;
 /// … and less than this share of the growth is in blocks older than a window: those belong to another rule, unless
 /// they are freed ever later.
 const OLD: f64 = 0.5;
@@ -117,8 +122,12 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let ever_later = old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
         let share = judged / f64::from(steps.saturating_sub(clock.at(site.first_birth)).saturating_add(1));
         let births = f64::from(site.births) * share.min(1.0);
+        let bytes_per_step = median(stock.added.iter().copied());
+        let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
+        let rounded = bytes_per_step <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
+        let rising = if rounded { RISING_ROUNDED } else { RISING };
         let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls)
-            && f64::from(stock.rises) >= RISING * births;
+            && f64::from(stock.rises) >= rising * births;
         let grows = if ever_later { backs_up(site, &stock.lows, &clock, length as u32) } else { even };
         if !grows {
             return None;
@@ -131,8 +140,6 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             return None;
         }
         let oldest_step = alive.cohorts.first()?.birth;
-        let bytes_per_step = median(stock.added.iter().copied());
-        let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let blocks_per_step = match ever_later {
             true => median(stock.added_blocks.iter().copied()),
             false => more_blocks.map_or(0.0, |r| r / length as f64),
