@@ -108,8 +108,8 @@ struct Level {
     called: Called,
     /// A model is being made in it.
     builds: bool,
-    /// Since when, if a task begins with it, as a coroutine.
-    task: Option<u64>,
+    /// A task begins with it, as a coroutine.
+    task: bool,
 }
 
 /// A generator that stands still.
@@ -123,7 +123,6 @@ struct Waiting {
     /// The loop that goes over what it yields, and the frame that ran it.
     by: Id,
     caller: usize,
-    task: Option<u64>,
     /// What ran below it there.
     called: Called,
     used: u64,
@@ -492,10 +491,9 @@ impl Shadow {
         let facts = view.codes.get(code);
         let above = self.levels.last().map(|l| view.codes.get(l.code));
         let task = facts.coroutine && above.is_some_and(|above| !above.generator) && seen.entry;
-        let goes_on = task && self.goes_on(view, seen, code);
         if above.is_some_and(|above| above.bootstrap) && !facts.bootstrap {
             self.begins(view, code, false);
-        } else if task && !goes_on {
+        } else if task && !self.goes_on(view, seen, code) {
             self.begins(view, code, true);
         }
         let facts = view.codes.get(code);
@@ -534,12 +532,9 @@ impl Shadow {
             node: around,
             called: Called::Nothing,
             builds,
-            task: task.then_some(self.clock),
+            task,
         });
         if generator && let Some(waiting) = self.take_waiting(view, seen.frame, code) {
-            if goes_on {
-                self.levels[at].task = waiting.task;
-            }
             let stands = self.go_on(view, at, &waiting);
             called = if stands { waiting.called } else { Called::Nothing };
         }

@@ -10,7 +10,7 @@ use super::{
 impl Shadow {
     pub(super) fn stand_still(&mut self, view: &mut View<'_>, level: &Level) {
         let insides = &self.insides[level.first..];
-        if insides.is_empty() && level.task.is_none() {
+        if insides.is_empty() && !level.task {
             if view.codes.get(level.code).coroutine {
                 self.note_awaited(&level.seen, level.code);
             }
@@ -27,7 +27,6 @@ impl Shadow {
             count: insides.len(),
             by: NONE,
             caller: self.levels.last().map_or(0, |above| above.seen.frame),
-            task: level.task,
             called: match level.called {
                 Called::Function if view.codes.get(level.code).coroutine => Called::Awaited,
                 Called::Generator(last) => Called::Generator(last),
@@ -112,18 +111,20 @@ impl Shadow {
     pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize) {
         for above in (0..at).rev() {
             let (first, end) = (self.levels[above].first, self.insides_end(above));
-            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
             let under_way = |&i: &usize| self.insides[i].number < BEGINS && self.insides[i].open;
-            if let Some(inside) = (first..end).rev().find(under_way) {
-                if self.insides[inside].since < self.clock {
-                    self.iteration_ends(view, inside, code, offset, Sign::Anew, at + 1);
-                }
-                return;
-            }
-            let Some(began) = self.levels[above].task else { continue };
-            if began < self.clock && first > 0 && self.insides[first - 1].number == BEGINS {
-                self.levels[above].task = Some(self.clock);
-                self.iteration_ends(view, first - 1, code, 0, Sign::Proof, above + 1);
+            let begins = || first.checked_sub(1).filter(|&i| self.insides[i].number == BEGINS);
+            let task = self.levels[above].task;
+            let (inside, sign) = match (first..end).rev().find(under_way) {
+                Some(inside) => (inside, Sign::Anew),
+                None if task => match begins() {
+                    Some(inside) => (inside, Sign::Proof),
+                    None => return,
+                },
+                None => continue,
+            };
+            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
+            if self.insides[inside].since < self.clock {
+                self.iteration_ends(view, inside, code, offset, sign, at + 1);
             }
             return;
         }
