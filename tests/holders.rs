@@ -280,6 +280,13 @@ fn a_short_training_without_an_optimizer_has_its_owner() {
     );
 }
 
+/// What is renewed shows after 40 steps only, of which a short run has few more.
+#[test]
+fn what_a_short_run_makes_anew_has_its_owner() {
+    let run = torch("holders/early.py").args(["renewed", "48"]).traced();
+    is_held(&Report::of(&run.run().success().recording()), "growing", "likely", "renewed() local `history`");
+}
+
 /// A thread trains, and the main thread does nothing but wait for it.
 #[test]
 fn locals_of_a_thread_that_is_waited_for_are_found() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::allocator;
 use crate::analysis::frequency::is_frequent;
-use crate::analysis::{loop_entries, step_boundaries};
+use crate::analysis::{loop_entries, step_boundaries, step_schedule};
 use crate::coverage_gaps;
 use crate::lock::{Mutex, MutexGuard, Rank};
 use crate::python::frames::{self, Reader};
@@ -348,9 +348,7 @@ fn act_on(progress: Progress, mut detector: Guard) {
                 loop_entries::write(&draft);
                 LEVEL.store(loops.level_number(), Release);
             }
-            // Where fewer blocks are left than a finding has steps, there is nothing to look for.
-            let steps = loops.drafted_steps();
-            let grows = loops.kept() >= MIN_COHORTS as i64;
+            let (steps, grows) = (loops.drafted_steps(), may_grow(loops));
             drop(detector);
             if grows {
                 step_boundaries::loop_was_drafted(steps);
@@ -361,6 +359,11 @@ fn act_on(progress: Progress, mut detector: Guard) {
             if !ends.is_empty() {
                 loop_entries::add(&ends);
             }
+            let (steps, grows) = (loops.drafted_steps(), may_grow(loops));
+            drop(detector);
+            if grows && step_schedule::is_look_due(steps) {
+                step_boundaries::loop_was_drafted(steps);
+            }
         }
         Progress::GaveUp => {
             drop(detector);
@@ -369,6 +372,11 @@ fn act_on(progress: Progress, mut detector: Guard) {
         Progress::Extended => loop_entries::write_locations(&loops.locations()),
         Progress::Nothing => {}
     }
+}
+
+/// Where fewer blocks are left than a finding has steps, there is nothing to look for.
+fn may_grow(loops: &Loops) -> bool {
+    loops.kept() >= MIN_COHORTS as i64
 }
 
 /// Tells the detector that an optimizer stepped on this thread: it is one more thing to know a loop by, or

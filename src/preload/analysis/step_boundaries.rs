@@ -338,7 +338,11 @@ fn act_at(boundary: Boundary) {
 pub fn loop_was_drafted(steps: u32) {
     let is_due = |analyzer: &mut Analyzer| {
         analyzer.searches.set_level(loop_steps::level());
-        analyzer.searches.is_look_due(steps)
+        let is_due = analyzer.searches.is_look_due(steps);
+        if is_due {
+            step_schedule::postpone_look(steps);
+        }
+        is_due
     };
     if ANALYZER.lock().is_some_and(|mut a| a.as_deref_mut().is_some_and(is_due)) {
         with_services(|services| (services.ask_for_search)());

@@ -173,4 +173,13 @@ def by_hand(steps):
         samples.append(out)
 
 
+def renewed(steps):
+    """A history that is made anew each time, larger; the loop has many events, but too few for it to be chosen."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(40))).cuda()
+    history = torch.zeros(0, 64, device="cuda")
+    for _ in range(steps):
+        with torch.no_grad():
+            history = torch.cat([history, model(torch.randn(4, 64, device="cuda"))])
+
+
 globals()[sys.argv[1]](int(sys.argv[2]) if len(sys.argv) > 2 else 120)
