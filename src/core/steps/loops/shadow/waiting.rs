@@ -112,7 +112,10 @@ impl Shadow {
         for above in (0..at).rev() {
             let (first, end) = (self.levels[above].first, self.insides_end(above));
             let under_way = |&i: &usize| self.insides[i].number < BEGINS && self.insides[i].open;
-            let begins = || first.checked_sub(1).filter(|&i| self.insides[i].number == BEGINS);
+            let begins = || {
+                let caller = self.levels[above.checked_sub(1)?].first..first;
+                caller.rev().find(|&i| self.insides[i].number == BEGINS)
+            };
             let task = self.levels[above].task;
             let (inside, sign) = match (first..end).rev().find(under_way) {
                 Some(inside) => (inside, Sign::Anew),
