@@ -77,7 +77,7 @@ impl Shadow {
         }
         // What another one awaited, in the same memory, is over: nobody else goes on with it.
         let caller = self.levels[above].seen.frame;
-        let is_its_own = |w: &Waiting| w.frame == seen.frame && w.caller == caller;
+        let is_its_own = |w: &Waiting| (w.frame, w.code, w.caller) == (seen.frame, code, caller);
         if self.goes_on(view, seen, code) && self.waiting.iter().any(is_its_own) {
             return false;
         }
