@@ -786,14 +786,20 @@ async def tokens(n):
 
 
 def async_broken_off():
-    """Each request reads a few of a stream, which is left standing."""
-    streams = []
+    """Each request reads a few of a stream, which is left standing until the event loop closes all of them at its end."""
+
+    async def answers():
+        state = torch.ones(8, 16, device=DEVICE)
+        for answer in range(9):
+            other = state * 2
+            await asyncio.sleep(0)
+            yield answer
 
     async def main():
         for _ in range(3 * N):
-            streams.append(tokens(9))
-            async for token in streams[-1]:
-                if token == 2:
+            kept.append(answers())
+            async for answer in kept[-1]:
+                if answer == 2:
                     break
 
     asyncio.run(main())
