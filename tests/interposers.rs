@@ -77,6 +77,24 @@ fn an_allocator_of_host_memory() {
     in_every_program(jemalloc);
 }
 
+/// What leaktrace keeps lies in a heap of its own: it leaves no gaps in the program's, and whoever counts what the program
+/// allocates does not count leaktrace.
+#[test]
+fn the_programs_malloc_is_left_to_the_program() {
+    let counting = compile("interpose_malloc.c", "libcounts_malloc.so", &["-shared", "-fPIC", "-O1"]);
+    let preloads = format!("{}:{}", counting.display(), library().display());
+    let run = Run::new("python3").arg(script("modes.py")).args(["default", "libcuda.so.1"]).simulated();
+    let counts = run.folder().join("counts");
+    let run =
+        run.env("COUNTS", &counts).env("WATCHED", library().file_name().unwrap()).env("LD_PRELOAD", preloads);
+    let traced = run.env("LEAKTRACE_QUIET", "1").run().success();
+    Report::of(&traced.recording()).assert_whole();
+    let counts = std::fs::read_to_string(counts).unwrap();
+    let (all, ours) = counts.trim().split_once(' ').unwrap();
+    assert!(all.parse::<u32>().unwrap() > 50, "places that call malloc: {all}");
+    assert_eq!(ours, "0", "of them leaktrace's own");
+}
+
 /// The runtime inside a library that shows nothing of it.
 fn with_a_runtime_inside() -> PathBuf {
     let archive = simulated_libraries().parent().unwrap().join("release/libsimgpu_runtime.a");

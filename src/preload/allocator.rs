@@ -4,17 +4,22 @@
 //! Large work asks first ([`can_allocate`]) and is left undone otherwise. What is asked for in spite of that
 //! comes from a small emergency reserve, once; then tracing is switched off.
 //!
-//! The C library's allocator may have been interrupted by nobody of ours: while it works for us no signal handler
-//! runs that could come here again, or jump out of it.
+//! It is a heap of its own, and not the program's. What a recording keeps of each step, and lets go much later, would lie
+//! between the program's blocks and leave gaps there: a program with millions of steps came to spend a fifth more on its own
+//! `malloc`. And a program that replaces `malloc`, or counts what goes through it, shall see no call of ours.
 //!
-//! What is large is mapped for itself and unmapped when it is freed: the C library's allocator would keep it,
-//! in one arena after the other, since any thread may be the one that drains the events.
+//! While the heap works no signal handler runs that could come here again, or jump out of it.
+//!
+//! What is large is mapped for itself and unmapped when it is freed: the heap would keep it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-use crate::writer::signals::Undisturbed;
+use dlmalloc::{Allocator, Dlmalloc};
+
+use crate::lock::{Mutex, Rank};
 
 /// The size of the reserve. Untouched, it costs address space only.
 const RESERVE: usize = 1 << 20;
@@ -34,6 +39,45 @@ static RESERVE_USED: AtomicBool = AtomicBool::new(false);
 /// The size from which on a piece is mapped for itself.
 const LARGE: usize = 256 << 10;
 
+/// The heap. In the middle of its own work, which only a fault can interrupt, there is none.
+pub static HEAP: Mutex<Dlmalloc<Mappings>> = Mutex::new(Rank::Heap, Dlmalloc::new_with_allocator(Mappings));
+
+/// Where the heap has its memory from: the kernel, asked for as much at a time as is a whole number of pages anywhere.
+pub struct Mappings;
+
+// SAFETY: private mappings, of which the heap gives back none but its own, whole or the end of one.
+unsafe impl Allocator for Mappings {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        (map(size), size, 0)
+    }
+
+    fn remap(&self, p: *mut u8, old: usize, new: usize, can_move: bool) -> *mut u8 {
+        remap(p, old, new, if can_move { libc::MREMAP_MAYMOVE } else { 0 })
+    }
+
+    fn free_part(&self, p: *mut u8, old: usize, new: usize) -> bool {
+        // SAFETY: the end of what is the heap's, which it does not use any more.
+        unsafe { libc::munmap(p.add(new).cast(), old - new) == 0 }
+    }
+
+    fn free(&self, p: *mut u8, size: usize) -> bool {
+        // SAFETY: a mapping of the heap's, which it does not use any more.
+        unsafe { libc::munmap(p.cast(), size) == 0 }
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        true
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        64 << 10
+    }
+}
+
 /// The allocator of this library, and of nothing else in the process.
 struct PreloadAlloc;
 
@@ -46,8 +90,20 @@ fn map(size: usize) -> *mut u8 {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let p = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
-    if p == libc::MAP_FAILED { std::ptr::null_mut() } else { p.cast() }
+    let p = unsafe { libc::mmap(null_mut(), size, access, kind, -1, 0) };
+    if p == libc::MAP_FAILED { null_mut() } else { p.cast() }
+}
+
+/// Gives a mapping of ours another size; null: it is as it was.
+fn remap(p: *mut u8, old: usize, new: usize, flags: libc::c_int) -> *mut u8 {
+    // SAFETY: a mapping of ours; who asks for another size knows it by the new address from then on.
+    let p = unsafe { libc::mremap(p.cast(), old, new, flags) };
+    if p == libc::MAP_FAILED { null_mut() } else { p.cast() }
+}
+
+/// Asks the heap for memory; null if there is none.
+fn ask(call: impl FnOnce(&mut Dlmalloc<Mappings>) -> *mut u8) -> *mut u8 {
+    HEAP.lock().map_or(null_mut(), |mut heap| call(&mut heap))
 }
 
 #[global_allocator]
@@ -63,7 +119,7 @@ impl Reserve {
             at.checked_add(layout.size()).filter(|end| *end <= RESERVE && layout.align() <= 4096)
         });
         // SAFETY: `at` lies inside.
-        if taken.is_ok() { unsafe { self.bytes.get().cast::<u8>().add(at) } } else { std::ptr::null_mut() }
+        if taken.is_ok() { unsafe { self.bytes.get().cast::<u8>().add(at) } } else { null_mut() }
     }
 
     fn holds(&self, p: *mut u8) -> bool {
@@ -71,27 +127,22 @@ impl Reserve {
     }
 }
 
-fn undisturbed<R>(allocate: impl FnOnce() -> R) -> R {
-    let _undisturbed = Undisturbed::begin();
-    allocate()
-}
-
-// SAFETY: the system's allocator, mappings for what is large, and behind both a reserve that hands out every
+// SAFETY: a heap, mappings for what is large, and behind both a reserve that hands out every
 // byte once and takes none back. Where a piece came from shows in its address (the reserve) and its layout.
 unsafe impl GlobalAlloc for PreloadAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(test)]
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller's promise.
-        let small = || undisturbed(|| unsafe { System.alloc(layout) });
-        let p = if is_large(&layout) { map(layout.size()) } else { small() };
+        let small = |heap: &mut Dlmalloc<_>| unsafe { heap.malloc(layout.size(), layout.align()) };
+        let p = if is_large(&layout) { map(layout.size()) } else { ask(small) };
         if p.is_null() { EMERGENCY.take(layout) } else { p }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise. Neither a fresh mapping nor the reserve was ever written to.
-        let small = || undisturbed(|| unsafe { System.alloc_zeroed(layout) });
-        let p = if is_large(&layout) { map(layout.size()) } else { small() };
+        let small = |heap: &mut Dlmalloc<_>| unsafe { heap.calloc(layout.size(), layout.align()) };
+        let p = if is_large(&layout) { map(layout.size()) } else { ask(small) };
         if p.is_null() { EMERGENCY.take(layout) } else { p }
     }
 
@@ -103,8 +154,8 @@ unsafe impl GlobalAlloc for PreloadAlloc {
         unsafe {
             if is_large(&layout) {
                 libc::munmap(p.cast(), layout.size());
-            } else {
-                undisturbed(|| System.dealloc(p, layout));
+            } else if let Some(mut heap) = HEAP.lock() {
+                heap.free(p, layout.size(), layout.align());
             }
         }
     }
@@ -114,15 +165,10 @@ unsafe impl GlobalAlloc for PreloadAlloc {
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let large = (is_large(&layout), is_large(&wanted));
         if !EMERGENCY.holds(p) && large.0 == large.1 {
-            // SAFETY: the caller's promise; it came from there, by its layout.
-            let new = unsafe {
-                match large.0 {
-                    true => match libc::mremap(p.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) {
-                        libc::MAP_FAILED => std::ptr::null_mut(),
-                        new => new.cast(),
-                    },
-                    false => undisturbed(|| System.realloc(p, layout, size)),
-                }
+            let new = match large.0 {
+                true => remap(p, layout.size(), size, libc::MREMAP_MAYMOVE),
+                // SAFETY: the caller's promise; it came from there, by its layout.
+                false => ask(|heap| unsafe { heap.realloc(p, layout.size(), layout.align(), size) }),
             };
             if !new.is_null() {
                 return new;
@@ -153,7 +199,7 @@ pub fn can_allocate(bytes: usize) -> bool {
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let room = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
+        let room = libc::mmap(null_mut(), bytes, access, kind, -1, 0);
         room != libc::MAP_FAILED && libc::munmap(room, bytes) == 0
     }
 }

@@ -11,6 +11,7 @@
 use std::mem::forget;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
+use crate::allocator;
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
 use crate::frameworks;
 use crate::hooks::devices;
@@ -50,6 +51,7 @@ fn locks() -> impl Iterator<Item = &'static RawLock> {
             segment_pool::SEGMENTS.raw(),
             file::PATH.raw(),
             loader::WALK.raw(),
+            allocator::HEAP.raw(),
         ])
 }
 

@@ -51,6 +51,8 @@ pub enum Rank {
     File,
     /// See `loader::walk`.
     LoaderWalk,
+    /// Whoever holds any other may allocate.
+    Heap,
 }
 
 const FREE: u64 = 0;
