@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::int_map::IntMap;
 
@@ -61,6 +62,9 @@ pub struct Delta {
     pub blocks: i32,
     pub bytes: i64,
 }
+
+/// Changes by site. A short step leaves little, and takes no memory of its own for that.
+pub type Deltas = SmallVec<[Delta; 1]>;
 
 /// The blocks of several birth steps that were freed in one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -386,9 +390,9 @@ impl Sites {
     }
 
     /// Takes the net changes since the last boundary, by site.
-    pub fn take_deltas(&mut self) -> Vec<Delta> {
+    pub fn take_deltas(&mut self) -> Deltas {
         self.touched.sort_unstable();
-        let mut deltas = Vec::new();
+        let mut deltas = Deltas::new();
         for &site in &self.touched {
             let Some(s) = self.list.get_mut(site as usize) else { continue };
             s.touched = false;

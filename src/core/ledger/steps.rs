@@ -1,20 +1,23 @@
 //! The record of the steps: totals and net changes at each boundary, bounded by merging neighbours of the
-//! older half.
+//! older half: the newest steps each by itself, the older ones at even distances.
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use super::devices::DeviceAt;
-use super::sites::Delta;
+use super::sites::{Delta, Deltas};
 
 /// Records kept before the older half is merged.
-const MAX_RECORDS: usize = 65_536;
+const MAX_RECORDS: usize = 16_384;
+/// Of the older half at least the part, 1 in so many, is merged at a time.
+const LEAST_THINNED: usize = 4;
 /// Changes kept over all records: 16 MiB of them.
 const MAX_DELTAS: usize = (16 << 20) / size_of::<Delta>();
 /// Devices kept over all records: 16 MiB of them.
 const MAX_DEVICES: usize = (16 << 20) / size_of::<DeviceAt>();
 
 /// The totals and net changes at one boundary.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Number of the step that ended, from 1.
     pub step: u32,
@@ -24,9 +27,10 @@ pub struct StepRecord {
     pub source: u8,
     /// Id of the label that the program gave in this step; 0: none.
     pub label: u32,
-    pub devices: Vec<DeviceAt>,
+    /// Mostly one.
+    pub devices: SmallVec<[DeviceAt; 1]>,
     /// Sites whose live blocks or bytes changed since the record before, by site.
-    pub deltas: Vec<Delta>,
+    pub deltas: Deltas,
 }
 
 /// All records, oldest first.
@@ -75,19 +79,37 @@ impl Steps {
         }
     }
 
-    /// Merges neighbours in the older half. Sums up to any step that is still there stay exact.
+    /// Merges neighbours in the older half, so that each record there stands for about as many steps: a rule that looks at
+    /// the whole run finds all of it. Sums up to any step that is still there stay exact.
     fn thin(&mut self) {
-        let newer = self.records.split_off(self.records.len().div_ceil(2).max(2).min(self.records.len()));
-        let mut older = std::mem::take(&mut self.records).into_iter();
-        while let Some(first) = older.next() {
-            self.records.push(match older.next() {
-                Some(second) => merge(first, second),
-                None => first,
-            });
+        let older = self.records.len().div_ceil(2).max(2).min(self.records.len());
+        // The first record ends where its span does.
+        let mut span = self.records.first().map_or(1, |first| u64::from(first.step).next_power_of_two());
+        let mut kept = self.merge_older(older, span);
+        while kept > 1 && (older - kept) * LEAST_THINNED < older {
+            span *= 2;
+            kept = self.merge_older(kept, span);
         }
-        self.records.extend(newer);
+        self.records.drain(kept..older);
         self.deltas = self.records.iter().map(|r| r.deltas.len()).sum();
         self.devices = self.records.iter().map(|r| r.devices.len()).sum();
+    }
+
+    /// Merges the records among the first `count` whose steps lie in the same span. Returns how many there are then.
+    fn merge_older(&mut self, count: usize, span: u64) -> usize {
+        let of = |record: &StepRecord| (u64::from(record.step).saturating_sub(1)) / span;
+        let mut kept = 0;
+        for at in 1..count {
+            let (before, record) = self.records.split_at_mut(at);
+            let (last, record) = (&mut before[kept], &mut record[0]);
+            if of(last) == of(record) {
+                *last = merge(std::mem::take(last), std::mem::take(record));
+            } else {
+                kept += 1;
+                self.records.swap(kept, at);
+            }
+        }
+        kept + 1
     }
 }
 
@@ -125,7 +147,7 @@ mod tests {
     fn record(step: u32, deltas: &[(u32, i64)]) -> StepRecord {
         let device = DeviceAt { peak_bytes: u64::from(step) * 7 % 5, ..DeviceAt::default() };
         let deltas = deltas.iter().map(|&(site, bytes)| Delta { site, blocks: bytes.signum() as i32, bytes });
-        StepRecord { step, at_ns: 0, source: 1, label: 0, devices: vec![device], deltas: deltas.collect() }
+        StepRecord { step, at_ns: 0, source: 1, label: 0, devices: [device].into(), deltas: deltas.collect() }
     }
 
     fn sum(steps: &Steps, step: u32, site: u32) -> i64 {
@@ -152,6 +174,23 @@ mod tests {
         }
         let peak = |s: &Steps| s.all().iter().map(|r| r.devices[0].peak_bytes).max();
         assert_eq!(peak(&thin), peak(&thick));
+    }
+
+    #[test]
+    fn older_records_stand_for_as_many_steps_each() {
+        let mut steps = Steps::default();
+        for step in 1..=20_000 {
+            steps.push(record(step, &[(1, 512)]));
+            steps.bound(256, usize::MAX, usize::MAX);
+        }
+        let spans: Vec<u32> = steps.all().windows(2).map(|w| w[1].step - w[0].step).collect();
+        let (older, newer) = spans.split_at(spans.iter().position(|&span| span == 1).unwrap());
+        let widest = older[0];
+        assert!(
+            widest <= 20_000 / 32 && older[..older.len() - 1].iter().all(|&span| span == widest),
+            "{spans:?}"
+        );
+        assert!(newer.len() >= 100 && newer.iter().all(|&span| span == 1), "{spans:?}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Builder<'_> {
     /// Returns the devices at a step, or at the judged moment.
     fn at(&self, step: Option<u32>) -> Vec<ledger::DeviceAt> {
         let record = step.and_then(|s| self.ledger.step(s));
-        record.map_or_else(|| self.ledger.judged_devices(), |r| r.devices.clone())
+        record.map_or_else(|| self.ledger.judged_devices(), |r| r.devices.to_vec())
     }
 
     /// Returns the pinned host memory at that moment, and (without a step) at the very end.
