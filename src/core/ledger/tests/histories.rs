@@ -103,7 +103,7 @@ impl History {
 type Step = fn(&mut History);
 
 /// Those that leak nothing.
-const BENIGN: [(&str, Step); 19] = [
+const BENIGN: [(&str, Step); 20] = [
     ("churn", |h| {
         let n = h.r.below(8);
         let all: Vec<u64> = (0..n).map(|_| h.suspect()).collect();
@@ -195,6 +195,12 @@ const BENIGN: [(&str, Step); 19] = [
     }),
     ("lengths that grow, a curriculum", |h| {
         let length = 8 + h.at * 20 / h.steps + h.r.below(3);
+        let a = h.block(512 * length, SITE);
+        h.free_all();
+        h.held.push(a);
+    }),
+    ("lengths that grow, and vary by more", |h| {
+        let length = 64 + h.at * 40 / h.steps + h.r.below(8);
         let a = h.block(512 * length, SITE);
         h.free_all();
         h.held.push(a);
@@ -307,7 +313,7 @@ const BENIGN: [(&str, Step); 19] = [
 ];
 
 /// Those that leak.
-const LEAKING: [(&str, Step); 22] = [
+const LEAKING: [(&str, Step); 23] = [
     ("every step", |h| h.keep(1)),
     ("one in fifty of what the line makes", |h| {
         let all: Vec<u64> = (0..50).map(|_| h.suspect()).collect();
@@ -453,6 +459,17 @@ const LEAKING: [(&str, Step); 22] = [
     }),
     ("one block, ever larger, renewed", |h| {
         let new = h.block(512 * h.at, SITE);
+        h.free_all();
+        h.held.push(new);
+    }),
+    ("one block, ever larger, in as much as was found for it", |h| {
+        if h.at == 1 {
+            h.period = 8 + h.r.below(16);
+        }
+        // Every other one has what is left of a segment, for a while.
+        let is_left = h.at.is_multiple_of(2) && (h.at / h.period).is_multiple_of(2);
+        let units = if is_left { h.at.next_multiple_of(h.period) } else { h.at };
+        let new = h.block((64 << 10) * units, SITE);
         h.free_all();
         h.held.push(new);
     }),

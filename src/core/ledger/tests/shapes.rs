@@ -502,6 +502,34 @@ fn what_is_rounded_up_grows_in_some_steps() {
     assert_eq!(kinds(100), []);
 }
 
+/// Of so many steps most are not recorded each by itself any more.
+const MANY_STEPS: u64 = 400_000;
+
+#[test]
+fn a_long_run_is_judged_as_a_short_one() {
+    for steps in [100, MANY_STEPS] {
+        let mut held = None;
+        let renewed = |s: &mut Shape, n: u64| {
+            let new = s.block(512 * n, 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+        };
+        let v = Shape::run(renewed, steps);
+        let [f] = &v.findings[..] else { panic!("{steps}: {v:#?}") };
+        assert_eq!((f.kind, f.renewed, f.bytes_per_step), (Kind::Growing, true, 512.0), "{steps}");
+        assert!((f.growth_bytes_per_step - 512.0).abs() < 8.0, "{steps}: {}", f.growth_bytes_per_step);
+
+        let total = 1 << 40;
+        let unseen = |s: &mut Shape, n: u64| {
+            let free = total - (n << 20);
+            s.p.push(Event { address: free, size: total, device: 0, ..Event::new(EventKind::MemInfo) });
+        };
+        let v = Shape::run(unseen, steps);
+        let [f] = &v.findings[..] else { panic!("{steps}: {v:#?}") };
+        assert_eq!((f.kind, f.layer, f.sites.len()), (Kind::Growing, Layer::Driver, 0), "{steps}");
+        assert!((f.bytes_per_step / f64::from(1 << 20) - 1.0).abs() < 0.01, "{steps}: {}", f.bytes_per_step);
+    }
+}
+
 /// Hooks that are never removed, each with its layer's latest output: the first frees its old one before the newest comes.
 #[test]
 fn ever_more_blocks_grow_though_all_of_them_are_renewed() {

@@ -21,10 +21,9 @@ const WINDOWS: usize = 8;
 const SKIPPED: f64 = 1.0 / 3.0;
 /// A run shorter than this cannot show it.
 const MIN_STEPS: u32 = 40;
-/// Of the steps that change what is held, at most this share takes away …
-const FALLING: f64 = 0.05;
-/// … at least this share of the steps that allocate makes it larger: what is as large as before in most of them has its size
-/// from outside, as a batch does whose length grows from epoch to epoch …
+/// At least this share of the steps that allocate must leave more than was held before, and no later step less than that: what
+/// is as large as before in most of them has its size from outside, as a batch does whose length grows from epoch to epoch. It
+/// may be smaller again at once: PyTorch's allocator leaves a block what it was found in, if that is up to 1 MiB more …
 const RISING: f64 = 0.5;
 /// … or this share, where it rises by no more than PyTorch's allocator rounds up: blocks of more than 10 MiB to 2 MiB. What grows
 /// by half a MiB in each step becomes larger in every fourth …
@@ -50,7 +49,6 @@ struct Stock {
     lows: [i64; WINDOWS],
     block_lows: [i64; WINDOWS],
     rises: u32,
-    falls: u32,
     added: Vec<u64>,
     added_blocks: Vec<u64>,
 }
@@ -80,7 +78,11 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let recent =
         |s: &Site| s.births as usize >= WINDOWS && steps - clock.at(s.last_birth).min(steps) <= length as u32;
     let worth = |number: u32| view.ledger.site(number).is_some_and(recent);
+    let mut before = 0;
     for record in view.ledger.steps() {
+        // Of a long run the older records stand for several steps each.
+        let spanned = clock.at(record.step).saturating_sub(before).max(1);
+        before = clock.at(record.step);
         for d in record.deltas.iter().filter(|d| worth(d.site) && !explained.contains(&d.site)) {
             let stock = stocks.entry(d.site).or_default();
             let judged = clock.at(record.step).checked_sub(from.saturating_add(1));
@@ -90,9 +92,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             stock.bytes = stock.bytes.wrapping_add(d.bytes);
             stock.blocks = stock.blocks.wrapping_add(i64::from(d.blocks));
             if judged.is_some() {
-                stock.rises += u32::from(d.bytes > 0);
-                stock.falls += u32::from(d.bytes < 0);
-                if d.bytes > 0 {
+                stock.rises = stock.rises.saturating_add(if d.bytes > 0 { spanned } else { 0 });
+                if d.bytes > 0 && spanned == 1 {
                     stock.added.push(d.bytes.unsigned_abs());
                     stock.added_blocks.push(u64::from(d.blocks.max(0).unsigned_abs()));
                 }
@@ -126,9 +127,10 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let rounded = bytes_per_step <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
         let rising = if rounded { RISING_ROUNDED } else { RISING };
-        let even = f64::from(stock.falls) <= FALLING * f64::from(stock.rises + stock.falls)
-            && f64::from(stock.rises) >= rising * births;
-        let grows = if ever_later { backs_up(site, &stock.lows, &clock, length as u32) } else { even };
+        let grows = match ever_later {
+            true => backs_up(site, &stock.lows, &clock, length as u32),
+            false => f64::from(lasting_rises(view, &clock, number, stock.bytes, from)) >= rising * births,
+        };
         if !grows {
             return None;
         }
@@ -176,6 +178,24 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     };
     let found = numbers.into_iter().filter_map(grows).collect();
     grouped(found, |a, b| together(view, a, b)).into_iter().filter_map(joined).collect()
+}
+
+/// Returns how many of the steps after `from` left a site with less than every later one did, so that what it holds rises for
+/// good in the next. `bytes`: what it holds by now.
+fn lasting_rises(view: &View<'_>, clock: &PhaseClock<'_>, site: u32, bytes: i64, from: u32) -> u32 {
+    let (mut rises, mut held, mut least) = (0u32, bytes, i64::MAX);
+    let mut records = view.ledger.steps().iter().rev().peekable();
+    while let Some(record) = records.next().filter(|r| clock.at(r.step) > from) {
+        let Ok(at) = record.deltas.binary_search_by_key(&site, |d| d.site) else { continue };
+        if held < least {
+            // Of a long run the older records stand for several steps each.
+            let before = records.peek().map_or(0, |r| clock.at(r.step));
+            rises = rises.saturating_add(clock.at(record.step).saturating_sub(before).max(1));
+            least = held;
+        }
+        held = held.wrapping_sub(record.deltas[at].bytes);
+    }
+    rises
 }
 
 /// Returns whether two sites are one cause: one object has both, or, where holders are not known, one line renews both.

@@ -55,7 +55,16 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
         most = most.max((allocations.max(0) as u64).saturating_mul(PAGE));
         Some((r.step, at(&r.devices)?, most))
     };
-    let reports: Vec<(u32, u64, u64)> = ledger.steps().iter().filter_map(&mut report).collect();
+    let mut reports: Vec<(u32, u64, u64)> = ledger.steps().iter().filter_map(&mut report).collect();
+    // Of a long run the older records stand for several steps each: of the newest as few are looked at.
+    let spanned = ledger.steps().first()?.step.max(1);
+    reports.dedup_by(|later, kept| {
+        let same = later.0.saturating_sub(1) / spanned == kept.0.saturating_sub(1) / spanned;
+        if same {
+            *kept = *later;
+        }
+        same
+    });
     let rounding = reports.last()?.2;
     if is_shared(reports.first().map(|report| report.1)) {
         return None;
@@ -82,8 +91,9 @@ fn judge(ledger: &Ledger, device: u8) -> Option<Finding> {
     }
     let steps = judged[window * (WINDOWS - 1)].0.saturating_sub(judged[0].0).max(1);
     let slope = growth as f64 / f64::from(steps);
-    let adding: Vec<u64> =
-        judged.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).filter(|&step| step > 0).collect();
+    let added =
+        |w: &[(u32, u64)]| w[1].1.saturating_sub(w[0].1) / u64::from(w[1].0.saturating_sub(w[0].0).max(1));
+    let adding: Vec<u64> = judged.windows(2).map(added).filter(|&step| step > 0).collect();
     let held = reports.last()?.1.saturating_sub(judged[0].1);
     Some(Finding {
         bytes_per_step: median(adding.iter().copied()),
