@@ -40,7 +40,7 @@ const BACKLOG_LIMIT: u64 = BACKLOG + CHECKPOINT_EVERY / 4;
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// The part of the run, 1 in so many, that reports may take, and how long they may take at first.
-const DUMP_SHARE: u32 = 100;
+const DUMP_SHARE: u32 = 400;
 const DUMP_ALLOWANCE: Duration = Duration::from_millis(100);
 
 /// What a report may have to go through: bytes of table entries, sites with something live, live blocks. Of more it would

@@ -129,10 +129,13 @@ impl Reader {
         let address = |object: u64| ptr::with_exposed_provenance::<u8>((object & !MARKS) as usize);
         // SAFETY: an object of such a slot.
         let type_of = |object: u64| -> usize { unsafe { read(address(object), layout.object_type()) } };
-        let count = |object: u64| {
-            let counts = self.cpython.counting_types.contains(&type_of(object));
-            // SAFETY: as before; of these types it lies behind what every object has.
-            if counts { unsafe { read::<u64>(address(object), layout.head) | COUNTED } } else { 0 }
+        let counts = |object: u64| self.cpython.counting_types.contains(&type_of(object));
+        // SAFETY: as before; of these types it lies behind what every object has.
+        let index = |object: u64| unsafe { read::<u64>(address(object), layout.head) | COUNTED };
+        let count = |object: u64| if counts(object) { index(object) } else { 0 };
+        // SAFETY: the type of such an object.
+        let is_iterator = |object: u64| unsafe {
+            read::<usize>(ptr::with_exposed_provenance(type_of(object)), layout.of_type(TYPE_ITERNEXT)) != 0
         };
         if self.cpython.minor >= VIRTUAL_ITERATORS {
             let at = usize::from(stack) + 2 * usize::from(depth);
@@ -147,13 +150,15 @@ impl Reader {
             if object & NUMBER == NUMBER || object & !MARKS == 0 {
                 return 0;
             }
-            // SAFETY: the type of such an object.
-            let next: usize =
-                unsafe { read(ptr::with_exposed_provenance(type_of(object)), layout.of_type(TYPE_ITERNEXT)) };
-            match (next, depth) {
-                (0, _) => {}
-                (_, 0) => return count(object),
-                _ => depth -= 1,
+            // Those that count are iterators, and need not be looked up.
+            let (counts, iterates) = match counts(object) {
+                true => (true, true),
+                false => (false, is_iterator(object)),
+            };
+            match (iterates, depth) {
+                (false, _) => {}
+                (true, 0) => return if counts { index(object) } else { 0 },
+                (true, _) => depth -= 1,
             }
         }
         0

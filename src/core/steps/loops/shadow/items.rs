@@ -138,7 +138,7 @@ impl Shadow {
         self.leave(view.tree, view.around, inside + 1);
         let (code, offset) = (self.levels[owner].code, self.levels[owner].seen.offset);
         self.iteration_ends(view, inside, code, offset, sign, depth);
-        self.moved_out_or_in(view, owner, offset);
+        self.moved(view, owner, offset);
         Some(owner + 1)
     }
 
