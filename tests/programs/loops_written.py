@@ -931,6 +931,32 @@ def async_over_a_queue():
     asyncio.run(main())
 
 
+def async_handed_to_a_worker():
+    """A client's requests are answered by a task, which comes round as often as the client does."""
+
+    async def answering(requests):
+        while True:
+            x, answer = await requests.get()
+            answer.set_result(net(x) * 2)
+            del x, answer
+
+    async def ask(requests):
+        answer = asyncio.get_running_loop().create_future()
+        await requests.put((batch(), answer))
+        return await answer
+
+    async def main():
+        requests = asyncio.Queue()
+        worker = asyncio.create_task(answering(requests))
+        for _ in range(N):
+            kept.append(await asyncio.create_task(ask(requests)))
+            total = (kept[-1] + 1).mean()
+        worker.cancel()
+        return total
+
+    asyncio.run(main())
+
+
 def decorated():
     """An evaluation under a decorator of a library's, in a loop of few rounds, and no optimizer anywhere."""
 

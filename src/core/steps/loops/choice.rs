@@ -16,11 +16,14 @@
 //!    before, with little work, something of which stays each time. Where
 //!    models are made is no step, unless there are no others, and a fair part of what it does is something else.
 //!
+//! 4. Of two that come round in turns, one after the other each time, only the main one: one task hands the other what it is
+//!    asked for, and each request goes through both.
+//!
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
 //! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
 
 use super::shadow::CALL;
-use super::tree::{Id, STEPS_BETWEEN, Tree};
+use super::tree::{End, Id, Node, STEPS_BETWEEN, Tree};
 use crate::ledger::verdict::MIN_STEPS;
 
 /// Least share of all events that the user's loops must see.
@@ -74,6 +77,9 @@ const TO_JUDGE: f64 = MIN_STEPS as f64;
 const FAR_OFTENER: f64 = 10.0;
 /// What allocates less than this share of what the main loop does in each round is no other phase of the same work.
 const LIGHT: f64 = 0.5;
+/// Least ends of two loops together that show whether they take turns, and the share of these that the other one's follow.
+const LEAST_TURNS: usize = 16;
+const TURNS: f64 = 0.9;
 /// Blocks that stay of a round of what prepares something: of most rounds there is one.
 const STAYS: f64 = 0.75;
 
@@ -114,6 +120,13 @@ pub(super) fn choose_so_far(tree: &Tree, unasked: bool) -> Vec<Id> {
     }
     let finer = Chooser { finer: true, ..Chooser::new(tree) }.level(unasked);
     if enough(&finer) { finer } else { level }
+}
+
+/// Returns the loops that take turns with one of a level.
+pub(super) fn taking_turns(tree: &Tree, level: &[Id]) -> Vec<Id> {
+    let chooser = Chooser::new(tree);
+    let others = tree.ids().filter(|id| !level.contains(id));
+    others.filter(|&id| level.iter().any(|&main| chooser.take_turns(id, main))).collect()
 }
 
 /// Why a loop is no step.
@@ -410,6 +423,16 @@ impl<'a> Chooser<'a> {
             && self.is_light(id, main)
     }
 
+    /// Whether two loops come round one after the other each time.
+    fn take_turns(&self, id: Id, main: Id) -> bool {
+        let masks = [id, main].map(|id| (id, self.tree.get(id).map_or(0, Node::mask)));
+        let counts =
+            |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
+        let ends: Vec<Id> = self.tree.log.iter().filter(counts).map(|end| end.node).collect();
+        let turns = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        ends.len() >= LEAST_TURNS && turns as f64 >= TURNS * (ends.len() - 1) as f64
+    }
+
     /// Whether a library's loop goes over a few things that it has beside its main loop, such as metrics.
     fn is_routine_of_library(&self, id: Id, main: Id) -> bool {
         let library = |id: Id| self.tree.get(id).is_some_and(|n| n.library);
@@ -445,7 +468,9 @@ impl<'a> Chooser<'a> {
         let prepares = |id: &Id| *id < main && !self.gives_back(*id);
         let aside = |id: &Id| {
             let is_small = self.is_short(*id, main) || self.is_routine_of_library(*id, main);
-            prepares(id) || self.sets_up(*id, main) || is_small
+            let is_other_end =
+                self.tree.get(*id).is_some_and(|n| n.takes_turns) || self.take_turns(*id, main);
+            prepares(id) || self.sets_up(*id, main) || is_small || is_other_end
         };
         let belongs = |id: &Id| *id == main || (!aside(id) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()

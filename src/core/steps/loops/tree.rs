@@ -74,6 +74,8 @@ pub(super) struct Node {
     pub is_call: bool,
     /// Library code runs between the loop around it and this one.
     pub across: bool,
+    /// It takes turns with a loop of the level that was chosen.
+    pub takes_turns: bool,
     /// It also runs inside itself.
     recursive: bool,
     pub instances: u32,
@@ -159,6 +161,7 @@ impl Node {
             framework: false,
             is_call: false,
             across: false,
+            takes_turns: false,
             recursive: false,
             instances: 0,
             entered: 0,
