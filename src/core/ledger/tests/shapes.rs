@@ -502,6 +502,28 @@ fn what_is_rounded_up_grows_in_some_steps() {
     assert_eq!(kinds(100), []);
 }
 
+/// One call gives new weights and an output. The caller has the weights that an epoch began with until its end.
+#[test]
+fn what_one_call_gives_beside_what_is_kept_says_nothing_of_it() {
+    for epochs in 3..8 {
+        let (mut weights, mut first) = (None, None);
+        let step = |s: &mut Shape, n: u64| {
+            let of = |s: &mut Shape, entry_point: u16| {
+                let block = s.block(4096, 7);
+                s.p.events.last_mut().unwrap().entry_point = entry_point;
+                block
+            };
+            let old = weights.replace(of(s, 1));
+            let gone = if n % 30 == 1 { std::mem::replace(&mut first, old) } else { old };
+            gone.into_iter().for_each(|gone| s.p.free(gone));
+            of(s, 2);
+        };
+        let v = Shape::run(step, 30 * epochs);
+        let [f] = &v.findings[..] else { panic!("{epochs}: {v:#?}") };
+        assert_eq!((f.kind, f.bytes_per_step), (Kind::Leak, 4096.0), "{epochs}");
+    }
+}
+
 /// Of so many steps most are not recorded each by itself any more.
 const MANY_STEPS: u64 = 400_000;
 

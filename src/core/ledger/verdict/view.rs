@@ -75,7 +75,7 @@ pub struct View<'a> {
     pub sites: Vec<SiteView<'a>>,
     pub context: Context<'a>,
     /// The longest of the usual lives, where they are long, of what a line frees, whoever calls it: by its way inwards.
-    lives: BTreeMap<(u64, u8, Layer), u32>,
+    lives: BTreeMap<(u64, u8, Layer, u16), u32>,
 }
 
 impl<'a> View<'a> {
@@ -104,8 +104,9 @@ impl<'a> View<'a> {
     }
 }
 
-fn key(context: Context<'_>, site: &Site) -> (u64, u8, Layer) {
-    ((context.way)(site.stack), site.device, site.layer)
+/// One call may give several blocks, of which one is renewed and another kept: these have entry points of their own.
+fn key(context: Context<'_>, site: &Site) -> (u64, u8, Layer, u16) {
+    ((context.way)(site.stack), site.device, site.layer, site.entry_point)
 }
 
 /// What was freed in the last steps of a long run, having lived long, counts as alive: whoever frees its
