@@ -105,6 +105,7 @@ programs! {
     exceptions_that_are_kept: "exceptions" "leak" at "exceptions" "# made", 40852.0, "failures[*]";
     arrays_that_are_deleted: "deleted" "leak" at "predict" "x = jnp", 320.0, "kept[*]";
     outputs_on_several_devices: "sharded" "leak" at "sharded" "# made", 4096.0, "kept[*]";
+    outputs_that_are_summed_up_in_the_end: "summed_up" "leak" at "summed_up" "# made", 320.0, "kept[*]";
     outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
 }
 
@@ -149,6 +150,11 @@ fn losses_that_are_kept_before_an_evaluation() {
 #[test]
 fn gradients_that_are_kept_before_an_evaluation() {
     judged_with_an_evaluation("gradients_evaluated", 19240.0);
+}
+
+#[test]
+fn outputs_of_one_array_that_are_kept_before_an_evaluation() {
+    judged_with_an_evaluation("one_evaluated", 2048.0);
 }
 
 /// The first loop trains nothing: what it made, the second one has a use for.

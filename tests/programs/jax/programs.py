@@ -238,6 +238,36 @@ def gradients_evaluated():
         float(predict(params, batch()[0]).mean())
 
 
+@jax.jit
+def update_one(w, x):
+    def loss_of(w):
+        out = jnp.tanh(x @ w)
+        return jnp.mean(out**2), out
+
+    grad, out = jax.grad(loss_of, has_aux=True)(w)
+    return w - 0.01 * grad, out
+
+
+def one_evaluated():
+    """The output of every step is kept, of a model of one array, and an evaluation follows, which keeps nothing."""
+    w, kept = weights()[0][0], []
+    for _ in range(STEPS):
+        w, out = update_one(w, batch()[0])  # made
+        kept.append(1 if MENDED else out)
+    for _ in range(STEPS):
+        float(jnp.tanh(batch()[0] @ w).mean())
+
+
+def summed_up():
+    """The output of every step is kept, and in the end they are summed up, one by one."""
+    params, kept = weights(), []
+    forward = jax.jit(predict)
+    for _ in range(STEPS):
+        out = forward(params, np.ones((8, 64), "float32"))  # made
+        kept.append(0 if MENDED else out)
+    return sum(kept) / STEPS
+
+
 def features():
     """What one loop computes, another one works with."""
     params = weights()

@@ -448,13 +448,21 @@ impl<'a> Chooser<'a> {
     }
 
     /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom
-    /// beside the main one: it sets something up, or winds something up.
+    /// beside the main one: it sets something up, or winds something up, as the sum of a list does.
     fn is_short(&self, id: Id, main: Id) -> bool {
         let entered = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
-        let rounds = self.iterations(id);
-        let is_few = rounds < FEW as f64 * entered
-            || self.tree.get(id).is_some_and(|n| n.is_expression() && n.instances <= 1);
-        is_few && rounds * FAR_OFTENER <= self.iterations(main)
+        let (rounds, of_main) = (self.iterations(id), self.iterations(main));
+        let winds_up = self.is_single_expression(id)
+            && !self.is_single_expression(main)
+            && id > main
+            && of_main >= TO_JUDGE
+            && rounds <= of_main;
+        let is_few = rounds < FEW as f64 * entered || self.is_single_expression(id);
+        winds_up || (is_few && rounds * FAR_OFTENER <= of_main)
+    }
+
+    fn is_single_expression(&self, id: Id) -> bool {
+        self.tree.get(id).is_some_and(|n| n.is_expression() && n.instances <= 1)
     }
 
     /// Those of the loops that do the work. Loops of which more than the share `built` makes models are none.
@@ -464,7 +472,15 @@ impl<'a> Chooser<'a> {
         let giving = || loops.iter().copied().filter(|&id| self.gives_back(id));
         let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };
         let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
-        let main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
+        let mut main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
+        // What a program sums up at its end gives everything back, whatever the loop before has kept.
+        let lasting = self.largest(giving().filter(|&id| id < main && !self.is_single_expression(id)));
+        if self.is_single_expression(main)
+            && let Some(lasting) = lasting
+            && self.total(lasting) >= DIRECT * self.total(main)
+        {
+            main = lasting;
+        }
         let prepares = |id: &Id| *id < main && !self.gives_back(*id);
         let aside = |id: &Id| {
             let is_small = self.is_short(*id, main) || self.is_routine_of_library(*id, main);
