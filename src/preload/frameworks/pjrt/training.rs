@@ -6,8 +6,10 @@ use std::ops::Range;
 
 /// Calls after the first in which it must show.
 const CALLS: u8 = 4;
-/// Arrays that parameters are, at least.
+/// Arrays that parameters are, at least; or one of so many bytes. What is given back by itself is mostly a sum, a key or a
+/// count.
 const ARRAYS: usize = 2;
+const SINGLE: u64 = 4096;
 
 /// An input as far as it was recorded: by its number among all that was made, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,15 @@ fn trains(inputs: &[Option<Input>], outputs: &[u64], before: &[Option<Input>], o
     }
     let sum = |of: &[u64]| of.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
     let most = |of: &[u64], all: u64| of.len() >= ARRAYS && sum(of) > all / 2;
+    // What is as large as the other input may be added to it.
+    if let [one] = returned[..]
+        && one >= SINGLE
+        && one > sum(&kept)
+        && !others.is_empty()
+        && !(outputs.len() == 1 && others.contains(&one))
+    {
+        return true;
+    }
     if most(&returned, sum(&returned).saturating_add(sum(&kept))) {
         return true;
     }
@@ -127,6 +138,23 @@ mod tests {
             trained
         });
         assert_eq!(trained.collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    /// Of one array, beside a batch; not what is added to, nor a key.
+    #[test]
+    fn an_update_of_a_single_array_trains() {
+        let trained = |own: u64, other: u64, beside: &[u64]| {
+            let mut calls = Calls::new();
+            let mut state = calls.fresh(own);
+            (0..3).any(|_| {
+                let other = calls.fresh(other);
+                let (trained, made) = calls.call(&[state, other], &[&[own], beside].concat());
+                state = made[0];
+                trained
+            })
+        };
+        assert!(trained(32_768, 65_536, &[]) && trained(32_768, 32_768, &[4]));
+        assert!(!trained(32_768, 32_768, &[]) && !trained(8, 4, &[]));
     }
 
     /// Its gradients are inputs of the sizes of the results.
