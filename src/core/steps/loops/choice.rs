@@ -425,6 +425,10 @@ impl<'a> Chooser<'a> {
 
     /// Whether two loops come round one after the other each time.
     fn take_turns(&self, id: Id, main: Id) -> bool {
+        let (own, of_main) = (self.iterations(id), self.iterations(main));
+        if own.min(of_main) < TURNS * own.max(of_main) - 1.0 {
+            return false;
+        }
         let masks = [id, main].map(|id| (id, self.tree.get(id).map_or(0, Node::mask)));
         let counts =
             |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
