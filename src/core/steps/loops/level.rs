@@ -33,35 +33,15 @@ impl Loops {
                 n.mark = mark;
             }
         }
-        self.level = all;
-        self.limit_depth();
-        self.level.len() > before
-    }
-
-    /// Has no more frames compared than the level's iterations show in.
-    fn limit_depth(&mut self) {
-        let nodes = || self.level.iter().filter_map(|&id| self.tree.get(id));
+        let nodes = || all.iter().filter_map(|&id| self.tree.get(id));
         // In a recursion the same loop comes at every depth, also at those to come.
         let recursive = nodes().any(|n| usize::from(n.depth) > usize::from(n.highest) + DEEPER);
-        let depth = |n: &Node| if n.depth > 0 { n.depth } else { n.depth_before };
-        let deepest = nodes().map(depth).max().filter(|_| !recursive);
+        let deepest = nodes().map(|n| n.depth).max().filter(|_| !recursive);
         if !self.tree.phased {
             self.depth = deepest.map_or(usize::MAX, |depth| usize::from(depth) + DEEPER);
         }
-    }
-
-    /// Has all frames compared until the depths are measured anew at which the level's iterations show, since no frees are
-    /// seen any more: by these it showed further out.
-    pub(super) fn measure_depth(&mut self) {
-        if self.depth == usize::MAX {
-            return;
-        }
-        for &id in &self.level {
-            let Some(n) = self.tree.get_mut(id) else { continue };
-            n.depth_before = std::mem::take(&mut n.depth);
-            n.highest = u16::MAX;
-        }
-        self.depth = usize::MAX;
+        self.level = all;
+        self.level.len() > before
     }
 
     /// Returns what each loop is to the level. Around a loop of the user's own code those of libraries are

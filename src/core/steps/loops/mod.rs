@@ -409,7 +409,6 @@ impl Loops {
         let level = choice::choose_so_far(&self.tree, self.unasked);
         (self.thread, self.root) = self.thread_of(level[0]);
         self.join(&level);
-        self.measure_depth();
         for id in choice::taking_turns(&self.tree, &level) {
             self.tree.get_mut(id).into_iter().for_each(|n| n.takes_turns = true);
         }

@@ -106,8 +106,6 @@ pub(super) struct Node {
     /// Depth of the deepest frame that showed an end, from 1; and of the highest one that proved one.
     pub depth: u16,
     pub highest: u16,
-    /// The former before the level was chosen.
-    pub depth_before: u16,
     /// What its ends are, once a level was chosen.
     pub mark: Mark,
 }
@@ -182,7 +180,6 @@ impl Node {
             ends: [0; 9],
             depth: 0,
             highest: u16::MAX,
-            depth_before: 0,
             mark: Mark::default(),
         }
     }
