@@ -15,7 +15,6 @@
 //!    nothing else does, or after it: before, it prepares something, as does what comes round a few times only, or once
 //!    before, with little work, something of which stays each time. Where
 //!    models are made is no step, unless there are no others, and a fair part of what it does is something else.
-//!
 //! 4. Of two that come round in turns, one after the other each time, only the main one: one task hands the other what it is
 //!    asked for, and each request goes through both.
 //!
@@ -488,9 +487,10 @@ impl<'a> Chooser<'a> {
         let prepares = |id: &Id| *id < main && !self.gives_back(*id);
         let aside = |id: &Id| {
             let is_small = self.is_short(*id, main) || self.is_routine_of_library(*id, main);
-            let is_other_end =
-                self.tree.get(*id).is_some_and(|n| n.takes_turns) || self.take_turns(*id, main);
-            prepares(id) || self.sets_up(*id, main) || is_small || is_other_end
+            // Last, since it goes through the log.
+            let takes_turns =
+                || self.tree.get(*id).is_some_and(|n| n.takes_turns) || self.take_turns(*id, main);
+            prepares(id) || self.sets_up(*id, main) || is_small || takes_turns()
         };
         let belongs = |id: &Id| *id == main || (!aside(id) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()
