@@ -151,11 +151,8 @@ impl Reader {
                 return 0;
             }
             // Those that count are iterators, and need not be looked up.
-            let (counts, iterates) = match counts(object) {
-                true => (true, true),
-                false => (false, is_iterator(object)),
-            };
-            match (iterates, depth) {
+            let counts = counts(object);
+            match (counts || is_iterator(object), depth) {
                 (false, _) => {}
                 (true, 0) => return if counts { index(object) } else { 0 },
                 (true, _) => depth -= 1,
