@@ -443,6 +443,9 @@ impl EventContext for Here {
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64 {
         self.0.as_ref().map_or(0, |reader| reader.iterator(seen, stack, depth))
     }
+    fn locals(&mut self, seen: &Seen, count: u16) -> u64 {
+        self.0.as_ref().map_or(0, |reader| reader.locals(seen, count))
+    }
 }
 
 /// Has the loop chosen now, from what was seen so far, since it cannot wait any longer. Returns the

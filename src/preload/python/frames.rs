@@ -13,6 +13,10 @@ use crate::python::{current, gc, packages, strings};
 use crate::thread_state::{self, ThreadState};
 use leaktrace_core::steps::loops::{CodeText, Seen};
 
+/// The local variables of a frame that are looked at.
+const MOST_LOCALS: u16 = 64;
+/// What spreads the bits of an address over a word: FxHash's.
+const SPREAD: u64 = 0x517c_c1b7_2722_0a95;
 /// The objects on a frame's stack that are looked at.
 const MOST_SLOTS: usize = 32;
 /// From CPython 3.15 on a loop has two slots: a list may lie there in place of an iterator, and its index beside it.
@@ -112,6 +116,13 @@ impl Reader {
         // number is from an instruction of that code.
         let slot: u64 = unsafe { read(ptr::with_exposed_provenance(seen.frame), slot) };
         if slot & MARKS == NUMBER { slot } else { slot & !MARKS }
+    }
+
+    /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named
+    /// before; 0 where the layout of frames is not known.
+    pub fn locals(&self, seen: &Seen, count: u16) -> u64 {
+        let all = (0..count.min(MOST_LOCALS)).map(|variable| self.variable(seen, variable));
+        all.fold(0, |sum, object| (sum.rotate_left(5) ^ object).wrapping_mul(SPREAD))
     }
 
     /// Returns how far the iterator has come that a `for` loop goes over, of a frame: the one behind `depth` others from the

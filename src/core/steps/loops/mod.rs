@@ -102,6 +102,9 @@ pub trait EventContext {
     /// Returns how far the iterator has come that a `for` loop of a frame goes over: the one behind `depth` others from the
     /// slot `stack` on; 0 where that is not known. Never the same for two items in a row.
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64;
+    /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named before;
+    /// 0 where that is not known.
+    fn locals(&mut self, seen: &Seen, count: u16) -> u64;
 }
 
 /// The threads that are distinguished at a time.

@@ -387,6 +387,9 @@ impl Shadow {
         if opened {
             self.note_items(view, at);
         }
+        if node.is_some() {
+            self.note_locals(view, at);
+        }
     }
 
     /// … and that is in other loops of its code.

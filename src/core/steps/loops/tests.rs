@@ -146,6 +146,9 @@ impl EventContext for Program {
     fn variable(&mut self, _seen: &Seen, _variable: u16) -> u64 {
         0
     }
+    fn locals(&mut self, _seen: &Seen, _count: u16) -> u64 {
+        0
+    }
 }
 
 /// The frames of an event, from the outermost in: frame, code, offset, entered from C.

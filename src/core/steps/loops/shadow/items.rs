@@ -16,6 +16,9 @@ enum Place {
     Variable(u16),
     /// The iterator of the loop, on the stack from that slot on, behind those of so many loops around it.
     Iterator(u16, u16),
+    /// The first so many local variables: a `while` has none of its own. Nothing but its iterations changes them where its
+    /// frame stands at one instruction, as long as no loop of that frame is in it.
+    Locals(u16),
 }
 
 /// The items of a loop, as far as they were looked at; 0 is none.
@@ -24,6 +27,8 @@ pub(super) struct Items {
     place: Option<Place>,
     first: u64,
     last: u64,
+    /// The instruction at which the frame stood then.
+    offset: u32,
     /// Other ones since the first.
     others: u8,
 }
@@ -53,23 +58,29 @@ impl Items {
     pub fn of(of: &Loop, variables: Option<u16>) -> Items {
         let stack = || variables.filter(|_| of.is_for)?.checked_add(of.below);
         let iterator = || Some(Place::Iterator(stack()?, of.depth));
-        let place = of.variable.map(Place::Variable).or_else(iterator);
+        let locals = || variables.filter(|&count| !of.is_for && count > 0).map(Place::Locals);
+        let place = of.variable.map(Place::Variable).or_else(iterator).or_else(locals);
         Items { place, ..Items::default() }
     }
 
-    /// Returns what tells the item that a frame is at from others.
+    /// Returns what tells the item that a frame is at from others, wherever in the loop it stands.
     #[inline]
     fn now(&self, around: &mut dyn EventContext, seen: &Seen) -> u64 {
         match self.place {
             Some(Place::Variable(variable)) => around.variable(seen, variable),
             Some(Place::Iterator(stack, depth)) => around.iterator(seen, stack, depth),
-            None => 0,
+            Some(Place::Locals(_)) | None => 0,
         }
     }
 
-    /// Whether the item that it is at could be looked at.
+    /// Whether the item that it is at could be looked at, and says which iteration it is.
     pub fn are_known(&self) -> bool {
-        self.last != 0
+        self.last != 0 && (!self.are_locals() || self.others > 0)
+    }
+
+    /// Whether they are the local variables of a loop that has no items.
+    pub fn are_locals(&self) -> bool {
+        matches!(self.place, Some(Place::Locals(_)))
     }
 
     /// An iteration begins of which it is known, and with it another item.
@@ -151,15 +162,45 @@ impl Shadow {
         }
     }
 
+    /// Takes in what the local variables of a frame name, which goes on in its innermost loop.
+    #[inline]
+    pub(super) fn note_locals(&mut self, view: &mut View<'_>, at: usize) {
+        if let Some(inside) = self.insides.len().checked_sub(1)
+            && self.insides[inside].items.are_locals()
+        {
+            self.look(view, at, inside);
+        }
+    }
+
     #[inline]
     fn look(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> Look {
         match (self.insides.get_mut(inside), self.levels.get(at)) {
-            (Some(Inside { open: true, items, .. }), Some(level)) => {
-                let now = items.now(view.around, &level.seen);
-                items.look(now)
-            }
+            (Some(Inside { open: true, items, .. }), Some(level)) => match items.place {
+                Some(Place::Locals(count)) => self.look_at_locals(view, at, inside, count),
+                _ => items.look(items.now(view.around, &level.seen)),
+            },
             _ => Look::default(),
         }
+    }
+
+    #[inline(never)]
+    fn look_at_locals(&mut self, view: &mut View<'_>, at: usize, inside: usize, count: u16) -> Look {
+        if !self.is_innermost(at, inside) {
+            return Look::default();
+        }
+        let (seen, items) = (self.levels[at].seen, &mut self.insides[inside].items);
+        let stood = std::mem::replace(&mut items.offset, seen.offset) == seen.offset;
+        let now = view.around.locals(&seen, count);
+        let last = std::mem::replace(&mut items.last, now);
+        let changed = stood && now != 0 && last != 0 && now != last;
+        items.others |= u8::from(changed);
+        Look { changed, first_after: None }
+    }
+
+    /// Whether no other loop of the frame at this depth is in one of it.
+    fn is_innermost(&self, at: usize, inside: usize) -> bool {
+        let inner = &self.insides[inside + 1..self.insides_end(at).max(inside + 1)];
+        inner.iter().all(|i| i.number >= BEGINS)
     }
 
     /// The frame at depth `at` went on to a later instruction of its loops up to `inside`. Ends iterations as above.
@@ -184,7 +225,7 @@ impl Shadow {
         let shows_nothing = |around: usize| {
             let i = &self.insides[around];
             let proofs = node(around).map_or(0, |n| n.ends[Sign::Proof as usize]);
-            i.number < BEGINS && i.items.last == 0 && proofs <= FEW_PROOFS
+            i.number < BEGINS && !i.items.are_known() && proofs <= FEW_PROOFS
         };
         (framework || others >= OTHERS) && shows_nothing(inside - 1)
     }
