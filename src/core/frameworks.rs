@@ -216,8 +216,8 @@ pub const JAX: Framework = Framework {
     optimizer_steps: None,
     folds: true,
     number: "`float(x)`",
-    copy: "`float(x)` or `np.asarray(x)`",
-    large_copy: "`np.asarray(x)`",
+    copy: "`float(x)` or `np.array(x)`",
+    large_copy: "`np.array(x)`",
     cuts_graph: None,
     kept_derivative: Some((
         ".opaque_residuals",
@@ -412,6 +412,12 @@ impl Framework {
     fn has_file(&self, file: &str) -> bool {
         is_of(file, self.packages)
     }
+}
+
+/// Returns whether a file is that of an optimizer of a framework's.
+pub fn is_of_optimizer(file: &str) -> bool {
+    let optimizers = ALL.into_iter().filter_map(|f| f.models.as_ref()?.optimizers.as_ref());
+    optimizers.into_iter().any(|o| o.have_file(file))
 }
 
 /// Returns whether a file is one of these packages'.

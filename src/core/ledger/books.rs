@@ -86,6 +86,8 @@ pub struct Books {
     pub devices: Vec<Device>,
     /// Steps that ended.
     pub completed: u32,
+    /// The latest step in which more than a scalar was allocated.
+    begun: u32,
     /// Time of the latest boundary, annotation or exit, in nanoseconds since the recording began.
     pub last_ns: u64,
     /// The devices when the program announced its exit; `None` while it runs.
@@ -106,6 +108,9 @@ pub struct Books {
     /// Allocations that ended with their context.
     pub freed_with_context: u64,
 }
+
+/// The bytes of a scalar, as caching allocators round them.
+const SCALAR: u64 = 512;
 
 impl Books {
     /// Returns the step in which what is allocated now is born.
@@ -132,6 +137,10 @@ impl Books {
         let step = self.completed.saturating_add(1);
         let Some(s) = self.sites.touch(site) else { return usize::MAX };
         s.born(bytes, step);
+        if bytes > SCALAR && self.begun != step {
+            self.begun = step;
+            s.begins_step();
+        }
         let index = usize::from(s.device_index);
         if let Some(d) = self.devices.get_mut(index) {
             d.add(layer, bytes);

@@ -138,9 +138,80 @@ pub struct Site {
     /// Net change since the last boundary.
     step_blocks: i64,
     step_bytes: i64,
+    made: Made,
+}
+
+/// How much a site allocates in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    /// Bytes since the last boundary.
+    now: u64,
+    /// Bytes in one of the first steps that allocated, and in the latest.
+    early: u64,
+    latest: u64,
+    /// The later ones that allocated more than the one before, and less.
+    larger: u32,
+    smaller: u32,
+    /// Steps in which nothing but scalars was allocated before.
+    begun: u32,
+}
+
+/// Of the birth steps of a site this one and those before are early.
+const EARLY: u32 = 5;
+/// What a site allocates in a step grows if it is so many times what it was, and was less than in the step before in at most
+/// this share of the steps in which it was more. It stays if it is not even so many times that.
+const GROWN: f64 = 1.5;
+const SELDOM_SMALLER: f64 = 0.1;
+const STAYED: f64 = 1.1;
+
+/// How what a site allocates in a step has changed over the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trend {
+    Grows,
+    Stays,
+    Varies,
+}
+
+impl Made {
+    #[inline]
+    fn step_ends(&mut self, births: u32) {
+        let now = std::mem::take(&mut self.now);
+        if now == 0 {
+            return;
+        }
+        if births <= EARLY {
+            self.early = now;
+        } else {
+            self.larger = self.larger.wrapping_add(u32::from(now > self.latest));
+            self.smaller = self.smaller.wrapping_add(u32::from(now < self.latest));
+        }
+        self.latest = now;
+    }
 }
 
 impl Site {
+    /// Counts a step in which it is the first to allocate more than a scalar.
+    #[inline]
+    pub(super) fn begins_step(&mut self) {
+        self.made.begun = self.made.begun.wrapping_add(1);
+    }
+
+    /// Returns in how many steps it was the first to allocate more than a scalar.
+    pub fn steps_begun(&self) -> u32 {
+        self.made.begun
+    }
+
+    /// Returns how what it allocates in a step has changed over the run.
+    pub fn trend(&self) -> Trend {
+        let Made { early, latest, larger, smaller, .. } = self.made;
+        let times = latest as f64 / early.max(1) as f64;
+        match () {
+            () if times >= GROWN && f64::from(smaller) <= SELDOM_SMALLER * f64::from(larger) => Trend::Grows,
+            () if (1.0 / STAYED..=STAYED).contains(&times) => Trend::Stays,
+            () => Trend::Varies,
+        }
+    }
+
     /// Returns whether it may be of one cause with another site: on one device, or by one call path, as where an array is
     /// spread over devices.
     pub fn may_be_one_with(&self, other: &Site) -> bool {
@@ -179,6 +250,7 @@ impl Site {
         }
         self.step_blocks = self.step_blocks.wrapping_add(1);
         self.step_bytes = self.step_bytes.wrapping_add(bytes as i64);
+        self.made.now = self.made.now.wrapping_add(bytes);
     }
 
     fn new_birth_step(&mut self, step: u32) {
@@ -266,6 +338,7 @@ impl Site {
         self.removed(bytes);
         self.peak_bytes = peak;
         self.allocs = self.allocs.wrapping_sub(1);
+        self.made.now = self.made.now.saturating_sub(bytes);
     }
 }
 
@@ -375,6 +448,7 @@ impl Sites {
                 oldest: [Age::default(); 3],
                 step_blocks: 0,
                 step_bytes: 0,
+                made: Made::default(),
             });
         }
         site
@@ -396,6 +470,7 @@ impl Sites {
         for &site in &self.touched {
             let Some(s) = self.list.get_mut(site as usize) else { continue };
             s.touched = false;
+            s.made.step_ends(s.births);
             let (blocks, bytes) = (std::mem::take(&mut s.step_blocks), std::mem::take(&mut s.step_bytes));
             if blocks != 0 || bytes != 0 {
                 let blocks = blocks.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;

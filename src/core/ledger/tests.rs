@@ -4,6 +4,7 @@ mod driver;
 mod histories;
 mod legal;
 mod oracle;
+mod renewed;
 mod shapes;
 
 use std::collections::BTreeMap;

@@ -291,7 +291,7 @@ fn advice_is_for_what_holds() {
 #[test]
 fn advice_is_in_the_words_of_the_framework() {
     for (by, path, words) in [
-        ("PJRT", "__main__.a[*]", "keep `np.asarray(x)` in `a[*]` in __main__, or "),
+        ("PJRT", "__main__.a[*]", "keep `np.array(x)` in `a[*]` in __main__, or "),
         ("PJRT", "__main__.p[*].opaque_residuals[*]", "do not keep what `jax.vjp` returned"),
         ("BFCAllocator", "__main__.a[*]", "keep `x.numpy()` in `a[*]` in __main__, or "),
         ("BFCAllocator", "__main__.vs[*]._handle", "make one variable and `assign` to it, "),

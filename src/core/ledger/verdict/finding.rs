@@ -54,6 +54,8 @@ pub enum Kind {
     Plateau,
     /// Recycled, saturating, or bounded by its holder.
     Cache,
+    /// Allocated anew and larger in each step, as nearly all that the steps make: they are given more.
+    LargerInputs,
     /// Live bytes that left their floor and came back to it.
     Spike,
     /// Reserved memory that grew far more than live bytes.
@@ -74,6 +76,7 @@ impl Kind {
             Kind::WarmUp => "warm-up",
             Kind::Plateau => "plateau",
             Kind::Cache => "cache",
+            Kind::LargerInputs => "larger-inputs",
             Kind::Spike => "spike",
             Kind::ReservedGrowth => "reserved-growth",
         }

@@ -6,6 +6,7 @@ mod doubling;
 mod finding;
 mod fragmentation;
 mod holders;
+mod larger_inputs;
 mod non_leaks;
 mod pending_gc;
 mod periodic;
@@ -40,7 +41,10 @@ pub struct Verdict {
 /// holder is known.
 pub fn judge(ledger: &Ledger) -> Verdict {
     let own = |stack| u64::from(stack);
-    judge_by(ledger, Context { location: &own, way: &own, holders: &|_| Vec::new() })
+    judge_by(
+        ledger,
+        Context { location: &own, way: &own, holders: &|_| Vec::new(), is_optimizer: &|_| false },
+    )
 }
 
 /// Judges everything alive at the last boundary.
@@ -69,6 +73,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     findings.extend(unattributed::find(&view));
     reserved_growth::compare(&view, &mut findings);
     let bounded = holders::weigh(&view, &mut findings);
+    let larger = larger_inputs::take(&view, &mut findings);
     let weight = |f: &Finding| match f.kind {
         Kind::Leak | Kind::Growing => f.growth_bytes_per_step,
         Kind::CarryOver => f.peak_reduction_bytes as f64,
@@ -76,7 +81,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     };
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
     let mut non_leaks = non_leaks::find(&view, &explained, &grown.saturating);
-    non_leaks.extend(bounded);
+    non_leaks.extend(bounded.into_iter().chain(larger));
     Verdict { findings, non_leaks }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::format::entry::Retention;
 use crate::ledger::cohort::{Cohort, by_birth};
+use crate::ledger::releases::Late;
 use crate::ledger::replay::Ledger;
 use crate::ledger::sites::{Layer, Site};
 
@@ -53,6 +54,8 @@ pub struct Context<'a> {
     pub way: &'a dyn Fn(u32) -> u64,
     /// The holders of a site's blocks.
     pub holders: &'a dyn Fn(u32) -> Vec<SiteHolder>,
+    /// Whether a stack is in a step of an optimizer of a framework's.
+    pub is_optimizer: &'a dyn Fn(u32) -> bool,
 }
 
 /// One site as the rules see it.
@@ -109,13 +112,16 @@ fn key(context: Context<'_>, site: &Site) -> (u64, u8, Layer, u16) {
     ((context.way)(site.stack), site.device, site.layer, site.entry_point)
 }
 
-/// What was freed in the last steps of a long run, having lived long, counts as alive: whoever frees its
-/// leaks at exit leaks all the same.
+/// What was freed in the last steps of a long run, having lived longer than its site's blocks usually do, counts as alive:
+/// whoever frees its leaks at exit leaks all the same.
 fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
     let mut all: BTreeMap<u32, (Vec<Cohort>, u32)> =
         ledger.cohorts().into_iter().map(|(site, cohorts)| (site, (cohorts, 0))).collect();
     if steps >= LATE_STEPS {
-        for l in ledger.releases.late(steps) {
+        let is_usual = |l: &&Late| {
+            ledger.site(l.site).is_some_and(|site| l.step.saturating_sub(l.birth) <= site.usual_life())
+        };
+        for l in ledger.releases.late(steps).filter(|l| !is_usual(l)) {
             let (cohorts, late) = all.entry(l.site).or_default();
             cohorts.push(Cohort { birth: l.birth, blocks: l.blocks, bytes: l.bytes });
             *late = (*late).max(l.step);

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::format::entry;
 use crate::format::tables::{Stack, Tables};
+use crate::frameworks;
 use crate::ledger::verdict::{Context, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
@@ -81,6 +82,9 @@ impl Report {
                 location: &|stack| lines.number(stack),
                 way: &|stack| lines.way(stack),
                 holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
+                is_optimizer: &|stack| {
+                    names.frames(stack).iter().any(|f| frameworks::is_of_optimizer(&f.file))
+                },
             },
         );
         for d in &mut devices {

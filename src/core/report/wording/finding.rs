@@ -21,7 +21,12 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         Kind::Fragmentation => fragmentation(f, sites, cwd),
         Kind::CarryOver => carry_over(f, sites, cwd),
         Kind::Periodic => periodic(f, sites, cwd),
-        Kind::WarmUp | Kind::Plateau | Kind::Cache | Kind::Spike | Kind::ReservedGrowth => non_leak(f),
+        Kind::WarmUp
+        | Kind::Plateau
+        | Kind::Cache
+        | Kind::LargerInputs
+        | Kind::Spike
+        | Kind::ReservedGrowth => non_leak(f),
     }
 }
 
@@ -343,6 +348,11 @@ fn non_leak(f: &Finding) -> String {
         Kind::Plateau => format!("{bytes} came after the first steps and no more of it since step {step}."),
         Kind::Cache => {
             format!("{bytes} in a pool that is recycled or saturating: nothing in it outlives what it frees.")
+        }
+        Kind::LargerInputs => {
+            format!(
+                "{bytes} are allocated anew in each step, larger each time, as nearly all that the steps allocate."
+            )
         }
         Kind::Spike => format!("{bytes} above the floor at step {step}, and back to it."),
         _ => format!(

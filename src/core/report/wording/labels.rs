@@ -29,6 +29,7 @@ pub const fn kind(kind: Kind) -> &'static str {
         Kind::PendingGc => "waiting for garbage collection",
         Kind::Residue => "left after unload",
         Kind::Periodic => "sawtooth",
+        Kind::LargerInputs => "larger inputs",
         Kind::ReservedGrowth => "reserved growth",
         Kind::Leak
         | Kind::Fragmentation

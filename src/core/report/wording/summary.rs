@@ -277,6 +277,9 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             }
             Kind::Plateau => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
             Kind::Cache => format!("{bytes} in caches and bounded containers"),
+            Kind::LargerInputs => {
+                format!("{bytes} allocated anew and larger in each step, as the inputs are")
+            }
             Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
             _ => format!("{bytes} more reserved than came to be live"),

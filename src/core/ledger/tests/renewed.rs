@@ -1,0 +1,144 @@
+//! Programs that allocate anew in each step what they hold, and more each time or as much.
+
+use super::shapes::Shape;
+use super::*;
+use verdict::{Context, Kind, Verdict, judge, judge_by};
+
+/// A cache that each step copies into a larger one: the old one is alive at the peak of the step that frees it.
+#[test]
+fn what_is_reallocated_each_step_is_one_finding() {
+    let mut p = Program::default();
+    for step in 0..80u64 {
+        p.alloc(0x1000 + step, 4096 * (step + 1), 7);
+        p.alloc(1, 1 << 16, 8);
+        p.free(1);
+        if step > 0 {
+            p.free(0x1000 + step - 1);
+        }
+        p.boundary(0);
+    }
+    assert_eq!(judge(&p.replay()).findings.iter().map(|f| f.kind).collect::<Vec<_>>(), [Kind::Growing]);
+}
+
+/// A sweep over widths: each model is larger than the one before, which is gone by then.
+#[test]
+fn a_thing_that_is_larger_than_the_one_before_is_not_made_of_it() {
+    for (is_gone, kinds) in [(true, vec![]), (false, vec![Kind::Growing])] {
+        let mut model = None;
+        let step = |s: &mut Shape, n: u64| {
+            if n % 8 == 1 {
+                let old = model.take();
+                old.into_iter().filter(|_| is_gone).for_each(|old| s.p.free(old));
+                model = Some(s.block((n / 8 + 1) << 14, 7));
+                old.into_iter().filter(|_| !is_gone).for_each(|old| s.p.free(old));
+            }
+        };
+        let v = Shape::run(step, 96);
+        assert_eq!(v.findings.iter().map(|f| f.kind).collect::<Vec<_>>(), kinds, "{is_gone}: {v:#?}");
+    }
+}
+
+/// PyTorch rounds blocks of more than 10 MiB up to 2 MiB: what grows by less becomes larger in some steps only. Lengths that
+/// grow from epoch to epoch do so, too, but seldom.
+#[test]
+fn what_is_rounded_up_grows_in_some_steps() {
+    let kinds = |kib_per_step: u64| {
+        let mut held = None;
+        let step = |s: &mut Shape, n: u64| {
+            let bytes = ((12 << 20) + ((n * kib_per_step) << 10)).next_multiple_of(2 << 20);
+            let new = s.block(bytes, 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+        };
+        Shape::run(step, 120).findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(1024), [Kind::Growing]);
+    assert_eq!(kinds(512), [Kind::Growing]);
+    assert_eq!(kinds(100), []);
+}
+
+/// Hooks that are never removed, each with its layer's latest output: the first frees its old one before the newest comes.
+#[test]
+fn ever_more_blocks_grow_though_all_of_them_are_renewed() {
+    let mut latest: Vec<u64> = Vec::new();
+    let step = |s: &mut Shape, _| {
+        for hook in &mut latest {
+            s.p.free(*hook);
+            *hook = s.block(8192, 7);
+        }
+        latest.push(s.block(8192, 7));
+    };
+    let v = Shape::run(step, 60);
+    let [f] = &v.findings[..] else { panic!("{v:#?}") };
+    assert_eq!((f.kind, f.renewed, f.blocks_per_step), (Kind::Growing, true, 1.0));
+}
+
+/// The call stack of an optimizer.
+const OPTIMIZER: u32 = 50;
+
+fn kinds(v: &Verdict) -> (Vec<Kind>, bool) {
+    let larger = v.non_leaks.iter().any(|f| f.kind == Kind::LargerInputs);
+    (v.findings.iter().map(|f| f.kind).collect(), larger)
+}
+
+/// A step that makes something larger of what it had, which is `given` to it or made of the one before and `added` to; from
+/// that, other things of `sizes`; and a few that are as large as always.
+fn lengthening(sizes: &[u64], added: bool, constant: u32) -> Verdict {
+    let mut held = None;
+    let step = |s: &mut Shape, n: u64| {
+        if added {
+            let new = s.block(2048, 6);
+            s.p.free(new);
+        }
+        let new = s.block(2048 * n, 7);
+        held.replace(new).into_iter().for_each(|old| s.p.free(old));
+        for (stack, size) in (10..).zip(sizes) {
+            let made = s.block(size * n, stack);
+            s.p.free(made);
+        }
+        for stack in 30..30 + constant {
+            let made = s.block(65_536, stack);
+            s.p.free(made);
+        }
+        for stack in [OPTIMIZER, OPTIMIZER + 1, OPTIMIZER + 2] {
+            let made = s.block(65_536, stack);
+            s.p.free(made);
+        }
+    };
+    let ledger = Shape::steps_only(step, 100).replay();
+    let context = Context {
+        location: &u64::from,
+        way: &u64::from,
+        holders: &|_| Vec::new(),
+        is_optimizer: &|stack| (OPTIMIZER..OPTIMIZER + 3).contains(&stack),
+    };
+    judge_by(&ledger, context)
+}
+
+#[test]
+fn longer_inputs_make_all_that_follows_larger() {
+    let (larger, leak) = ((vec![], true), (vec![Kind::Growing], false));
+    assert_eq!(kinds(&lengthening(&[1024, 4096, 512], false, 1)), larger);
+    // What is made of the one before is larger by what is added to it, and that is there first.
+    assert_eq!(kinds(&lengthening(&[1024, 4096, 512], true, 1)), leak);
+    // Most of what the step makes is as large as before.
+    assert_eq!(kinds(&lengthening(&[1024, 4096, 512], false, 2)), leak);
+    assert_eq!(kinds(&lengthening(&[], false, 0)), leak);
+}
+
+/// Lists that are cleared every twenty steps, the last time in the last step, and what is kept of every tenth.
+#[test]
+fn what_is_freed_at_the_end_as_ever_was_not_held_until_then() {
+    let mut lists = Vec::new();
+    let step = |s: &mut Shape, n: u64| {
+        let block = s.block(8192, 7);
+        if n % 10 != 1 {
+            lists.push(block);
+        }
+        if n.is_multiple_of(20) {
+            lists.drain(..).for_each(|block| s.p.free(block));
+        }
+    };
+    let v = Shape::run(step, 240);
+    let [f] = &v.findings[..] else { panic!("{v:#?}") };
+    assert_eq!((f.kind, f.live_blocks, f.evidence_step), (Kind::Leak, 24, 0));
+}
