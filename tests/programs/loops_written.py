@@ -958,6 +958,27 @@ def async_handed_to_a_worker():
     asyncio.run(main())
 
 
+def decoding_after_a_prompt():
+    """Two layers answer a prompt, and then one token after the other; what a token takes is freed where it was asked for."""
+    layers = [torch.nn.Linear(16, 16).cuda() for _ in range(2)]
+
+    def forward(x, caches):
+        for i, layer in enumerate(layers):
+            x = torch.relu(layer(x))
+            caches[i] = x if caches[i] is None else torch.cat([caches[i], x])
+        return x[-1:]
+
+    def answer():
+        caches = [None, None]
+        x = forward(torch.randn(8, 16, device="cuda"), caches)
+        for _ in range(12):
+            x = forward(x, caches)
+
+    for _ in range(200):
+        answer()
+    return 200 * 12
+
+
 def decorated():
     """An evaluation under a decorator of a library's, in a loop of few rounds, and no optimizer anywhere."""
 

@@ -468,6 +468,16 @@ impl<'a> Chooser<'a> {
         self.tree.get(id).is_some_and(|n| n.is_expression() && n.instances <= 1)
     }
 
+    /// Whether a loop also runs within the rounds of the main one, as that over the layers of a model does which is called before
+    /// the main loop, too: then it is finer.
+    fn runs_within(&self, id: Id, main: Id) -> bool {
+        let Some(own) = self.tree.get(id) else { return false };
+        let is_same = |n: &Node| n.code == own.code && n.number == own.number;
+        let around = |at: Id| std::iter::successors(Some(at), |&at| self.tree.get(at).map(|n| n.parent));
+        let mut same = self.tree.ids().filter(|&at| self.tree.get(at).is_some_and(is_same));
+        same.any(|at| around(at).skip(1).any(|at| at == main))
+    }
+
     /// Those of the loops that do the work. Loops of which more than the share `built` makes models are none.
     fn working(&self, loops: &[Id], built: f64) -> Vec<Id> {
         let comes_round = |id: &Id| self.iterations(*id) >= 2.0 && !self.builds(*id, built);
@@ -581,7 +591,10 @@ impl<'a> Chooser<'a> {
         for &(id, across) in &inner {
             if id == main {
                 level.extend(self.down_from(id));
-            } else if self.works_like(id, main) && self.rounds_each_time(id) >= 2.0 {
+            } else if self.works_like(id, main)
+                && self.rounds_each_time(id) >= 2.0
+                && !self.runs_within(id, main)
+            {
                 if across { level.push(id) } else { level.extend(self.down_from(id)) }
             }
         }

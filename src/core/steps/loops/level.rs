@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::tree::{Id, Mark, Node};
-use super::{DEEPER, LoopLocation, Loops, MOST_LEVELS, choice, shadow};
+use super::{DEEPER, LoopLocation, Loops, MEASURED, MOST_LEVELS, choice, shadow};
 
 impl Loops {
     pub(super) fn thread_of(&self, id: Id) -> (usize, Id) {
@@ -33,15 +33,34 @@ impl Loops {
                 n.mark = mark;
             }
         }
-        let nodes = || all.iter().filter_map(|&id| self.tree.get(id));
+        self.level = all;
+        self.limit_depth();
+        self.level.len() > before
+    }
+
+    /// Has no more frames compared than those in which the level's iterations show.
+    pub(super) fn limit_depth(&mut self) {
+        self.measured = u64::MAX;
+        let nodes = || self.level.iter().filter_map(|&id| self.tree.get(id));
         // In a recursion the same loop comes at every depth, also at those to come.
         let recursive = nodes().any(|n| usize::from(n.depth) > usize::from(n.highest) + DEEPER);
         let deepest = nodes().map(|n| n.depth).max().filter(|_| !recursive);
         if !self.tree.phased {
             self.depth = deepest.map_or(usize::MAX, |depth| usize::from(depth) + DEEPER);
         }
-        self.level = all;
-        self.level.len() > before
+    }
+
+    /// Has all frames compared for some events: no frees are shown any more, and by these the level's iterations may have shown
+    /// further out than by allocations.
+    pub(super) fn measure_depth(&mut self) {
+        if self.depth == usize::MAX {
+            return;
+        }
+        for &id in &self.level {
+            self.tree.get_mut(id).into_iter().for_each(|n| n.highest = u16::MAX);
+        }
+        self.depth = usize::MAX;
+        self.measured = self.events + MEASURED;
     }
 
     /// Returns what each loop is to the level. Around a loop of the user's own code those of libraries are

@@ -117,6 +117,8 @@ const FIRST_LOOK: u64 = 64;
 const SELDOM: u64 = 4096;
 /// The frames below those where the level's iterations showed that are still compared once it is chosen.
 const DEEPER: usize = 3;
+/// The events of which all frames are compared for that once more, when it is chosen.
+const MEASURED: u64 = 1024;
 /// The depth down to which nested loops are levels.
 const MOST_LEVELS: u8 = 100;
 
@@ -180,6 +182,8 @@ pub struct Loops {
     roots: Vec<(u32, Id)>,
     /// The number of the outermost frames that are compared.
     depth: usize,
+    /// The event from which on that is known again.
+    measured: u64,
     /// The work of a batch of the training, measured while every event was shown.
     batch: Option<f64>,
     draft: Draft,
@@ -209,6 +213,7 @@ impl Loops {
             root: tree::NONE,
             roots: Vec::with_capacity(MOST_THREADS),
             depth: usize::MAX,
+            measured: u64::MAX,
             batch: None,
             draft: Draft::default(),
             level_at: Vec::new(),
@@ -245,6 +250,9 @@ impl Loops {
         self.events += 1;
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
         shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, what);
+        if self.events >= self.measured {
+            self.limit_depth();
+        }
         if !self.tree.ended.is_empty() {
             return Progress::Ended;
         }
@@ -412,6 +420,7 @@ impl Loops {
         let level = choice::choose_so_far(&self.tree, self.unasked);
         (self.thread, self.root) = self.thread_of(level[0]);
         self.join(&level);
+        self.measure_depth();
         for id in choice::taking_turns(&self.tree, &level) {
             self.tree.get_mut(id).into_iter().for_each(|n| n.takes_turns = true);
         }
