@@ -86,8 +86,13 @@ impl BackfillRounds {
             if self.complete.0 != round {
                 self.complete = (round, Vec::new());
             }
-            self.complete.1.append(&mut self.begun.1);
-            self.complete.1.sort_by_key(|p| p.seq);
+            let all = &mut self.complete.1;
+            let behind = all.len().saturating_sub(1);
+            all.append(&mut self.begun.1);
+            // There may be thousands of entries, nearly always in order.
+            if !all[behind..].is_sorted_by_key(|p| p.seq) {
+                all.sort_by_key(|p| p.seq);
+            }
         }
     }
 

@@ -34,12 +34,21 @@ pub struct StepRecord {
 }
 
 /// All records, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Steps {
     records: Vec<StepRecord>,
     /// Changes and devices in all records.
     deltas: usize,
     devices: usize,
+    /// The number of the older records that stand for the same number of steps each, and for how many.
+    #[serde(skip)]
+    even: (usize, u64),
+}
+
+impl PartialEq for Steps {
+    fn eq(&self, other: &Steps) -> bool {
+        (&self.records, self.deltas, self.devices) == (&other.records, other.deltas, other.devices)
+    }
 }
 
 impl Steps {
@@ -85,21 +94,24 @@ impl Steps {
         let older = self.records.len().div_ceil(2).max(2).min(self.records.len());
         // The first record ends where its span does.
         let mut span = self.records.first().map_or(1, |first| u64::from(first.step).next_power_of_two());
-        let mut kept = self.merge_older(older, span);
+        let even = if self.even.1 == span { self.even.0.min(older) } else { 0 };
+        let mut kept = self.merge_older(even, older, span);
         while kept > 1 && (older - kept) * LEAST_THINNED < older {
             span *= 2;
-            kept = self.merge_older(kept, span);
+            kept = self.merge_older(0, kept, span);
         }
         self.records.drain(kept..older);
+        self.even = (kept, span);
         self.deltas = self.records.iter().map(|r| r.deltas.len()).sum();
         self.devices = self.records.iter().map(|r| r.devices.len()).sum();
     }
 
-    /// Merges the records among the first `count` whose steps lie in the same span. Returns how many there are then.
-    fn merge_older(&mut self, count: usize, span: u64) -> usize {
+    /// Merges the records among the first `count` whose steps lie in the same span, of which the first `even` are such that
+    /// do not. Returns how many there are then.
+    fn merge_older(&mut self, even: usize, count: usize, span: u64) -> usize {
         let of = |record: &StepRecord| (u64::from(record.step).saturating_sub(1)) / span;
-        let mut kept = 0;
-        for at in 1..count {
+        let mut kept = even.saturating_sub(1);
+        for at in kept + 1..count {
             let (before, record) = self.records.split_at_mut(at);
             let (last, record) = (&mut before[kept], &mut record[0]);
             if of(last) == of(record) {
