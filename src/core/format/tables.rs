@@ -140,6 +140,10 @@ pub struct Tables {
 /// The key of the events whose backward passes turned out to end steps: `FIRST END`.
 pub const BACKWARD_STEPS: &str = "backward_steps";
 
+/// The key of what is known of the interpreter's cyclic garbage collection, and its value where that is switched off.
+pub const COLLECTOR: &str = "collector";
+pub const COLLECTOR_OFF: &str = "off";
+
 impl Tables {
     /// Returns the name of an entry point, or of the allocator whose blocks bear such a number; `None` of 0.
     pub fn entry_point(&self, number: u16) -> Option<&String> {

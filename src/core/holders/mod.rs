@@ -164,6 +164,8 @@ pub struct Found {
     pub owners: Vec<Owner>,
     /// Whether the time sufficed.
     pub in_time: bool,
+    /// Whether the interpreter's garbage collection is known to be switched off.
+    pub collector_is_off: bool,
 }
 
 /// What decides where a holder is listed.
@@ -227,7 +229,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     samples::leave_out(graph, &mut groups);
     let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     owners.extend(garbage);
-    Found { owners: without_minor(owners), in_time: complete && !graph.is_late() }
+    Found { owners: without_minor(owners), in_time: complete && !graph.is_late(), collector_is_off: false }
 }
 
 /// Searches for other paths to the same blocks, leaving out each owner that is known.

@@ -10,6 +10,7 @@ use crate::analysis::{loop_steps, step_schedule};
 use crate::state;
 use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
+use leaktrace_core::format::tables::{COLLECTOR, COLLECTOR_OFF};
 use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
 use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, judge, old_age};
 use leaktrace_core::ledger::{Layer, Ledger, LiveAllocation};
@@ -43,6 +44,8 @@ pub struct Searches {
     spent: Duration,
     longest: Duration,
     recorded: HashMap<Site, Recorded>,
+    /// Whether garbage collection was switched off at the latest.
+    collector_is_off: bool,
     /// The time that looks for new findings took.
     looking: Duration,
     /// The number of the level of loops whose steps these are.
@@ -90,20 +93,21 @@ impl Question {
 pub struct Answer {
     owners: Vec<Owner>,
     why_not: &'static str,
+    collector_is_off: bool,
     took: Duration,
 }
 
 /// Runs a search. With the GIL held, and no lock of ours.
 pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Found) -> Answer {
     let began = Instant::now();
-    let (owners, why_not) = if allocator::can_allocate(MEMORY) {
+    let (owners, why_not, collector_is_off) = if allocator::can_allocate(MEMORY) {
         let found = find(&question.wanted);
         let why_not = if found.in_time { "no object that can be read refers to it" } else { OUT_OF_TIME };
-        (found.owners, why_not)
+        (found.owners, why_not, found.collector_is_off)
     } else {
-        (Vec::new(), "there was too little host memory for a search of the heap")
+        (Vec::new(), "there was too little host memory for a search of the heap", false)
     };
-    Answer { owners, why_not, took: began.elapsed() }
+    Answer { owners, why_not, collector_is_off, took: began.elapsed() }
 }
 
 const OUT_OF_TIME: &str = "the time for a search of the heap was up before it was found";
@@ -216,6 +220,10 @@ impl Searches {
         self.count += 1;
         let took = format!("{} {} {}", self.count, self.spent.as_micros(), self.longest.as_micros());
         recording::append_entry(&TableEntry::Meta { key: "holder_searches", value: &took });
+        if std::mem::replace(&mut self.collector_is_off, answer.collector_is_off) != answer.collector_is_off {
+            let value = if answer.collector_is_off { COLLECTOR_OFF } else { "" };
+            recording::append_entry(&TableEntry::Meta { key: COLLECTOR, value });
+        }
         let mut found: HashMap<Site, Vec<Share<'_>>> = HashMap::new();
         let mut of_site: HashMap<u32, Option<Site>> = HashMap::new();
         // Blocks that were freed during the search have no holder, whatever was found.

@@ -171,6 +171,8 @@ pub struct ObjectApi {
     pub functions: ObjectFunctions,
     /// `PyUnstable_GC_VisitObjects`, from 3.12 on.
     pub visit_objects: Option<unsafe extern "C" fn(Visit, *mut c_void)>,
+    /// `PyGC_IsEnabled`, from 3.10 on.
+    pub collector_is_enabled: Option<unsafe extern "C" fn() -> c_int>,
     pub types: Types,
     /// The address of `_PyRuntime`.
     pub runtime: u64,
@@ -199,6 +201,8 @@ impl Api {
                 functions: ObjectFunctions::find(scope)?,
                 // SAFETY: the signature that its documentation gives.
                 visit_objects: unsafe { scope.function(c"PyUnstable_GC_VisitObjects") },
+                // SAFETY: as before.
+                collector_is_enabled: unsafe { scope.function(c"PyGC_IsEnabled") },
                 types: Types::find(scope)?,
                 runtime: scope.symbol(c"_PyRuntime")?.addr() as u64,
             })

@@ -80,7 +80,15 @@ pub fn run(wanted: &[Wanted]) -> Found {
     let blocks: Nodes = wanted.iter().map(|w| (w.block, ())).collect();
     // SAFETY: the GIL is held; nothing in a search runs Python code, so nothing gives it up.
     let heap = unsafe { heap::Heap::new(&blocks, heap::Limit::new(BUDGET)) };
-    heap.map_or_else(Found::default, |mut heap| holders::find(&mut heap, wanted))
+    let found = heap.map_or_else(Found::default, |mut heap| holders::find(&mut heap, wanted));
+    Found { collector_is_off: collector_is_off(), ..found }
+}
+
+/// Whether the program has switched garbage collection off. With the GIL held.
+fn collector_is_off() -> bool {
+    let objects = interpreter::get().and_then(|python| python.api.objects.as_ref());
+    // SAFETY: it reads one number, and the GIL is held.
+    objects.and_then(|objects| objects.collector_is_enabled).is_some_and(|asks| unsafe { asks() } == 0)
 }
 
 /// In a forked child nobody was asked.

@@ -62,8 +62,8 @@ def main(way, steps):
                 default.get().append(x)
             case "thread":
                 local.kept.append(x)
-            case "garbage":
-                gc.disable()
+            case "garbage" | "collected":
+                (gc.disable if way == "garbage" else gc.enable)()
                 Keeper().update(x.view(8, 8))
             case "array":
                 longer = numpy.empty(step + 1, dtype=object)

@@ -160,6 +160,8 @@ pub struct Finding {
     /// True if it may yet end by itself: with the first phase of its kind, which is not over, or as what was freed
     /// late in the run.
     pub may_end: bool,
+    /// Of garbage: true if the collector that would free it is switched off.
+    pub collector_is_off: bool,
 }
 
 impl Finding {
@@ -194,6 +196,7 @@ impl Finding {
             ever_later: false,
             bound_bytes: None,
             may_end: false,
+            collector_is_off: false,
         }
     }
 

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::format::entry;
-use crate::format::tables::{Stack, Tables};
+use crate::format::tables::{COLLECTOR, COLLECTOR_OFF, Stack, Tables};
 use crate::frameworks;
-use crate::ledger::verdict::{Context, judge_by};
+use crate::ledger::verdict::{Context, Kind, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
@@ -76,7 +76,7 @@ impl Report {
         let (host_bytes, host_live_bytes) = b.host(step);
         let lines = Lines::new(names);
         let held = b.held();
-        let verdict = judge_by(
+        let mut verdict = judge_by(
             ledger,
             Context {
                 location: &|stack| lines.number(stack),
@@ -87,6 +87,8 @@ impl Report {
                 },
             },
         );
+        let is_off = b.meta(COLLECTOR).is_some_and(|is| is == COLLECTOR_OFF);
+        verdict.findings.iter_mut().for_each(|f| f.collector_is_off = is_off && f.kind == Kind::PendingGc);
         for d in &mut devices {
             let fill = verdict.findings.iter().filter(|f| findings::fills(f));
             d.steps_to_oom =

@@ -127,6 +127,9 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
 
 fn garbage(f: &Finding) -> String {
     match f.longest_life {
+        0 if f.collector_is_off => "reference cycles that nothing else holds keep them, and garbage collection is switched \
+                                    off (`gc.disable()`): nothing frees them."
+            .to_owned(),
         0 => "reference cycles that nothing else holds keep them, and no garbage collection has freed them yet."
             .to_owned(),
         _ => format!(
@@ -262,9 +265,14 @@ fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let leave = if plural { "leave" } else { "leaves" };
     let amount = amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer));
     if f.longest_life == 0 {
+        let until = if f.collector_is_off {
+            "and garbage collection is switched off (`gc.disable()`)"
+        } else {
+            "waiting for garbage collection"
+        };
         return format!(
-            "{name} {leave} {amount} {} in reference cycles that nothing else holds, waiting for garbage collection. \
-             Break the cycle, and the memory is free at once.",
+            "{name} {leave} {amount} {} in reference cycles that nothing else holds, {until}. Break the cycle, and the \
+             memory is free at once.",
             frequency(f)
         );
     }
