@@ -372,7 +372,7 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
 fn that_nothing_will_collect_garbage_is_said() {
     for (way, is_off) in [("garbage", true), ("collected", false)] {
         let report = Report::of(&torch("holders/kept.py").arg(way).traced().run().success().recording());
-        let [finding] = &report.findings()[..] else { panic!("{way}: {:#?}", report.findings()) };
+        let [finding] = report.findings() else { panic!("{way}: {:#?}", report.findings()) };
         let said = finding["explanation"].as_str().unwrap().contains("is switched off (`gc.disable()`)");
         assert_eq!((&finding["kind"], said), (&"pending-gc".into(), is_off), "{way}: {finding:#}");
     }
