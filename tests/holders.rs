@@ -261,6 +261,8 @@ fn a_linked_list_is_one_owner() {
         ("tuple", "main() local `trace`[1]…[0]"),
         ("object", "main() local `trace`.before….value"),
         ("dict", "main() local `trace`['before']…['value']"),
+        ("payload", "main() local `trace`.before….value.value"),
+        ("causes", "main() local `trace`.__cause__"),
     ] {
         let report = Report::of(&torch("holders/linked.py").arg(way).traced().run().success().recording());
         is_held(&report, "leak", "confirmed", path);

@@ -164,14 +164,20 @@ struct Chains(Nodes);
 
 /// Nodes of one sort in a row that make a linked list.
 const LINKED: usize = 4;
+/// Nodes between that of a linked list and what it has: an object with a dict of its own, or an exception's traceback and frame.
+const MOST_BETWEEN: usize = 4;
+/// Types of which calls make rows.
+const OF_CALLS: [&str; 2] = ["traceback", "frame"];
 
 impl Chains {
     fn of(graph: &mut impl HeapGraph, paths: &[Path], owners: &[(Option<usize>, bool)]) -> Chains {
         let mut heads = Nodes::default();
         for (path, at) in paths.iter().zip(owners).filter_map(|(path, (at, _))| Some((path, (*at)?))) {
-            let (head, length) = chain(graph, path, at);
-            if length >= LINKED {
-                heads.insert(path.nodes[head], ());
+            let rows = (at.saturating_sub(MOST_BETWEEN)..=at).rev();
+            let head = rows.map(|node| chain(graph, path, node)).find(|row| row.1 >= LINKED);
+            let head = head.map(|(head, _)| path.nodes[head]);
+            if let Some(head) = head.filter(|&head| !OF_CALLS.contains(&graph.type_name(head).as_str())) {
+                heads.insert(head, ());
             }
         }
         Chains(heads)
@@ -179,8 +185,11 @@ impl Chains {
 
     /// Returns the place of the head of the linked list that a node of a path is in.
     fn head(&self, graph: &mut impl HeapGraph, path: &Path, at: usize) -> Option<usize> {
-        let (head, _) = chain(graph, path, at);
-        self.0.contains_key(&path.nodes[head]).then_some(head)
+        if self.0.is_empty() {
+            return None;
+        }
+        let rows = (at.saturating_sub(MOST_BETWEEN)..=at).rev();
+        rows.map(|node| chain(graph, path, node).0).find(|&head| self.0.contains_key(&path.nodes[head]))
     }
 }
 
@@ -219,6 +228,7 @@ pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
             // Wherever in the list.
             let node = graph.sort(head);
             shape.retain(|sort| *sort != node);
+            shape.dedup();
         }
         match shapes.iter_mut().find(|(known, _)| *known == shape) {
             Some((_, paths)) => paths.push(path),

@@ -272,6 +272,11 @@ fn advice_is_for_what_holds() {
         ),
         (512.0, &["__main__.f → closure variable `a`[*]"], "keep `.item()` or "),
         (512.0, &["__main__.its[*] → locals of g()"], "let the generator or coroutine end, or close it"),
+        (
+            512.0,
+            &["__main__.opt.param_groups[0]['params'][0] → its hooks[*] → closure variable `mask`"],
+            "remove the hook when it is done",
+        ),
         (512.0, &["__main__.f → lru_cache[*]"], "give `f` in __main__ → lru_cache[*] a bound"),
         (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
         (512.0, &["f() local `cache`[*]"], "give `cache[*]` in f() a bound"),

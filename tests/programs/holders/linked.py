@@ -13,9 +13,35 @@ class Step:
         self.before = before
 
 
+class Payload:
+    def __init__(self, value):
+        self.value = value
+
+
+def failed(value):
+    raise ValueError
+
+
+def fails(value, before):
+    """Each exception has the one before as its context, by one that caused it."""
+    try:
+        failed(value)
+    except ValueError as error:
+        error.__context__ = before
+        after = RuntimeError()
+        after.__cause__ = error
+        return after
+
+
 def chain(value, before):
-    return {"tuple": lambda: (value, before), "object": lambda: Step(value, before),
-            "dict": lambda: {"value": value, "before": before}}[sys.argv[1]]()
+    ways = {
+        "tuple": lambda: (value, before),
+        "object": lambda: Step(value, before),
+        "dict": lambda: {"value": value, "before": before},
+        "payload": lambda: Step(Payload(value), before),
+        "causes": lambda: fails(value, before),
+    }
+    return ways[sys.argv[1]]()
 
 
 def main():

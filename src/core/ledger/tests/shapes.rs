@@ -231,6 +231,20 @@ fn garbage_of_a_line_whose_other_blocks_the_next_step_frees() {
     assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 41));
 }
 
+#[test]
+fn how_long_garbage_waits_is_known_of_a_collection_near_the_end() {
+    let mut cycles = Vec::new();
+    let step = |s: &mut Shape, n: u64| {
+        cycles.push(s.block(2048, 7));
+        if n == 4 || n == 198 {
+            cycles.drain(..).for_each(|a| s.p.collect(a));
+        }
+    };
+    let v = Shape::run(step, 200);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.kind, f.longest_life), (Kind::PendingGc, 198 - 5));
+}
+
 /// Training and, now and then, evaluation run the line; the collector has met the training's blocks only.
 #[test]
 fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {

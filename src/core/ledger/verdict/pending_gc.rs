@@ -112,6 +112,12 @@ fn collections(view: &View<'_>, seen: &SiteView<'_>) -> Option<Vec<u32>> {
     is_enough.then(|| collected.map(|r| r.step).collect())
 }
 
+/// The longest life of what a site has freed, with what was collected in the last steps of the run.
+fn longest_life(site: &Site) -> u32 {
+    let collected = site.releases().iter().map(|r| r.step.saturating_sub(r.oldest));
+    site.longest_life().max(collected.max().unwrap_or(0))
+}
+
 /// `rarer`: what comes from the same line less often, whose bytes are no part of what each step adds.
 fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, '_>>]) -> Option<Finding> {
     let site = group.first()?.site.site;
@@ -128,7 +134,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
             sum_intervals(f.bytes_interval, interval(site.releases().iter().map(|r| r.cohort_bytes)));
         f.blocks_per_step += per(|r| r.cohort_blocks);
         f.freed = f.freed.wrapping_add(site.frees);
-        f.longest_life = f.longest_life.max(site.longest_life());
+        f.longest_life = f.longest_life.max(longest_life(site));
         f.evidence_step = f.evidence_step.max(*g.steps.last()?);
         let since = view.steps.saturating_sub(site.first_birth).saturating_add(1);
         f.growth_step_ratio = f.growth_step_ratio.max(f64::from(site.births) / f64::from(since)).min(1.0);
@@ -144,7 +150,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
     for g in rarer.iter().flatten() {
         let site = g.site.site;
         f.freed = f.freed.wrapping_add(site.frees);
-        f.longest_life = f.longest_life.max(site.longest_life());
+        f.longest_life = f.longest_life.max(longest_life(site));
         let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
         f.sites.push(SiteShare {
             site: g.site.number,

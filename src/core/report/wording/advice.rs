@@ -167,8 +167,10 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
     let in_block = f.bytes_per_step / f.blocks_per_step;
     let copy = if in_block > NUMBER { of.large_copy } else { of.copy };
-    if has(&["__traceback__", "tb_frame", "exception", "Traceback"]) {
+    if has(&["__traceback__", "tb_frame", "exception", "Traceback", "__cause__", "__context__"]) {
         format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
+    } else if has(&["_hooks", " → its hooks"]) {
+        format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
     } else if let Some((one, optimizers)) = optimizer(f, path, of)
         && ![ENTRY, "…"].iter().any(|many| one.contains(many))
     {
@@ -185,8 +187,6 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!("give {name} a smaller bound (`maxlen`), or keep {copy} in it")
     } else if has(&["_metrics", "_results", "logged"]) {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
-    } else if has(&["_hooks", " → its hooks"]) {
-        format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
     } else if is_of_running_calls(f) {
         format!(
             "the calls that have {name} are still running: return earlier, call in a loop, or `del` it before the call \
