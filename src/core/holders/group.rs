@@ -242,9 +242,19 @@ pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
     shapes.into_iter().map(|(_, paths)| owner(graph, group, &paths)).collect()
 }
 
+/// Returns some of the paths, spread evenly and at no fixed distance: every second one may lead to another attribute.
+fn examples<'a>(paths: &'a [&Path]) -> impl Iterator<Item = &'a Path> {
+    // Multiples of the golden ratio's fraction, of a path's number in so many.
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let few = paths.len() <= EXAMPLES;
+    (0..paths.len().min(EXAMPLES) as u64).filter_map(move |n| {
+        let spread = (u128::from(n.wrapping_mul(GOLDEN)) * paths.len() as u128) >> 64;
+        paths.get(if few { n as usize } else { spread as usize }).copied()
+    })
+}
+
 fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
-    let stride = paths.len().div_ceil(EXAMPLES).max(1);
-    let examples: Vec<Vec<Step>> = paths.iter().step_by(stride).map(|p| graph.steps(&p.nodes)).collect();
+    let examples: Vec<Vec<Step>> = examples(paths).map(|p| graph.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
     let words = words::paths(&examples, group.parting, group.linked);
     // The lists of one dict, or of one object of a package's, are one cause: its name stands for all of them.
@@ -290,9 +300,8 @@ pub(super) fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
 
 /// The same for some of its paths, which part at a step.
 fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) -> Retention {
-    let stride = paths.len().div_ceil(EXAMPLES).max(1);
     let (mut bounded, mut entries, mut max_entries): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
-    for path in paths.iter().step_by(stride) {
+    for path in examples(paths) {
         match path.root.origin {
             GcRoot::Cycle(_) => return Retention::Unreachable,
             GcRoot::Foreign(_) => return Retention::Unknown,

@@ -145,6 +145,22 @@ fn many_blocks_of_one_list_have_one_owner() {
     assert_eq!(toy.find([1013].into_iter()), one("__main__.losses[3]", 1));
 }
 
+/// Of many paths some are put in words, and by these each of two attributes that take turns must show.
+#[test]
+fn an_attribute_does_not_stand_for_another_one() {
+    for jobs in [8, 12, 16, 24] {
+        let mut toy = Toy::default().root(0, 1, "__main__.jobs").list(1, 10..10 + jobs);
+        for job in 10..10 + jobs {
+            toy.sorts.insert(job, 9);
+            for (tensor, name) in [(100 + 2 * job, "x"), (101 + 2 * job, "result")] {
+                toy = toy.holds(job, tensor, Step::Attribute(name.into())).tensor(tensor);
+            }
+        }
+        let blocks = 1120..1120 + 2 * jobs;
+        assert_eq!(toy.find(blocks), one("__main__.jobs[*] → …", 2 * jobs as usize), "{jobs} jobs");
+    }
+}
+
 #[test]
 fn a_bound_is_the_owners_or_all_of_its_entries() {
     let hold = |toy: &mut Toy| {
