@@ -173,8 +173,7 @@ impl Chains {
     fn of(graph: &mut impl HeapGraph, paths: &[Path], owners: &[(Option<usize>, bool)]) -> Chains {
         let mut heads = Nodes::default();
         for (path, at) in paths.iter().zip(owners).filter_map(|(path, (at, _))| Some((path, (*at)?))) {
-            let rows = (at.saturating_sub(MOST_BETWEEN)..=at).rev();
-            let head = rows.map(|node| chain(graph, path, node)).find(|row| row.1 >= LINKED);
+            let head = rows(graph, path, at).find(|&(_, length)| length >= LINKED);
             let head = head.map(|(head, _)| path.nodes[head]);
             if let Some(head) = head.filter(|&head| !OF_CALLS.contains(&graph.type_name(head).as_str())) {
                 heads.insert(head, ());
@@ -188,9 +187,18 @@ impl Chains {
         if self.0.is_empty() {
             return None;
         }
-        let rows = (at.saturating_sub(MOST_BETWEEN)..=at).rev();
-        rows.map(|node| chain(graph, path, node).0).find(|&head| self.0.contains_key(&path.nodes[head]))
+        rows(graph, path, at).map(|(head, _)| head).find(|&head| self.0.contains_key(&path.nodes[head]))
     }
+}
+
+/// Returns the rows that the node at a place is in, and those somewhat before it: what a node of a linked list has need not be
+/// the tensor itself. Collections in each other are none there.
+fn rows(graph: &mut impl HeapGraph, path: &Path, at: usize) -> impl Iterator<Item = (usize, usize)> {
+    (at.saturating_sub(MOST_BETWEEN)..=at).rev().filter_map(move |node| {
+        let holder = node.checked_sub(1).map(|holder| path.nodes[holder]);
+        let is_node = node == at || !graph.is_collection(holder, path.nodes[node]);
+        is_node.then(|| chain(graph, path, node))
+    })
 }
 
 /// Returns where the row of nodes like the one at a place begins, and their number. Between two there may be one more,

@@ -388,6 +388,19 @@ fn the_nodes_of_a_linked_list_are_said_once() {
     assert_eq!(found, one("__main__.samples[1]…[0]", 60));
 }
 
+/// Dicts in each other, the innermost of which have lists; the types of all dicts are one.
+#[test]
+fn dicts_in_each_other_are_no_linked_list() {
+    let mut toy = Toy::default().root(0, 1, "__main__.of");
+    for (outer, inner) in [(1, 2), (2, 3), (3, 4), (4, 5)] {
+        toy.collections.push(outer);
+        toy = toy.holds(outer, inner, Step::Key(format!("'{inner}'")));
+    }
+    toy.sorts.insert(5, 8);
+    toy = (10..30).fold(toy.list(5, 10..30), Toy::tensor);
+    assert_eq!(toy.find(1010..1030), one("__main__.of['2']['3']['4']['5'][*]", 20));
+}
+
 #[test]
 fn two_lists_of_one_namespace_are_two_owners() {
     let mut toy = Toy::default().root(0, 1, "__main__.namespace");
