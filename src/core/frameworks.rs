@@ -416,8 +416,8 @@ impl Framework {
 
 /// Returns whether a file is that of an optimizer of a framework's.
 pub fn is_of_optimizer(file: &str) -> bool {
-    let optimizers = ALL.into_iter().filter_map(|f| f.models.as_ref()?.optimizers.as_ref());
-    optimizers.into_iter().any(|o| o.have_file(file))
+    let mut optimizers = ALL.into_iter().filter_map(|f| f.models.as_ref()?.optimizers.as_ref());
+    optimizers.any(|optimizers| optimizers.have_file(file))
 }
 
 /// Returns whether a file is one of these packages'.

@@ -13,7 +13,7 @@
 //!   replay              Ledger: each event to its layer, and what happens at a boundary
 //!   out_of_memory  fragmentation  graphs
 //!   driver  blocks  releases  carry_over  steps
-//!   block_table  books  ◂ sites, devices      sequence  annotations  phases  step_sources  untracked  allocation  cohort
+//!   block_table  books  ◂ sites ◂ made, devices  sequence  annotations  phases  step_sources  untracked  allocation  cohort
 //! ```
 
 mod allocation;
@@ -28,6 +28,7 @@ mod driver;
 mod fragmentation;
 mod free_history;
 mod graphs;
+mod made;
 mod out_of_memory;
 mod phases;
 mod query;

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use super::made::{Made, Trend};
 use crate::int_map::IntMap;
 
 /// Sites kept at most. Allocations beyond are booked on one site without a stack per layer and device, and
@@ -141,75 +142,21 @@ pub struct Site {
     made: Made,
 }
 
-/// How much a site allocates in a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Made {
-    /// Bytes since the last boundary.
-    now: u64,
-    /// Bytes in one of the first steps that allocated, and in the latest.
-    early: u64,
-    latest: u64,
-    /// The later ones that allocated more than the one before, and less.
-    larger: u32,
-    smaller: u32,
-    /// Steps in which nothing but scalars was allocated before.
-    begun: u32,
-}
-
-/// Of the birth steps of a site this one and those before are early.
-const EARLY: u32 = 5;
-/// What a site allocates in a step grows if it is so many times what it was, and was less than in the step before in at most
-/// this share of the steps in which it was more. It stays if it is not even so many times that.
-const GROWN: f64 = 1.5;
-const SELDOM_SMALLER: f64 = 0.1;
-const STAYED: f64 = 1.1;
-
-/// How what a site allocates in a step has changed over the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trend {
-    Grows,
-    Stays,
-    Varies,
-}
-
-impl Made {
-    #[inline]
-    fn step_ends(&mut self, births: u32) {
-        let now = std::mem::take(&mut self.now);
-        if now == 0 {
-            return;
-        }
-        if births <= EARLY {
-            self.early = now;
-        } else {
-            self.larger = self.larger.wrapping_add(u32::from(now > self.latest));
-            self.smaller = self.smaller.wrapping_add(u32::from(now < self.latest));
-        }
-        self.latest = now;
-    }
-}
-
 impl Site {
     /// Counts a step in which it is the first to allocate more than a scalar.
     #[inline]
     pub(super) fn begins_step(&mut self) {
-        self.made.begun = self.made.begun.wrapping_add(1);
+        self.made.begins_step();
     }
 
     /// Returns in how many steps it was the first to allocate more than a scalar.
     pub fn steps_begun(&self) -> u32 {
-        self.made.begun
+        self.made.steps_begun()
     }
 
     /// Returns how what it allocates in a step has changed over the run.
     pub fn trend(&self) -> Trend {
-        let Made { early, latest, larger, smaller, .. } = self.made;
-        let times = latest as f64 / early.max(1) as f64;
-        match () {
-            () if times >= GROWN && f64::from(smaller) <= SELDOM_SMALLER * f64::from(larger) => Trend::Grows,
-            () if (1.0 / STAYED..=STAYED).contains(&times) => Trend::Stays,
-            () => Trend::Varies,
-        }
+        self.made.trend()
     }
 
     /// Returns whether it may be of one cause with another site: on one device, or by one call path, as where an array is
@@ -250,7 +197,7 @@ impl Site {
         }
         self.step_blocks = self.step_blocks.wrapping_add(1);
         self.step_bytes = self.step_bytes.wrapping_add(bytes as i64);
-        self.made.now = self.made.now.wrapping_add(bytes);
+        self.made.add(bytes);
     }
 
     fn new_birth_step(&mut self, step: u32) {
@@ -338,7 +285,7 @@ impl Site {
         self.removed(bytes);
         self.peak_bytes = peak;
         self.allocs = self.allocs.wrapping_sub(1);
-        self.made.now = self.made.now.saturating_sub(bytes);
+        self.made.take_off(bytes);
     }
 }
 

@@ -34,21 +34,14 @@ pub struct StepRecord {
 }
 
 /// All records, oldest first.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
     records: Vec<StepRecord>,
     /// Changes and devices in all records.
     deltas: usize,
     devices: usize,
     /// The number of the older records that stand for the same number of steps each, and for how many.
-    #[serde(skip)]
     even: (usize, u64),
-}
-
-impl PartialEq for Steps {
-    fn eq(&self, other: &Steps) -> bool {
-        (&self.records, self.deltas, self.devices) == (&other.records, other.deltas, other.devices)
-    }
 }
 
 impl Steps {

@@ -113,7 +113,7 @@ impl Reader {
         let Some(variables) = self.cpython.layout.frame_variables else { return 0 };
         let slot = variables + size_of::<u64>() * usize::from(variable);
         // SAFETY: a frame of the calling thread, in a read section, which has a slot for each variable of its code; the
-        // number is from an instruction of that code.
+        // number is from an instruction of that code, or less than how many there are.
         let slot: u64 = unsafe { read(ptr::with_exposed_provenance(seen.frame), slot) };
         if slot & MARKS == NUMBER { slot } else { slot & !MARKS }
     }

@@ -4,7 +4,8 @@
 
 use super::finding::{Confidence, Finding, Kind};
 use super::view::View;
-use crate::ledger::sites::{Layer, Site, Trend};
+use crate::ledger::made::Trend;
+use crate::ledger::sites::{Layer, Site};
 
 /// At least so many other call stacks allocate more and more …
 const LEAST: usize = 2;

@@ -1,0 +1,81 @@
+//! How much a site allocates in a step, and whether that becomes more. It must not know what a site holds.
+
+use serde::{Deserialize, Serialize};
+
+/// Of the steps in which a site allocates this one and those before are early.
+const EARLY: u32 = 5;
+/// What is allocated in a step grows if it is so many times what it was, and was less than in the step before in at most this
+/// share of the steps in which it was more. It stays if it is not even so many times that.
+const GROWN: f64 = 1.5;
+const SELDOM_SMALLER: f64 = 0.1;
+const STAYED: f64 = 1.1;
+
+/// How what a site allocates in a step has changed over the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trend {
+    Grows,
+    Stays,
+    Varies,
+}
+
+/// How much a site allocates in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Made {
+    /// Bytes since the last boundary.
+    now: u64,
+    /// Bytes in one of the first steps that allocated, and in the latest.
+    early: u64,
+    latest: u64,
+    /// The later ones that allocated more than the one before, and less.
+    larger: u32,
+    smaller: u32,
+    /// Steps in which nothing but scalars was allocated before.
+    begun: u32,
+}
+
+impl Made {
+    #[inline]
+    pub fn add(&mut self, bytes: u64) {
+        self.now = self.now.wrapping_add(bytes);
+    }
+
+    /// Takes off what was added and turned out to be none of it.
+    pub fn take_off(&mut self, bytes: u64) {
+        self.now = self.now.saturating_sub(bytes);
+    }
+
+    #[inline]
+    pub fn begins_step(&mut self) {
+        self.begun = self.begun.wrapping_add(1);
+    }
+
+    pub fn steps_begun(&self) -> u32 {
+        self.begun
+    }
+
+    /// Takes in that a step ended. `births`: those in which the site has allocated, with it.
+    #[inline]
+    pub fn step_ends(&mut self, births: u32) {
+        let now = std::mem::take(&mut self.now);
+        if now == 0 {
+            return;
+        }
+        if births <= EARLY {
+            self.early = now;
+        } else {
+            self.larger = self.larger.wrapping_add(u32::from(now > self.latest));
+            self.smaller = self.smaller.wrapping_add(u32::from(now < self.latest));
+        }
+        self.latest = now;
+    }
+
+    pub fn trend(&self) -> Trend {
+        let times = self.latest as f64 / self.early.max(1) as f64;
+        let seldom_smaller = f64::from(self.smaller) <= SELDOM_SMALLER * f64::from(self.larger);
+        match () {
+            () if times >= GROWN && seldom_smaller => Trend::Grows,
+            () if (1.0 / STAYED..=STAYED).contains(&times) => Trend::Stays,
+            () => Trend::Varies,
+        }
+    }
+}
