@@ -102,6 +102,14 @@ fn the_last_step_of_a_generator_ends_with_the_loop_over_it() {
     assert_eq!((blocks, finding["cohorts"].as_u64()), (Some(24), Some(24)), "{finding:#}");
 }
 
+/// No deeper frames are looked at while a loop that was chosen is under way, but behind it all are.
+#[test]
+fn a_loop_that_begins_after_the_choice_has_steps() {
+    let report = written("later_and_deeper", "auto");
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    assert_eq!((&finding["kind"], finding["live_blocks"].as_u64()), (&"leak".into(), Some(24)), "{finding:#}");
+}
+
 #[test]
 fn a_loop_is_at_the_line_where_it_begins() {
     // The instruction that ends this one leaves a `with`, and has no line of its own.

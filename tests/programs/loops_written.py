@@ -1048,6 +1048,22 @@ def served_by_a_thread():
     return 10 * N
 
 
+def later_and_deeper():
+    """The first loop is chosen long before the second one begins, whose frames are deeper."""
+    calibrated = 6000
+    for _ in range(calibrated):
+        net(batch())
+
+    def deeper(frames):
+        if frames:
+            return deeper(frames - 1)
+        for n in range(N):
+            answer(n)
+
+    deeper(12)
+    return calibrated + N
+
+
 def straight():
     answer(0)
     answer(1)

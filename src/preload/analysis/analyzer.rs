@@ -100,7 +100,7 @@ impl Analyzer {
 
     /// Has the program's loop chosen from what was seen so far, if it shows. `over`: there will not be more.
     pub fn choose_loop(&mut self, over: bool) {
-        if !loop_steps::can_decide() || !step_boundaries::wants_loop() {
+        if !loop_steps::is_enabled() || !step_boundaries::wants_loop() {
             return;
         }
         if let Some(mut ends) = loop_steps::decide(self.ledger.next_seq(), over) {

@@ -141,11 +141,6 @@ pub fn is_searching() -> bool {
     is_enabled() && THREAD.load(Acquire) == 0
 }
 
-/// Returns whether there may be loops that are still to be chosen.
-pub fn can_decide() -> bool {
-    is_enabled() && (THREAD.load(Acquire) == 0 || PHASED.load(Acquire))
-}
-
 /// Shows the detector an event that is about to be recorded, a free or an allocation. Returns the walk over
 /// the frames of an allocation, if there was one.
 #[inline(always)]
@@ -369,7 +364,6 @@ fn act_on(progress: Progress, mut detector: Guard) {
             drop(detector);
             stop();
         }
-        Progress::Extended => loop_entries::write_locations(&loops.locations()),
         Progress::Nothing => {}
     }
 }
@@ -448,27 +442,29 @@ impl EventContext for Here {
     }
 }
 
-/// Has the loop chosen now, from what was seen so far, since it cannot wait any longer. Returns the
-/// boundaries that lie behind, as far as the ledger can still take them: from event `first` on. `over`: the
+/// Has the loop chosen now, from what was seen so far, since it cannot wait any longer, or others join it. Returns
+/// the boundaries that lie behind, as far as the ledger can still take them: from event `first` on. `over`: the
 /// program is ending.
 #[cold]
 pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
-    if !can_decide() {
+    if !is_enabled() {
         return None;
     }
     let asked = settings::get().step == StepSetting::Loop;
     let mut detector = detector()?;
     let loops = detector.as_deref_mut()?;
-    let phased = loops.is_phased();
-    let mut choice = match phased {
-        true => Some(loops.phases()).filter(|s| !s.locations.is_empty())?,
+    let joins = loops.may_be_joined();
+    let mut choice = match joins {
+        true => loops.joined()?,
         false => loops.choose(match (over, asked) {
             (false, _) => MIN_ITERATIONS,
             (true, false) => MIN_ITERATIONS_OVER,
             (true, true) => MIN_ITERATIONS_ASKED,
         })?,
     };
-    LAST.store(loops.last_seen(), Relaxed);
+    if !joins {
+        LAST.store(loops.last_seen(), Relaxed);
+    }
     THREAD.store(loops.thread().unwrap_or(0), Release);
     LEVEL.store(loops.level_number(), Release);
     let missed = choice.past.iter().filter(|p| p.ends_step && p.seq < first).count();
@@ -476,8 +472,8 @@ pub fn decide(first: u64, over: bool) -> Option<Vec<BackfilledBoundary>> {
     if missed > 0 {
         recording::append_entry(&TableEntry::Meta { key: "loop_missed", value: &missed.to_string() });
     }
-    if phased {
-        // The iterations of the training are recorded beside those of the phases.
+    if joins {
+        // Beside those of phases the iterations of the training are recorded.
         SAMPLING.store(false, Release);
         loop_entries::write_locations(&choice.locations);
     } else {

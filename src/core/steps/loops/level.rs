@@ -28,9 +28,11 @@ impl Loops {
         let mut all = std::mem::take(&mut self.level);
         let before = all.len();
         self.widen(&mut all, level);
+        // Loops come behind those around them.
         for (id, mark) in self.tree.ids().zip(self.marks(&all)) {
+            let around = self.tree.get(id).and_then(|n| self.tree.get(n.parent)).is_some_and(|n| n.within);
             if let Some(n) = self.tree.get_mut(id) {
-                n.mark = mark;
+                (n.mark, n.within) = (mark, around || mark.main);
             }
         }
         self.level = all;

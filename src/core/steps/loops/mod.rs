@@ -12,11 +12,11 @@
 //! when it cannot wait any longer (see [`Loops::choose`]). The steps that lie behind are returned then, in
 //! order, each with its place among the events. What would be chosen can be asked before ([`Loops::draft`]).
 //! Once returned, no step is ever renumbered: a loop that turns up later joins the level (a first
-//! evaluation), or stays out of it.
+//! evaluation), or stays out of it ([`Loops::joined`]). It is returned when events are drained, once it has
+//! shown itself.
 //!
 //! Where optimizers end the steps, the level is that of the loops *between* them in which none steps:
-//! evaluations, encoders that run first, rollouts ([`Loops::phases`]). Each is returned when events are
-//! drained, once it has shown itself.
+//! evaluations, encoders that run first, rollouts. They join in the same way.
 
 mod choice;
 mod code;
@@ -149,8 +149,6 @@ pub enum Progress {
     Ready,
     /// An iteration ended that may belong to what was drafted: see [`Loops::since_draft`].
     Lengthened,
-    /// Another loop has joined the level.
-    Extended,
     /// There is no loop to be found.
     GaveUp,
 }
@@ -249,7 +247,10 @@ impl Loops {
         }
         self.events += 1;
         let Loops { tree, shadows, codes, blind, depth, .. } = self;
-        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, *depth, what);
+        // Outside of the level all are: another loop that joins it may lie at any depth.
+        let is_within = tree.get(shadows[slot].node()).is_some_and(|n| n.within);
+        let depth = if is_within { *depth } else { usize::MAX };
+        shadows[slot].event(&mut View { tree, codes, around, blind: *blind }, frames, same, depth, what);
         if self.events >= self.measured {
             self.limit_depth();
         }
@@ -259,9 +260,8 @@ impl Loops {
         if self.events >= self.next_look {
             return self.seek();
         }
-        let waits = !self.tree.chosen || self.tree.phased;
         match () {
-            () if waits && self.tree.is_full() => Progress::Ready,
+            () if self.tree.is_full() => Progress::Ready,
             () if self.draft.is_behind(&self.tree) => Progress::Lengthened,
             () => Progress::Nothing,
         }
@@ -361,41 +361,45 @@ impl Loops {
         }
     }
 
-    /// Returns the phases without an optimizer that show by now: the ends of those that did not show when
-    /// this was asked last, and where all of them are.
-    pub fn phases(&mut self) -> Choice {
+    /// Returns whether a level was chosen, or optimizers end the steps: other loops may join.
+    pub fn may_be_joined(&self) -> bool {
+        self.tree.chosen || self.tree.phased
+    }
+
+    /// Has the loops join the level that are of it and did not show when this was asked last: returns the ends of their
+    /// iterations since then, and where all loops of the level are. `None`: there are no others.
+    pub fn joined(&mut self) -> Option<Choice> {
         let shows = |end: &tree::End| {
             self.tree.get(end.node).is_some_and(|n| n.iterations() >= choice::LEAST_OF_A_PHASE && !n.trains)
         };
-        let mut chosen = Choice::default();
-        if self.tree.log.iter().any(shows)
-            && let Some(shadow) = self.shadows.iter().find(|s| s.thread == self.thread)
-        {
-            let level = choice::phases(&self.tree, shadow.root, self.batch);
+        let mut choice = None;
+        if self.tree.log.iter().any(shows) {
+            let mut level = match self.tree.phased {
+                true => choice::phases(&self.tree, self.root, self.batch),
+                false => choice::choose(&self.tree, self.unasked),
+            };
+            // Of other threads nothing is shown any more.
+            level.retain(|&id| self.is_inside(id, self.root));
             if self.join(&level) {
                 self.tree.chosen = true;
                 let mark = |end: &tree::End| Some(self.tree.get(end.node)?.mark);
-                chosen.past = self.tree.log.iter().filter_map(|end| mark(end)?.place(end)).collect();
-                chosen.locations = self.locations();
+                let past = self.tree.log.iter().filter_map(|end| mark(end)?.place(end)).collect();
+                choice = Some(Choice { past, locations: self.locations() });
             }
         }
         self.tree.log.clear();
-        chosen
+        choice
     }
 
     /// Seeks the level, again.
     #[cold]
     fn seek(&mut self) -> Progress {
-        if self.tree.phased {
+        if self.may_be_joined() {
             self.next_look = u64::MAX;
             return Progress::Nothing;
         }
-        let often = self.events < SELDOM && !self.tree.chosen;
-        self.next_look = self.events + if often { self.events / 4 } else { self.events };
+        self.next_look = self.events + if self.events < SELDOM { self.events / 4 } else { self.events };
         let level = choice::choose(&self.tree, self.unasked);
-        if self.tree.chosen {
-            return if self.join(&level) { Progress::Extended } else { Progress::Nothing };
-        }
         if level != self.candidate {
             (self.candidate, self.since) = (level, self.events);
             return Progress::Sought;
@@ -424,9 +428,8 @@ impl Loops {
         for id in choice::taking_turns(&self.tree, &level) {
             self.tree.get_mut(id).into_iter().for_each(|n| n.takes_turns = true);
         }
-        self.tree.log = Vec::new();
+        self.tree.choose();
         self.draft = Draft::default();
-        self.tree.chosen = true;
         self.number_level(&drafted);
         Some(drafted)
     }
@@ -450,6 +453,7 @@ impl Loops {
         for shadow in shadows {
             shadow.finish(&mut View { tree, codes, around, blind: *blind });
         }
+        tree.log.clear();
     }
 
     /// Returns the loops that did most of the work and yet are no steps: where each is, how often it came round

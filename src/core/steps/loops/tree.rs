@@ -9,8 +9,8 @@ const MOST_NODES: usize = 2048;
 /// Ends of iterations that are remembered until a level is chosen.
 const MOST_ENDS: usize = 1 << 18;
 
-/// Ends of iterations that are remembered between two optimizer steps, where there are optimizers.
-const MOST_PHASE_ENDS: usize = 1 << 14;
+/// Ends of iterations that are remembered once a level was chosen, or optimizers end the steps: of loops that may join.
+const MOST_LATE_ENDS: usize = 1 << 14;
 
 /// What is entered more often than every so many optimizer steps is a part of the step.
 pub const STEPS_BETWEEN: u32 = 4;
@@ -108,6 +108,8 @@ pub(super) struct Node {
     pub highest: u16,
     /// What its ends are, once a level was chosen.
     pub mark: Mark,
+    /// It is of the level, or lies inside a loop that is.
+    pub within: bool,
 }
 
 /// What the ends of a loop's iterations are.
@@ -181,6 +183,7 @@ impl Node {
             depth: 0,
             highest: u16::MAX,
             mark: Mark::default(),
+            within: false,
         }
     }
 
@@ -251,8 +254,6 @@ pub(super) struct End {
 pub(super) struct Tree {
     nodes: Vec<Node>,
     pub log: Vec<End>,
-    /// Ends that found no room in the log.
-    pub unlogged: u64,
     /// A level was chosen.
     pub chosen: bool,
     /// Optimizers end the steps, and loops without any are steps only in between: these may turn up at any
@@ -342,7 +343,13 @@ impl Tree {
     /// From now on optimizers end the steps.
     pub fn phase(&mut self) {
         self.phased = true;
-        self.log.reserve(MOST_PHASE_ENDS.saturating_sub(self.log.len()));
+        self.log.reserve(MOST_LATE_ENDS.saturating_sub(self.log.len()));
+    }
+
+    /// From now on the level that was chosen ends them.
+    pub fn choose(&mut self) {
+        self.chosen = true;
+        self.log = Vec::with_capacity(MOST_LATE_ENDS);
     }
 
     /// An optimizer stepped in a loop.
@@ -428,7 +435,8 @@ impl Tree {
             return parent;
         }
         let id = self.nodes.len() as Id;
-        let mut node = Node { recursive, ..Node::new(parent, code, number) };
+        let within = self.get(parent).is_some_and(|n| n.within);
+        let mut node = Node { recursive, within, ..Node::new(parent, code, number) };
         describe(&mut node);
         let parent = &mut self.nodes[usize::from(parent)];
         node.sibling = std::mem::replace(&mut parent.child, id);
@@ -463,6 +471,7 @@ impl Tree {
 
     /// An iteration is over.
     pub fn close(&mut self, id: Id, sign: Sign, depth: usize, around: &mut dyn super::EventContext) {
+        let is_full = self.is_full();
         let Some(n) = self.nodes.get_mut(usize::from(id)) else { return };
         let count = &mut n.ends[sign as usize];
         *count = count.saturating_add(1);
@@ -471,16 +480,15 @@ impl Tree {
         if sign == Sign::Proof {
             n.highest = n.highest.min(depth);
         }
-        if self.chosen && (n.mark.signs != 0 || !self.phased) {
+        if self.chosen && n.mark.signs != 0 {
             if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
                 self.ended.push((n.mark.level, n.mark.main));
             }
-        } else if self.phased && (n.trains || n.is_expression()) {
-            // No phase.
-        } else if self.log.len() < self.log.capacity().min(MOST_ENDS) {
+            return;
+        }
+        let may_join = if self.phased { !n.trains && !n.is_expression() } else { !n.within };
+        if may_join && !is_full {
             self.log.push(End { node: id, sign, at: around.moment() });
-        } else {
-            self.unlogged += 1;
         }
     }
 
