@@ -87,7 +87,7 @@ ways! {
     decorated handed_out handled scheduled awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
-    streams_left streams_broken_off streams_by_turns streams_of_clients async_broken_off async_nested
+    streams_left streams_broken_off streams_read_or_broken_off calls_that_come_further streams_by_turns streams_of_clients async_broken_off async_nested
     async_clients async_clients_that_list async_clients_that_leave async_clients_that_await async_workers async_over_a_queue async_handed_to_a_worker served_by_a_thread decoding_after_a_prompt kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
     kept_by_turns kept_with_an_attribute kept_with_a_closure kept_by_c kept_in_epochs kept_in_steps_of_one
     kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs few_epochs_summed_up set_up

@@ -786,6 +786,41 @@ async def tokens(n):
         yield token
 
 
+def streams_read_or_broken_off():
+    """What a broken-off one leaves shows the next iteration better than one that was read to its end does."""
+
+    def stream(n):
+        x = torch.zeros(8, device=DEVICE)
+        kept.append(x)
+        for _ in range(4):
+            x = x - 0.1
+            yield x.mean().item()
+
+    def answer_by(n):
+        for i, _ in enumerate(stream(n)):
+            if n % 4 == 1 and i == 1:
+                break
+
+    for n in range(N):
+        answer_by(n)
+
+
+def calls_that_come_further():
+    """The first event of a call is at a later instruction than the last one of the call before."""
+
+    def one_of_two(n):
+        if n % 4 == 1:
+            kept.append(torch.zeros(8, device=DEVICE))
+        else:
+            kept.append(torch.ones(8, device=DEVICE))
+
+    def call(n):
+        one_of_two(n)
+
+    for n in range(N):
+        call(n)
+
+
 def async_broken_off():
     """Each request reads a few of a stream, which is left standing until the event loop closes all of them at its end."""
 

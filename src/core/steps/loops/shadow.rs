@@ -270,8 +270,13 @@ impl Shadow {
             let held = self.insides[own..].iter().rposition(|i| extents.holds(i.number, seen.offset));
             let held = held.map(|i| own + i);
             if seen.offset > before {
-                if let Some(inside) = held {
-                    self.goes_on_in(view, at, inside);
+                match held {
+                    Some(inside) => self.goes_on_in(view, at, inside),
+                    None => {
+                        if let Some(kept) = self.comes_as_far(view, at) {
+                            return kept;
+                        }
+                    }
                 }
                 self.moved(view, at, seen.offset);
                 return at + 1;

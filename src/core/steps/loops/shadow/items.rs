@@ -172,6 +172,11 @@ impl Shadow {
         }
     }
 
+    /// Looks at the variable of a loop of the frame at depth `at`. Returns whether it names another item by now.
+    pub(super) fn names_another(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> bool {
+        self.look(view, at, inside).changed
+    }
+
     #[inline]
     fn look(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> Look {
         match (self.insides.get_mut(inside), self.levels.get(at)) {
@@ -214,6 +219,21 @@ impl Shadow {
         if (first..=inside).any(|i| changed(&self.insides[i], &self.levels[at].seen, view)) {
             self.ends_by_variable(view, (first, inside), MayHave::GoneOn, at + 1);
         }
+    }
+
+    /// The frame at depth `at` is at a later instruction, in no loop of its own: it went on, or is that of another call that
+    /// came further. Ends an iteration of the nearest loop around it in that case, and returns from where on the stack is to
+    /// be built anew.
+    #[inline]
+    pub(super) fn comes_as_far(&mut self, view: &mut View<'_>, at: usize) -> Option<usize> {
+        let inside = self.levels[at].first.checked_sub(1)?;
+        let owner = self.levels[..at].iter().rposition(|l| l.first <= inside)?;
+        let Inside { open, items, .. } = self.insides[inside];
+        let now = items.now(view.around, &self.levels[owner].seen);
+        if !open || now == 0 || items.last == 0 || now == items.last {
+            return None;
+        }
+        self.ends_by_variable(view, (inside, inside), MayHave::GoneOn, at + 1)
     }
 
     /// Whether a loop was entered anew, by a look when it came round, and nothing else shows the iterations of the loop

@@ -125,8 +125,10 @@ impl Shadow {
                 },
                 None => continue,
             };
-            let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
             if self.insides[inside].since < self.clock {
+                let shows = sign == Sign::Anew && self.names_another(view, above, inside);
+                let sign = if shows { Sign::Variable } else { sign };
+                let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
                 self.iteration_ends(view, inside, code, offset, sign, at + 1);
             }
             return;
