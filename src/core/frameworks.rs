@@ -92,9 +92,10 @@ pub struct Models {
 pub struct Optimizers {
     /// What their files have in their paths.
     files: &'static str,
-    /// How a path goes on from one: what no other object has, and what others may have too.
-    own: &'static str,
-    common: &'static [&'static str],
+    /// How a path goes on from one: what no other object has, and what others may have too; each with the number of
+    /// subscripts that lead to what it has of one variable.
+    own: (&'static str, usize),
+    common: &'static [(&'static str, usize)],
     /// What to do where one has ever more variables.
     pub advice: &'static str,
 }
@@ -107,13 +108,17 @@ impl Optimizers {
 
     /// Returns whether a path leads through an optimizer for certain.
     pub fn are_named_in(&self, path: &str) -> bool {
-        path.contains(self.own)
+        path.contains(self.own.0)
     }
 
-    /// Returns the part of a path that leads to an optimizer, if it leads through one.
-    pub fn path<'p>(&self, path: &'p str) -> Option<&'p str> {
+    /// Returns the part of a path that leads to an optimizer, if it leads through one, and the part behind what it has of
+    /// one variable.
+    pub fn path<'p>(&self, path: &'p str) -> Option<(&'p str, &'p str)> {
         let ends = [self.own].into_iter().chain(self.common.iter().copied());
-        ends.filter_map(|end| path.find(end)).min().map(|at| &path[..at])
+        let (at, subscripts) = ends.filter_map(|(end, subscripts)| Some((path.find(end)?, subscripts))).min()?;
+        let (to, behind) = path.split_at(at);
+        let mut inside = behind.splitn(subscripts + 1, ']');
+        Some((to, inside.nth(subscripts).unwrap_or_default()))
     }
 }
 
@@ -185,8 +190,8 @@ pub const PYTORCH: Framework = Framework {
         advice: "drop the models and optimizers that nobody needs any more, or keep a `state_dict()` on the CPU",
         optimizers: Some(Optimizers {
             files: "/torch/optim/",
-            own: ".param_groups[",
-            common: &[".state[", ".state → its keys"],
+            own: (".param_groups[", 3),
+            common: &[(".state[", 2), (".state → its keys", 1)],
             advice: "remove the parameter groups that nobody needs any more, and their entries in `state`",
         }),
     }),

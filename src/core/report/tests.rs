@@ -257,6 +257,13 @@ fn advice_is_for_what_holds() {
             &["__main__.opt.param_groups[*]['params'][*]"],
             "remove the parameter groups that nobody needs",
         ),
+        // What one parameter has many of is none of the optimizer's.
+        (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "keep `.item()` or "),
+        (
+            512.0,
+            &["__main__.opt.state[<Parameter>]['hist'][*]", "__main__.opt.param_groups[0]"],
+            "keep `.item()` or `.detach().cpu()` in `opt",
+        ),
         // Not only optimizers have a state.
         (512.0, &["__main__.env.state[*]"], "keep `.item()` or "),
         (

@@ -64,7 +64,10 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     // What is reallocated each step lives on into the next, until its copy is there: that is said already.
     let renewed: BTreeSet<u32> =
         findings.iter().filter(|f| f.renewed).flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
-    let is_renewed = |f: &Finding| f.sites.iter().all(|s| renewed.contains(&s.site));
+    let is_renewed = |f: &Finding| {
+        let of_renewed = f.sites.iter().filter(|s| renewed.contains(&s.site));
+        2.0 * of_renewed.map(|s| s.bytes_per_step).sum::<f64>() > f.bytes_per_step
+    };
     // A site may have a share in these and in another cause too: they explain no site.
     findings.extend(carry_over::find(&view).into_iter().filter(|f| !is_renewed(f)));
     let growing = findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing));

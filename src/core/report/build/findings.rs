@@ -17,7 +17,7 @@ impl Builder<'_> {
     /// Lists a finding.
     pub(super) fn finding(&mut self, f: &verdict::Finding, devices: &[Device], program: &Program) -> Finding {
         let parts = by_stack(self.ledger, &f.sites);
-        let sites: Vec<Site> = parts
+        let mut sites: Vec<Site> = parts
             .into_iter()
             .take(SITES)
             .filter_map(|(part, numbers)| {
@@ -38,6 +38,8 @@ impl Builder<'_> {
                 })
             })
             .collect();
+        // What the backward of a backward pass makes has no line; whatever else the cause has tells more.
+        sites.sort_by_key(|site| !site.stack.iter().any(|frame| frame.own));
         let is_foretold = fills(f) && !self.has_run_out();
         let mut holders = self.holders_of(f);
         let arena = (f.layer == ledger::Layer::Driver)

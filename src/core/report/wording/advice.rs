@@ -112,7 +112,7 @@ fn is_of_running_calls(f: &Finding) -> bool {
     })
 }
 
-/// Returns the optimizer that a path leads through, if it does.
+/// Returns the optimizer that a path leads through, if it does, and not further to what has many entries for one variable.
 fn optimizer<'p>(
     f: &Finding,
     path: &'p str,
@@ -122,7 +122,8 @@ fn optimizer<'p>(
     // Others have an attribute `state` too.
     let is_one = f.holders.iter().any(|h| optimizers.are_named_in(&h.path))
         || f.sites.iter().any(|site| site.stack.iter().any(|frame| optimizers.have_file(&frame.frame.file)));
-    optimizers.path(path).filter(|_| is_one).map(|to| (to, optimizers))
+    let (to, behind) = optimizers.path(path).filter(|_| is_one)?;
+    (!behind.contains(ENTRY)).then_some((to, optimizers))
 }
 
 /// Returns whether the container that grows is called a cache. That is the first one with many entries: what its entries
