@@ -107,7 +107,11 @@ fn the_last_step_of_a_generator_ends_with_the_loop_over_it() {
 fn a_loop_that_begins_after_the_choice_has_steps() {
     let report = written("later_and_deeper", "auto");
     let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
-    assert_eq!((&finding["kind"], finding["live_blocks"].as_u64()), (&"leak".into(), Some(24)), "{finding:#}");
+    assert_eq!(
+        (&finding["kind"], finding["live_blocks"].as_u64()),
+        (&"leak".into(), Some(24)),
+        "{finding:#}"
+    );
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl Optimizers {
     /// one variable.
     pub fn path<'p>(&self, path: &'p str) -> Option<(&'p str, &'p str)> {
         let ends = [self.own].into_iter().chain(self.common.iter().copied());
-        let (at, subscripts) = ends.filter_map(|(end, subscripts)| Some((path.find(end)?, subscripts))).min()?;
+        let (at, subscripts) =
+            ends.filter_map(|(end, subscripts)| Some((path.find(end)?, subscripts))).min()?;
         let (to, behind) = path.split_at(at);
         let mut inside = behind.splitn(subscripts + 1, ']');
         Some((to, inside.nth(subscripts).unwrap_or_default()))

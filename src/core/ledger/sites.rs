@@ -126,7 +126,7 @@ pub struct Site {
     pub aged: u64,
     /// Freed blocks that had outlived two (a name that the next step assigns anew keeps a block over one), and those
     /// among them that the garbage collector freed.
-    lasting: u64,
+    pub lasting: u64,
     collected: u64,
     /// First and latest step in which a block that had outlived a boundary was freed; 0: never.
     pub first_release: u32,

@@ -118,6 +118,13 @@ fn longest_life(site: &Site) -> u32 {
     site.longest_life().max(collected.max().unwrap_or(0))
 }
 
+/// Returns in how many goes the blocks of one birth step are collected, where of each so many are: those of one generation
+/// come before those of another.
+fn goes(seen: &SiteView<'_>, at_once: f64) -> f64 {
+    let waited = seen.site.lasting.saturating_add(blocks(&seen.cohorts)) as f64;
+    (waited / f64::from(seen.site.births.max(1)) / at_once.max(1.0)).round().max(1.0)
+}
+
 /// `rarer`: what comes from the same line less often, whose bytes are no part of what each step adds.
 fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, '_>>]) -> Option<Finding> {
     let site = group.first()?.site.site;
@@ -128,11 +135,13 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
         let per = |of: fn(&Release) -> u64| {
             median(site.releases().iter().flat_map(|r| std::iter::repeat_n(of(r), r.cohorts as usize)))
         };
-        let bytes_per_step = per(|r| r.cohort_bytes);
+        let goes = goes(g.site, per(|r| r.cohort_blocks));
+        let bytes_per_step = goes * per(|r| r.cohort_bytes);
         f.bytes_per_step += bytes_per_step;
+        let interval = interval(site.releases().iter().map(|r| r.cohort_bytes));
         f.bytes_interval =
-            sum_intervals(f.bytes_interval, interval(site.releases().iter().map(|r| r.cohort_bytes)));
-        f.blocks_per_step += per(|r| r.cohort_blocks);
+            sum_intervals(f.bytes_interval, interval.map(|bounds| bounds.map(|bound| goes * bound)));
+        f.blocks_per_step += goes * per(|r| r.cohort_blocks);
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(longest_life(site));
         f.evidence_step = f.evidence_step.max(*g.steps.last()?);
