@@ -16,7 +16,7 @@ pub struct Steps {
     /// Steps among them that are loop iterations between those of the source: evaluations, encoders that run first.
     pub phase_steps: u32,
     /// Where the loops are whose iterations are steps, as `file:line`.
-    pub loop_locations: Vec<String>,
+    pub loop_locations: Vec<LoopLocation>,
     /// All recorded step sources, the one in use among them: what `--steps-by` takes.
     pub step_sources: Vec<StepSource>,
     /// Loops that were seen where there is no step, those that did most first.
@@ -80,7 +80,18 @@ pub struct StepSource {
     /// The steps it would give.
     pub count: u32,
     /// Where its loops are, if it is made of loops.
-    pub loop_locations: Vec<String>,
+    pub loop_locations: Vec<LoopLocation>,
+}
+
+/// Where a loop is, as `file:line`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[serde(transparent)]
+pub struct LoopLocation {
+    pub at: String,
+    /// The function there whose calls are the iterations, where threads or tasks begin with it.
+    #[serde(skip)]
+    pub calls_of: Option<String>,
 }
 
 /// The totals at the end of one step.

@@ -221,13 +221,13 @@ impl Builder<'_> {
     }
 
     /// Locates the loops of a step source, as `file:line`.
-    fn loop_locations(&self, source: &str) -> Vec<String> {
+    fn loop_locations(&self, source: &str) -> Vec<LoopLocation> {
         let all = self.meta(source);
         all.iter().flat_map(|all| all.split(',')).filter_map(|text| self.loop_location(text)).collect()
     }
 
     /// Locates a loop by the numbers of its code, of its first and of its last instruction.
-    fn loop_location(&self, text: &str) -> Option<String> {
+    fn loop_location(&self, text: &str) -> Option<LoopLocation> {
         let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
         let &[code, header, last] = numbers?.as_slice() else { return None };
         // A `while` begins with its body, and has its condition at the end. What leaves a `with` has no line.
@@ -237,14 +237,16 @@ impl Builder<'_> {
         let [frame] = &self.names.resolve(&Stack { python: vec![frame], native: Vec::new() })[..] else {
             return None;
         };
-        Some(format!("{}:{}", frame.file, frame.line?))
+        // No loop begins with the first instruction.
+        let calls_of = (last == 0).then(|| frame.function.clone());
+        Some(LoopLocation { at: format!("{}:{}", frame.file, frame.line?), calls_of })
     }
 
     fn unused_loops(&self) -> Vec<UnusedLoop> {
         let unused = |text: &str| {
             let mut words = text.rsplitn(3, ' ');
             let (reason, iterations) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
-            Some(UnusedLoop { location: self.loop_location(words.next()?)?, iterations, reason })
+            Some(UnusedLoop { location: self.loop_location(words.next()?)?.at, iterations, reason })
         };
         let all = self.meta("loops_unused").filter(|_| self.ledger.step_count() == 0);
         all.iter().flat_map(|all| all.split(',')).filter_map(unused).collect()

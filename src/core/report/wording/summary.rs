@@ -4,7 +4,9 @@ use super::{count, found, grouped, held_by_whom, location, place, rate, relative
 use crate::cpython;
 use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::suppress::Suppressed;
-use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
+use crate::report::{
+    Coverage, End, Finding, LoopLocation, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop,
+};
 
 /// Annotations named, the most frequent first.
 const ANNOTATIONS: usize = 4;
@@ -156,7 +158,7 @@ pub fn command(p: &Program) -> String {
     }
 }
 
-/// Returns `80 steps (from loop at train.py:12)`; without any step, what to do.
+/// Returns `80 steps (from loop at train.py:12)`, or `from calls of handle() at …`; without any step, what to do.
 pub fn steps(report: &Report) -> String {
     let Some(source) = report.steps.source else {
         return format!(
@@ -165,13 +167,24 @@ pub fn steps(report: &Report) -> String {
         );
     };
     let steps = count(f64::from(report.steps.count), "step");
+    let (calls, loops): (Vec<_>, Vec<_>) = report.steps.loop_locations.iter().partition(|l| l.calls_of.is_some());
     let base = &report.program.base;
-    let loops = report.steps.loop_locations.iter().map(|at| relative_path(at, base));
-    let loops: Vec<&str> = loops.collect();
-    let loops = if loops.is_empty() { String::new() } else { format!(" at {}", loops.join(" and ")) };
+    let at = |all: &[&LoopLocation]| {
+        let each = all.iter().map(|l| {
+            let called = l.calls_of.iter().map(|name| format!("{name}() at "));
+            called.chain([relative_path(&l.at, base).to_owned()]).collect::<String>()
+        });
+        each.collect::<Vec<_>>().join(" and ")
+    };
+    let of_calls = (!calls.is_empty()).then(|| format!("calls of {}", at(&calls)));
+    let of_loops = |name: &str| match loops.is_empty() {
+        true => of_calls.is_none().then(|| name.to_owned()),
+        false => Some(format!("{name} at {}", at(&loops))),
+    };
+    let from = |name: &str| of_loops(name).into_iter().chain(of_calls.clone()).collect::<Vec<_>>().join(" and ");
     match report.steps.phase_steps {
-        0 => format!("{steps} (from {source}{loops})"),
-        n => format!("{steps} (from {source}, and {} of them from the loop{loops})", grouped(u64::from(n))),
+        0 => format!("{steps} (from {})", from(source)),
+        n => format!("{steps} (from {source}, and {} of them from {})", grouped(u64::from(n)), from("the loop")),
     }
 }
 
@@ -231,7 +244,7 @@ fn other_sources(report: &Report) -> Option<String> {
         let at = s
             .loop_locations
             .first()
-            .map_or_else(String::new, |at| format!(" at {}", relative_path(at, &report.program.base)));
+            .map_or_else(String::new, |l| format!(" at {}", relative_path(&l.at, &report.program.base)));
         format!("{} ({}{at})", s.name, s.count)
     });
     let named = named.collect::<Vec<_>>().join(", ");
