@@ -124,6 +124,15 @@ fn a_loop_is_at_the_line_where_it_begins() {
     assert!(at.as_str().unwrap().ends_with(&format!("loops_written.py:{line}")), "{at}");
 }
 
+/// Threads and tasks have no loop in common, but the function that they begin with.
+#[test]
+fn steps_that_are_calls_are_called_so() {
+    let run = torch("loops_written.py").arg("threads").env("LEAKTRACE_QUIET", "1").traced().run();
+    let text = String::from_utf8(call([run.success().recording()]).stdout).unwrap();
+    let answer = text.split(" steps (from calls of answer() at ").nth(1).unwrap_or_else(|| panic!("{text}"));
+    assert!(answer.contains("loops_written.py:"), "{text}");
+}
+
 #[test]
 fn no_loop_of_the_framework_is_the_steps() {
     for style in ["straight", "mapped", "pool"] {

@@ -1,8 +1,10 @@
 //! Synthetic programs: random ones against sums and checkpoints, written ones against what they must show.
 
 mod driver;
+mod garbage;
 mod histories;
 mod legal;
+mod not_leaks;
 mod oracle;
 mod renewed;
 mod shapes;

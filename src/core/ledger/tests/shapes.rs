@@ -10,7 +10,7 @@ use verdict::{Confidence, Kind, SiteHolder, Verdict, judge};
 pub(super) struct Shape {
     pub(super) p: Program,
     next: u64,
-    held: Vec<u64>,
+    pub(super) held: Vec<u64>,
 }
 
 impl Shape {
@@ -210,76 +210,6 @@ fn blocks_that_live_and_die_together_are_one_cause() {
     assert!(together.sites.windows(2).all(|w| w[0].bytes_per_step >= w[1].bytes_per_step));
 }
 
-/// As `loss = criterion(model(x), y)` does where another object that refers to itself has the loss: one block of the
-/// line is freed when the next step assigns the name anew, the other waits for the collector.
-#[test]
-fn garbage_of_a_line_whose_other_blocks_the_next_step_frees() {
-    let (mut rebound, mut cycles) = (None, Vec::new());
-    let step = |s: &mut Shape, n: u64| {
-        let new = s.block(512, 7);
-        if let Some(old) = rebound.replace(new) {
-            s.p.free(old);
-        }
-        cycles.push(s.block(2048, 7));
-        // The collector runs once.
-        if n == 120 {
-            cycles.drain(..).for_each(|a| s.p.collect(a));
-        }
-    };
-    let v = Shape::run(step, 160);
-    let [f] = &v.findings[..] else { panic!("{v:?}") };
-    assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 41));
-}
-
-#[test]
-fn how_long_garbage_waits_is_known_of_a_collection_near_the_end() {
-    let mut cycles = Vec::new();
-    let step = |s: &mut Shape, n: u64| {
-        cycles.push(s.block(2048, 7));
-        if n == 4 || n == 198 {
-            cycles.drain(..).for_each(|a| s.p.collect(a));
-        }
-    };
-    let v = Shape::run(step, 200);
-    let [f] = &v.findings[..] else { panic!("{v:?}") };
-    assert_eq!((f.kind, f.longest_life), (Kind::PendingGc, 198 - 5));
-}
-
-/// Training and, now and then, evaluation run the line; the collector has met the training's blocks only.
-#[test]
-fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {
-    let mut cycles = Vec::new();
-    let step = |s: &mut Shape, n: u64| {
-        cycles.push(s.block(2048, 7));
-        if n.is_multiple_of(20) {
-            cycles.drain(..).for_each(|a| s.p.collect(a));
-        }
-        if n % 40 == 25 {
-            (0..4).for_each(|_| s.keep(2048, 8));
-        }
-    };
-    let ledger = Shape::ran(step, 190);
-    let line = |stack| if stack == 8 { 7 } else { u64::from(stack) };
-    let held = |site| {
-        let blocks = ledger.site(site).filter(|s| [7, 8].contains(&s.stack)).map(|s| s.live_blocks);
-        let cycle = |blocks| SiteHolder {
-            holder: 1,
-            object: 1,
-            retention: Retention::Unreachable,
-            is_state: false,
-            blocks,
-            bytes: blocks * 2048,
-        };
-        blocks.map(cycle).into_iter().collect()
-    };
-    let v = verdict::judge_by(
-        &ledger,
-        verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false },
-    );
-    let [f] = &v.findings[..] else { panic!("{v:#?}") };
-    assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 10 + 5 * 4));
-}
-
 #[test]
 fn the_warm_up_of_the_same_line_is_not_part_of_the_leak() {
     let step = |s: &mut Shape, n| {
@@ -358,95 +288,6 @@ fn an_arena_that_doubles_as_fast_as_it_is_used_up_grows() {
         };
         assert_eq!(Shape::run(set_up, 160).findings, [], "{times:?}");
     }
-}
-
-/// Nothing is wrong with it, though a sawtooth may be named as what it is.
-fn clean(step: impl FnMut(&mut Shape, u64), steps: u64) {
-    let mut findings = Shape::run(step, steps).findings;
-    findings.retain(|f| f.kind != verdict::Kind::Periodic);
-    assert_eq!(findings, []);
-}
-
-#[test]
-fn warm_up_and_plateaus_are_none() {
-    for steps in [15, 30, 150] {
-        clean(|_, _| {}, steps);
-        // Optimizer state, an average of the weights, a lazily made buffer.
-        clean(
-            |s, n| {
-                if [1, 30, 60].contains(&n) {
-                    (0..20).for_each(|_| s.keep(65_536, 7));
-                }
-            },
-            steps,
-        );
-    }
-    // Something that filled up in the first third and stands since.
-    clean(
-        |s, n| {
-            if n <= 50 {
-                s.keep(512, 7)
-            }
-        },
-        150,
-    );
-}
-
-#[test]
-fn a_bounded_cache_with_churn_is_none() {
-    // The last 10 outputs.
-    clean(
-        |s, n| {
-            let a = s.block(4096, 7);
-            s.held.insert(0, a);
-            if s.held.len() > 11 {
-                let old = s.held.remove(10);
-                s.p.free(old);
-            }
-            let _ = n;
-        },
-        150,
-    );
-    // A list that is cleared every 20 steps.
-    let mut list = Vec::new();
-    clean(
-        move |s, n| {
-            list.push(s.block(512, 7));
-            if n.is_multiple_of(20) {
-                list.drain(..).for_each(|a| s.p.free(a));
-            }
-        },
-        190,
-    );
-    // Entries replaced at random.
-    let (mut cache, mut r) = (Vec::new(), Random(3));
-    clean(
-        move |s, _| {
-            for _ in 0..4 {
-                cache.push(s.block(2048, 7));
-            }
-            while cache.len() > 30 {
-                let old = cache.swap_remove(r.below(cache.len() as u64) as usize);
-                s.p.free(old);
-            }
-        },
-        300,
-    );
-}
-
-#[test]
-fn a_spike_at_the_end_is_none() {
-    let mut kept = Vec::new();
-    clean(
-        move |s, n| {
-            if n % 60 > 45 {
-                kept.push(s.block(90_000, 7));
-            } else {
-                kept.drain(..).for_each(|a| s.p.free(a));
-            }
-        },
-        180,
-    );
 }
 
 #[test]

@@ -167,7 +167,8 @@ pub fn steps(report: &Report) -> String {
         );
     };
     let steps = count(f64::from(report.steps.count), "step");
-    let (calls, loops): (Vec<_>, Vec<_>) = report.steps.loop_locations.iter().partition(|l| l.calls_of.is_some());
+    let (calls, loops): (Vec<_>, Vec<_>) =
+        report.steps.loop_locations.iter().partition(|l| l.calls_of.is_some());
     let base = &report.program.base;
     let at = |all: &[&LoopLocation]| {
         let each = all.iter().map(|l| {
@@ -181,10 +182,15 @@ pub fn steps(report: &Report) -> String {
         true => of_calls.is_none().then(|| name.to_owned()),
         false => Some(format!("{name} at {}", at(&loops))),
     };
-    let from = |name: &str| of_loops(name).into_iter().chain(of_calls.clone()).collect::<Vec<_>>().join(" and ");
+    let from =
+        |name: &str| of_loops(name).into_iter().chain(of_calls.clone()).collect::<Vec<_>>().join(" and ");
     match report.steps.phase_steps {
         0 => format!("{steps} (from {})", from(source)),
-        n => format!("{steps} (from {source}, and {} of them from {})", grouped(u64::from(n)), from("the loop")),
+        n => format!(
+            "{steps} (from {source}, and {} of them from {})",
+            grouped(u64::from(n)),
+            from("the loop")
+        ),
     }
 }
 

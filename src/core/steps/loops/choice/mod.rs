@@ -21,17 +21,19 @@
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
 //! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
 
-use super::shadow::CALL;
-use super::tree::{End, Id, Node, STEPS_BETWEEN, Tree};
+mod beside;
+mod figures;
+mod training;
+
+use super::tree::{Id, Tree};
 use crate::ledger::verdict::MIN_STEPS;
+pub(super) use training::{LEAST_OF_A_PHASE, phases, training, work_of_a_batch};
 
 /// Least share of all events that the user's loops must see.
 const USERS: f64 = 0.5;
 /// A callback's loop covers less than this of the library's loop it is called from.
 const CALLBACK: f64 = 0.8;
-/// Least events of an iteration, least allocations among them, and either as a share of the main loop's.
-const LEAST_EVENTS: f64 = 4.0;
-const LEAST_BIRTHS: f64 = 2.0;
+/// Least work of an iteration, as a share of the main loop's.
 const LEAST_SHARE: f64 = 0.03;
 /// A loop inside does this share of the events directly, and this together with what lies behind library
 /// code.
@@ -45,42 +47,17 @@ const OFTEN: f64 = 32.0;
 const EPOCH: f64 = 10.0;
 const LEAST_ROUNDS: f64 = 1.5;
 
-/// A loop of which less than this share of the events gives something back is building something, or leaks all.
-const GIVEN_BACK: f64 = 0.125;
 /// One of which more than this share of the events makes models is building something; where nothing else is a step, more
 /// than the other.
 const BUILT: f64 = 0.5;
 const BUILT_ALONE: f64 = 0.75;
 /// What gives back is the main loop if it does this share of the work of the one that does most.
 const NOTICEABLE: f64 = 0.1;
-/// Least work as a share of the main loop's, where that does little itself.
-const SHARE_OF_LITTLE: f64 = 0.25;
-/// Least rounds of an expression inside one round of the loop around it, for it to be more than a part of that.
-const LEAST_ROUNDS_OF_EXPRESSION: f64 = 4.0;
-
-/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones
-/// the optimizer's steps are enough.
-pub(super) const LEAST_OF_A_PHASE: u64 = 8;
-/// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of
-/// it, what is worked out for every parameter does not.
-const LEAST_SHARE_INSIDE: f64 = 0.1;
-
-/// Micro-batches do at least this share of the training's work.
-const MICRO: f64 = 0.5;
 
 /// Rounds that are too few for steps.
 const FEW: u64 = 4;
 /// Steps of which a run must have as many.
 const TO_JUDGE: f64 = MIN_STEPS as f64;
-/// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
-const FAR_OFTENER: f64 = 10.0;
-/// What allocates less than this share of what the main loop does in each round is no other phase of the same work.
-const LIGHT: f64 = 0.5;
-/// Least ends of two loops together that show whether they take turns, and the share of these that the other one's follow.
-const LEAST_TURNS: usize = 16;
-const TURNS: f64 = 0.9;
-/// Blocks that stay of a round of what prepares something: of most rounds there is one.
-const STAYS: f64 = 0.75;
 
 /// Least rounds of a loop that hands the work out, and what it allocates in each; it began in the first and went on to the last
 /// of so many parts of the run.
@@ -173,48 +150,6 @@ pub(super) fn unused(tree: &Tree) -> Vec<(Id, Unused)> {
     all.into_iter().take(TOLD).map(|id| (id, why(id))).collect()
 }
 
-/// The loops below `root` that are steps beside those of the optimizers: outermost ones in which none steps,
-/// that work like a training step and do so now and then, as evaluations do. What recurs within every step or
-/// two is a part of it. `batch`: the work of one, where not every event of the training was shown.
-pub(super) fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
-    let chooser = Chooser { phases: true, ..Chooser::new(tree) };
-    let Some(main) = chooser.training() else { return Vec::new() };
-    let users = tree.get(main).is_some_and(|n| !n.library);
-    let batch = batch.unwrap_or_else(|| chooser.work_of_a_batch(main));
-    let mut tops = Vec::new();
-    chooser.without_optimizers(root, users, &mut tops);
-    let mut level = Vec::new();
-    for top in tops {
-        let entered = tree.get(top).map_or(0, |n| u64::from(n.instances));
-        let inside = chooser.steps_around(top);
-        let routine = tree.get(top).is_some_and(|n| n.is_routine());
-        if inside.is_some_and(|steps| routine || entered * u64::from(STEPS_BETWEEN) > steps) {
-            continue;
-        }
-        let share = if inside.is_some() { LEAST_SHARE_INSIDE } else { LEAST_SHARE };
-        let works = |id: Id| {
-            let rounds = chooser.iterations(id);
-            let entered = tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
-            rounds >= LEAST_OF_A_PHASE as f64 * entered
-                && chooser.per_iteration(id) >= LEAST_EVENTS.max(share * batch)
-                && chooser.gives_back(id)
-        };
-        level.extend(chooser.down_from(top).into_iter().filter(|&id| works(id)));
-    }
-    level
-}
-
-/// The work of a batch of the training, in events.
-pub(super) fn work_of_a_batch(tree: &Tree) -> Option<f64> {
-    let chooser = Chooser::new(tree);
-    chooser.training().map(|main| chooser.work_of_a_batch(main))
-}
-
-/// The loop whose rounds are training steps.
-pub(super) fn training(tree: &Tree) -> Option<Id> {
-    Chooser::new(tree).training()
-}
-
 impl<'a> Chooser<'a> {
     fn new(tree: &'a Tree) -> Chooser<'a> {
         Chooser {
@@ -248,17 +183,6 @@ impl<'a> Chooser<'a> {
         level
     }
 
-    /// Whether a loop frees a fair part of what it takes. One that only copies takes nothing.
-    fn gives_back(&self, id: Id) -> bool {
-        let takes = self.total(id) - self.copies[usize::from(id)] as f64;
-        self.frees[usize::from(id)] as f64 >= GIVEN_BACK * takes
-    }
-
-    /// Whether more than this share of what a loop does makes models.
-    fn builds(&self, id: Id, share: f64) -> bool {
-        self.built[usize::from(id)] as f64 > share * self.total(id)
-    }
-
     /// Of the loops below these roots, the user's one that hands work out to other threads.
     fn handing_out(&self, roots: impl Iterator<Item = Id>) -> Option<Id> {
         let works = |&id: &Id| {
@@ -279,203 +203,6 @@ impl<'a> Chooser<'a> {
         let part = end.at.seq.saturating_sub(begin.at.seq) / PARTS;
         let Some(first) = own.next() else { return false };
         first <= begin.at.seq + part && own.next_back().unwrap_or(first) >= end.at.seq.saturating_sub(part)
-    }
-
-    /// The outermost loops below one in which no optimizer steps.
-    fn without_optimizers(&self, id: Id, users: bool, out: &mut Vec<Id>) {
-        for (child, _) in self.nearest(id, users) {
-            if self.optimizers[usize::from(child)] > 0 {
-                self.without_optimizers(child, users, out);
-            } else {
-                out.push(child);
-            }
-        }
-    }
-
-    /// Of the loops around most optimizer steps the innermost that is not entered anew for each of them, as
-    /// the optimizer's own are; after the first step, when that does not show yet, the user's.
-    fn training(&self) -> Option<Id> {
-        let steps = |id: Id| self.tree.get(id).map_or(0, |n| n.optimizers);
-        let innermost = self.tree.ids().filter(|&id| steps(id) > 0).max_by_key(|&id| steps(id))?;
-        let around: Vec<Id> =
-            std::iter::successors(Some(innermost), |&id| self.tree.get(id).map(|n| n.parent))
-                .take_while(|&id| self.tree.get(id).is_some_and(|n| !n.is_root))
-                .collect();
-        let entered_seldom = |&&id: &&Id| {
-            self.tree.get(id).is_some_and(|n| u64::from(n.instances) < self.optimizers[usize::from(id)])
-        };
-        let users = |&&id: &&Id| self.tree.get(id).is_some_and(|n| !n.library);
-        around.iter().find(entered_seldom).or(around.iter().find(users)).or(around.last()).copied()
-    }
-
-    /// Events of one round of the training, or of the loop over micro-batches that does most of the work in
-    /// each.
-    fn work_of_a_batch(&self, main: Id) -> f64 {
-        let (all, rounds) = (self.total(main), self.iterations(main));
-        let inner = self.nearest(main, false).into_iter().map(|(id, _)| id);
-        let micro = self.largest(
-            inner.filter(|&id| self.total(id) >= MICRO * all && self.iterations(id) >= 2.0 * rounds),
-        );
-        self.per_iteration(micro.unwrap_or(main))
-    }
-
-    /// The optimizer steps in the nearest loop around this one in which there are any.
-    fn steps_around(&self, id: Id) -> Option<u64> {
-        let around = std::iter::successors(Some(id), |&at| self.tree.get(at).map(|n| n.parent)).skip(1);
-        let mut training = around
-            .take_while(|&at| self.tree.get(at).is_some_and(|n| !n.is_root))
-            .filter(|&at| self.tree.get(at).is_some_and(|n| n.trains));
-        training.next().map(|at| self.optimizers[usize::from(at)])
-    }
-
-    fn total(&self, id: Id) -> f64 {
-        self.totals[usize::from(id)] as f64
-    }
-
-    /// What a loop allocated and copied.
-    fn births(&self, id: Id) -> f64 {
-        self.total(id) - self.frees[usize::from(id)] as f64
-    }
-
-    fn iterations(&self, id: Id) -> f64 {
-        self.tree.get(id).map_or(0.0, |n| n.iterations() as f64)
-    }
-
-    /// By how much what a loop did is more than what was seen: that C calls again and again shows at the second call, each
-    /// time.
-    fn unseen_first(&self, id: Id) -> f64 {
-        let calls = self.tree.get(id).filter(|n| n.is_call && n.number == CALL);
-        let (all, first) = calls.map_or((1.0, 0.0), |n| (n.iterations() as f64, f64::from(n.instances)));
-        if first < all { all / (all - first) } else { 1.0 }
-    }
-
-    fn per_iteration(&self, id: Id) -> f64 {
-        self.total(id) / self.iterations(id).max(1.0)
-    }
-
-    fn largest(&self, of: impl Iterator<Item = Id>) -> Option<Id> {
-        of.max_by_key(|&id| (self.totals[usize::from(id)], std::cmp::Reverse(id)))
-    }
-
-    /// The nearest loops below one, and whether library code lies between; for the user's, through the
-    /// library's. What is nearest lies through the framework's, and through expressions that are a part of the
-    /// loop around them, which has come round `around` times.
-    fn below(&self, id: Id, users: bool, across: bool, around: f64, out: &mut Vec<(Id, bool)>) {
-        for child in self.tree.children(id) {
-            let Some(n) = self.tree.get(child) else { continue };
-            let across = across || n.across;
-            if n.is_expression() && self.is_part(child, around) {
-                self.below(child, users, across, around, out);
-            } else if n.framework || (users && n.library) {
-                self.below(child, users, true, around, out);
-            } else {
-                out.push((child, across));
-            }
-        }
-    }
-
-    /// Whether an expression is a part of the loop around it.
-    fn is_part(&self, id: Id, around: f64) -> bool {
-        let rounds = self.iterations(id) / around.max(1.0);
-        let seldom = rounds < EPOCH && (rounds <= around || rounds < LEAST_ROUNDS_OF_EXPRESSION);
-        self.phases || (around > 0.0 && seldom)
-    }
-
-    fn nearest(&self, id: Id, users: bool) -> Vec<(Id, bool)> {
-        let mut out = Vec::new();
-        let around = if self.tree.get(id).is_some_and(|n| n.is_root) { 0.0 } else { self.iterations(id) };
-        self.below(id, users, false, around, &mut out);
-        out
-    }
-
-    /// What a loop allocates and copies in a round.
-    fn births_each(&self, id: Id) -> f64 {
-        self.births(id) / self.iterations(id).max(1.0)
-    }
-
-    /// The rounds of a loop each time that it is entered.
-    fn rounds_each_time(&self, id: Id) -> f64 {
-        self.iterations(id) / self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)))
-    }
-
-    /// Whether a loop allocates as the main one does: what it keeps it does not free.
-    fn works_like(&self, id: Id, main: Id) -> bool {
-        let main = self.births_each(main);
-        self.births_each(id) >= LEAST_BIRTHS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
-    }
-
-    /// Whether a loop does far less in a round than the main one.
-    fn is_light(&self, id: Id, main: Id) -> bool {
-        self.births_each(id) < LIGHT * self.births_each(main)
-    }
-
-    /// Whether a loop ran once before the main one, for fewer rounds of less work, and something of each of them stayed:
-    /// it makes weights, or loads data. An evaluation leaves nothing, or as the training does.
-    fn sets_up(&self, id: Id, main: Id) -> bool {
-        let rounds = self.iterations(id);
-        let takes = self.births(id) - self.copies[usize::from(id)] as f64;
-        let stays = takes - self.frees[usize::from(id)] as f64;
-        id < main
-            && self.tree.get(id).is_some_and(|n| n.instances <= 1)
-            && rounds < self.iterations(main)
-            && stays >= STAYS * rounds
-            && self.is_light(id, main)
-    }
-
-    /// Whether two loops come round one after the other each time.
-    fn take_turns(&self, id: Id, main: Id) -> bool {
-        let (own, of_main) = (self.iterations(id), self.iterations(main));
-        if own.min(of_main) < TURNS * own.max(of_main) - 1.0 {
-            return false;
-        }
-        let masks = [id, main].map(|id| (id, self.tree.get(id).map_or(0, Node::mask)));
-        let counts =
-            |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
-        let ends: Vec<Id> = self.tree.log.iter().filter(counts).map(|end| end.node).collect();
-        let turns = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        ends.len() >= LEAST_TURNS && turns as f64 >= TURNS * (ends.len() - 1) as f64
-    }
-
-    /// Whether a library's loop goes over a few things that it has beside its main loop, such as metrics.
-    fn is_routine_of_library(&self, id: Id, main: Id) -> bool {
-        let library = |id: Id| self.tree.get(id).is_some_and(|n| n.library);
-        let few = |id: Id| self.rounds_each_time(id) < FEW as f64;
-        library(id) && library(main) && few(id) && !few(main) && self.is_light(id, main)
-    }
-
-    /// Whether a user's loop is what each round of a library's calls for: a server's request, which takes a few rounds of it.
-    fn is_part_of_round(&self, id: Id, library: Id) -> bool {
-        let rounds = self.iterations(library);
-        let entered = self.tree.get(id).map_or(0.0, |n| f64::from(n.instances));
-        rounds >= TO_JUDGE && entered >= CALLBACK * rounds && self.rounds_each_time(id) < EPOCH
-    }
-
-    /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom
-    /// beside the main one: it sets something up, or winds something up, as the sum of a list does.
-    fn is_short(&self, id: Id, main: Id) -> bool {
-        let entered = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
-        let (rounds, of_main) = (self.iterations(id), self.iterations(main));
-        let winds_up = self.is_single_expression(id)
-            && !self.is_single_expression(main)
-            && id > main
-            && of_main >= TO_JUDGE
-            && rounds <= of_main;
-        let is_few = rounds < FEW as f64 * entered || self.is_single_expression(id);
-        winds_up || (is_few && rounds * FAR_OFTENER <= of_main)
-    }
-
-    fn is_single_expression(&self, id: Id) -> bool {
-        self.tree.get(id).is_some_and(|n| n.is_expression() && n.instances <= 1)
-    }
-
-    /// Whether a loop also runs within the rounds of the main one, as that over the layers of a model does which is called before
-    /// the main loop, too: then it is finer.
-    fn runs_within(&self, id: Id, main: Id) -> bool {
-        let Some(own) = self.tree.get(id) else { return false };
-        let is_same = |n: &Node| n.code == own.code && n.number == own.number;
-        let around = |at: Id| std::iter::successors(Some(at), |&at| self.tree.get(at).map(|n| n.parent));
-        let mut same = self.tree.ids().filter(|&at| self.tree.get(at).is_some_and(is_same));
-        same.any(|at| around(at).skip(1).any(|at| at == main))
     }
 
     /// Those of the loops that do the work. Loops of which more than the share `built` makes models are none.

@@ -1,0 +1,93 @@
+//! Programs that look like leaks and are none.
+
+use super::shapes::Shape;
+use super::*;
+
+/// Nothing is wrong with it, though a sawtooth may be named as what it is.
+fn clean(step: impl FnMut(&mut Shape, u64), steps: u64) {
+    let mut findings = Shape::run(step, steps).findings;
+    findings.retain(|f| f.kind != verdict::Kind::Periodic);
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn warm_up_and_plateaus_are_none() {
+    for steps in [15, 30, 150] {
+        clean(|_, _| {}, steps);
+        // Optimizer state, an average of the weights, a lazily made buffer.
+        clean(
+            |s, n| {
+                if [1, 30, 60].contains(&n) {
+                    (0..20).for_each(|_| s.keep(65_536, 7));
+                }
+            },
+            steps,
+        );
+    }
+    // Something that filled up in the first third and stands since.
+    clean(
+        |s, n| {
+            if n <= 50 {
+                s.keep(512, 7)
+            }
+        },
+        150,
+    );
+}
+
+#[test]
+fn a_bounded_cache_with_churn_is_none() {
+    // The last 10 outputs.
+    clean(
+        |s, n| {
+            let a = s.block(4096, 7);
+            s.held.insert(0, a);
+            if s.held.len() > 11 {
+                let old = s.held.remove(10);
+                s.p.free(old);
+            }
+            let _ = n;
+        },
+        150,
+    );
+    // A list that is cleared every 20 steps.
+    let mut list = Vec::new();
+    clean(
+        move |s, n| {
+            list.push(s.block(512, 7));
+            if n.is_multiple_of(20) {
+                list.drain(..).for_each(|a| s.p.free(a));
+            }
+        },
+        190,
+    );
+    // Entries replaced at random.
+    let (mut cache, mut r) = (Vec::new(), Random(3));
+    clean(
+        move |s, _| {
+            for _ in 0..4 {
+                cache.push(s.block(2048, 7));
+            }
+            while cache.len() > 30 {
+                let old = cache.swap_remove(r.below(cache.len() as u64) as usize);
+                s.p.free(old);
+            }
+        },
+        300,
+    );
+}
+
+#[test]
+fn a_spike_at_the_end_is_none() {
+    let mut kept = Vec::new();
+    clean(
+        move |s, n| {
+            if n % 60 > 45 {
+                kept.push(s.block(90_000, 7));
+            } else {
+                kept.drain(..).for_each(|a| s.p.free(a));
+            }
+        },
+        180,
+    );
+}

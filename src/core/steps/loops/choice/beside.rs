@@ -1,0 +1,100 @@
+//! Two loops beside each other: does one do the same work as the main one, or does it prepare, wind up or accompany it?
+
+use super::super::tree::{End, Id, Node};
+use super::{CALLBACK, Chooser, EPOCH, FEW, LEAST_SHARE, TO_JUDGE};
+
+/// Least allocations in an iteration.
+const LEAST_BIRTHS: f64 = 2.0;
+/// Least work as a share of the main loop's, where that does little itself.
+const SHARE_OF_LITTLE: f64 = 0.25;
+/// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
+const FAR_OFTENER: f64 = 10.0;
+/// What allocates less than this share of what the main loop does in each round is no other phase of the same work.
+const LIGHT: f64 = 0.5;
+/// Least ends of two loops together that show whether they take turns, and the share of these that the other one's follow.
+const LEAST_TURNS: usize = 16;
+const TURNS: f64 = 0.9;
+/// Blocks that stay of a round of what prepares something: of most rounds there is one.
+const STAYS: f64 = 0.75;
+
+impl Chooser<'_> {
+    /// Whether a loop allocates as the main one does: what it keeps it does not free.
+    pub(super) fn works_like(&self, id: Id, main: Id) -> bool {
+        let main = self.births_each(main);
+        self.births_each(id) >= LEAST_BIRTHS.min(SHARE_OF_LITTLE * main).max(LEAST_SHARE * main)
+    }
+
+    /// Whether a loop does far less in a round than the main one.
+    pub(super) fn is_light(&self, id: Id, main: Id) -> bool {
+        self.births_each(id) < LIGHT * self.births_each(main)
+    }
+
+    /// Whether a loop ran once before the main one, for fewer rounds of less work, and something of each of them stayed:
+    /// it makes weights, or loads data. An evaluation leaves nothing, or as the training does.
+    pub(super) fn sets_up(&self, id: Id, main: Id) -> bool {
+        let rounds = self.iterations(id);
+        let takes = self.births(id) - self.copies[usize::from(id)] as f64;
+        let stays = takes - self.frees[usize::from(id)] as f64;
+        id < main
+            && self.tree.get(id).is_some_and(|n| n.instances <= 1)
+            && rounds < self.iterations(main)
+            && stays >= STAYS * rounds
+            && self.is_light(id, main)
+    }
+
+    /// Whether two loops come round one after the other each time.
+    pub(super) fn take_turns(&self, id: Id, main: Id) -> bool {
+        let (own, of_main) = (self.iterations(id), self.iterations(main));
+        if own.min(of_main) < TURNS * own.max(of_main) - 1.0 {
+            return false;
+        }
+        let masks = [id, main].map(|id| (id, self.tree.get(id).map_or(0, Node::mask)));
+        let counts =
+            |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
+        let ends: Vec<Id> = self.tree.log.iter().filter(counts).map(|end| end.node).collect();
+        let turns = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        ends.len() >= LEAST_TURNS && turns as f64 >= TURNS * (ends.len() - 1) as f64
+    }
+
+    /// Whether a library's loop goes over a few things that it has beside its main loop, such as metrics.
+    pub(super) fn is_routine_of_library(&self, id: Id, main: Id) -> bool {
+        let library = |id: Id| self.tree.get(id).is_some_and(|n| n.library);
+        let few = |id: Id| self.rounds_each_time(id) < FEW as f64;
+        library(id) && library(main) && few(id) && !few(main) && self.is_light(id, main)
+    }
+
+    /// Whether a user's loop is what each round of a library's calls for: a server's request, which takes a few rounds of it.
+    pub(super) fn is_part_of_round(&self, id: Id, library: Id) -> bool {
+        let rounds = self.iterations(library);
+        let entered = self.tree.get(id).map_or(0.0, |n| f64::from(n.instances));
+        rounds >= TO_JUDGE && entered >= CALLBACK * rounds && self.rounds_each_time(id) < EPOCH
+    }
+
+    /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom
+    /// beside the main one: it sets something up, or winds something up, as the sum of a list does.
+    pub(super) fn is_short(&self, id: Id, main: Id) -> bool {
+        let entered = self.tree.get(id).map_or(1.0, |n| f64::from(n.instances.max(1)));
+        let (rounds, of_main) = (self.iterations(id), self.iterations(main));
+        let winds_up = self.is_single_expression(id)
+            && !self.is_single_expression(main)
+            && id > main
+            && of_main >= TO_JUDGE
+            && rounds <= of_main;
+        let is_few = rounds < FEW as f64 * entered || self.is_single_expression(id);
+        winds_up || (is_few && rounds * FAR_OFTENER <= of_main)
+    }
+
+    pub(super) fn is_single_expression(&self, id: Id) -> bool {
+        self.tree.get(id).is_some_and(|n| n.is_expression() && n.instances <= 1)
+    }
+
+    /// Whether a loop also runs within the rounds of the main one, as that over the layers of a model does which is called before
+    /// the main loop, too: then it is finer.
+    pub(super) fn runs_within(&self, id: Id, main: Id) -> bool {
+        let Some(own) = self.tree.get(id) else { return false };
+        let is_same = |n: &Node| n.code == own.code && n.number == own.number;
+        let around = |at: Id| std::iter::successors(Some(at), |&at| self.tree.get(at).map(|n| n.parent));
+        let mut same = self.tree.ids().filter(|&at| self.tree.get(at).is_some_and(is_same));
+        same.any(|at| around(at).skip(1).any(|at| at == main))
+    }
+}
