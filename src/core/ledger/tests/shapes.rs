@@ -1,4 +1,4 @@
-//! Programs that leak and programs that only look like it.
+//! Programs that leak, and what a verdict needs to be given at all.
 
 use super::*;
 use crate::format::entry::Retention;
