@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
+use crate::common::grows::flat;
 use crate::common::programs::{bare_cudart, free_threaded, pythons, script, torch, torch_at, torch_python};
 use crate::common::report::{Report, call};
 use crate::common::{Ran, Run, root};
@@ -87,7 +88,7 @@ ways! {
     decorated handed_out handled scheduled awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once threads threads_at_once pool executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
-    streams_left streams_broken_off streams_read_or_broken_off calls_that_come_further streams_by_turns streams_of_clients async_broken_off async_nested
+    on_main_then_in_a_thread streams_left streams_broken_off streams_read_or_broken_off calls_that_come_further streams_by_turns streams_of_clients async_broken_off async_nested
     async_clients async_clients_that_list async_clients_that_leave async_clients_that_await async_workers async_over_a_queue async_handed_to_a_worker served_by_a_thread decoding_after_a_prompt kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
     kept_by_turns kept_with_an_attribute kept_with_a_closure kept_by_c kept_in_epochs kept_in_steps_of_one
     kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs few_epochs_summed_up set_up
@@ -124,11 +125,25 @@ fn a_loop_is_at_the_line_where_it_begins() {
     assert!(at.as_str().unwrap().ends_with(&format!("loops_written.py:{line}")), "{at}");
 }
 
+#[test]
+fn what_comes_after_the_last_step_is_said_not_to_be_judged() {
+    let report = written("long_on_main_then_in_a_thread", "auto");
+    assert!(report.findings().is_empty(), "{:#?}", report.findings());
+    let after = &report.0["steps"]["after_last"];
+    // Of each of 24 answers 128 B are kept, in a block of 512.
+    assert!(
+        after["allocations"].as_u64() >= Some(24) && after["bytes"].as_u64() >= Some(24 * 512),
+        "{after}"
+    );
+    let report = written("on_main_then_in_a_thread", "auto");
+    assert_eq!((&report.0["steps"]["after_last"], report.findings().len()), (&Value::Null, 1));
+}
+
 /// Threads and tasks have no loop in common, but the function that they begin with.
 #[test]
 fn steps_that_are_calls_are_called_so() {
     let run = torch("loops_written.py").arg("threads").env("LEAKTRACE_QUIET", "1").traced().run();
-    let text = String::from_utf8(call([run.success().recording()]).stdout).unwrap();
+    let text = flat(&String::from_utf8(call([run.success().recording()]).stdout).unwrap());
     let answer = text.split(" steps (from calls of answer() at ").nth(1).unwrap_or_else(|| panic!("{text}"));
     assert!(answer.contains("loops_written.py:"), "{text}");
 }

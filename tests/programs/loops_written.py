@@ -1099,6 +1099,25 @@ def later_and_deeper():
     return calibrated + N
 
 
+def on_main_then_in_a_thread(warm=N):
+    for _ in range(warm):
+        net(batch())
+
+    def serve():
+        for n in range(N):
+            answer(n)
+
+    server = threading.Thread(target=serve)
+    server.start()
+    server.join()
+    return warm + N
+
+
+def long_on_main_then_in_a_thread():
+    """The first loop is chosen, and nothing of other threads is looked at then."""
+    return on_main_then_in_a_thread(6000) - N
+
+
 def straight():
     answer(0)
     answer(1)

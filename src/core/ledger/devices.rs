@@ -106,6 +106,11 @@ impl Device {
         self.block_bytes.wrapping_add(self.driver_allocation_bytes)
     }
 
+    /// Returns the number of allocations so far.
+    pub fn allocations(&self) -> u64 {
+        self.births
+    }
+
     /// Returns what caching allocators and pools hold from the driver, used or not.
     pub fn reserved_bytes(&self) -> u64 {
         let before = self.before.unwrap_or_default().reserved_bytes;

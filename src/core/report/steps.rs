@@ -21,6 +21,8 @@ pub struct Steps {
     pub step_sources: Vec<StepSource>,
     /// Loops that were seen where there is no step, those that did most first.
     pub unused_loops: Vec<UnusedLoop>,
+    /// What came after the last step and is not judged; `null`: not much.
+    pub after_last: Option<AfterLast>,
     /// Loop iterations before the first step that could not be told apart any more.
     pub unresolved_iterations: u32,
     /// The latest annotations, oldest first.
@@ -81,6 +83,15 @@ pub struct StepSource {
     pub count: u32,
     /// Where its loops are, if it is made of loops.
     pub loop_locations: Vec<LoopLocation>,
+}
+
+/// What came after the last step.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AfterLast {
+    pub allocations: u64,
+    /// By how much live memory grew from then to the program's exit.
+    pub bytes: u64,
 }
 
 /// Where a loop is, as `file:line`.

@@ -23,7 +23,7 @@ use crate::writer::recording;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
 use leaktrace_core::format::entry::TableEntry;
-use leaktrace_core::format::event::{Event, RECORD};
+use leaktrace_core::format::event::{Event, EventKind, RECORD};
 use leaktrace_core::format::{reader, tables::BACKWARD_STEPS, tables::Tables};
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::{self, Report, Run};
@@ -172,19 +172,24 @@ impl Analyzer {
     }
 
     /// Ends the iterations under way: at the latest when the interpreter ends, or the program frees more of what it
-    /// had at the boundary before, which is what the last step kept, than every step does at its end.
+    /// had at the boundary before, which is what the last step kept, than every step does at its end; at once where
+    /// others have allocated as much as several steps since.
     pub fn end_iterations(&mut self) {
         let late = std::mem::take(&mut self.late_ends);
         let left = late.iter().map(|end| end.seq).min().unwrap_or(u64::MAX);
         let over = python::ended_at().unwrap_or(u64::MAX).min(left);
         let first = loop_steps::after_last();
+        let is_behind = |e: &Event| e.kind == EventKind::BlockAlloc as u8 && (first..over).contains(&e.seq);
+        let mut behind = 0;
+        drain::peek(self.ledger.next_seq(), |event| behind += u64::from(is_behind(event)));
         let (mut ended, mut freed) = (false, 0);
         self.apply_all(|ledger, event| {
             if ended || event.seq < first {
                 return;
             }
             freed += u64::from(ledger.frees_retained_block(event));
-            if event.seq >= over || freed > ledger.usual_trailing_frees() {
+            let went_on = is_behind(event) && ledger.are_several_steps(behind);
+            if event.seq >= over || freed > ledger.usual_trailing_frees() || went_on {
                 ended = true;
                 loop_steps::finish(&late, event.seq).iter().for_each(|end| ledger.apply(&end.event()));
             }

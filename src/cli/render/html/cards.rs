@@ -19,6 +19,8 @@ pub struct Words {
     /// The answer in one sentence, and the line about the run below it.
     answer: String,
     run: String,
+    /// What came after the last step, and is not judged.
+    after_last: Option<String>,
     /// The folder that paths are relative to.
     base: String,
     cards: Vec<Card>,
@@ -62,6 +64,7 @@ impl Words {
         Words {
             answer: wording::answer(report),
             run: wording::run(report),
+            after_last: wording::after_last(report),
             base: report.program.base.clone(),
             cards: report.findings.iter().map(|f| card(f, &report.program.base, &mut sources)).collect(),
             out_of_memory: told,

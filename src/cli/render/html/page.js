@@ -18,6 +18,7 @@ function summary(run) {
     h("h1", {}, code(run.words.answer)),
     h("div", { class: "command" }, run.words.run),
     ...run.report.coverage.gaps.filter(gap => gap.startsWith("CPython ")).map(gap => h("p", { class: "lacking" }, gap)),
+    run.words.after_last ? h("p", { class: "lacking" }, run.words.after_last) : "",
     h("div", { class: "facts" }, fact("Python", p.python), fact("step source", steps.source), fact("as of the end of step", step),
       run.report.host_bytes ? fact("pinned host memory", size(run.report.host_bytes)) : null),
     run.words.out_of_memory.length ? outOfMemory(run) : "",

@@ -17,6 +17,10 @@ use super::steps::StepRecord;
 use super::untracked::UntrackedCalls;
 use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 
+/// Allocations that are those of several steps: so many at least, and as many as so many steps have.
+const LEAST_BEHIND: u64 = 32;
+const STEPS_BEHIND: u64 = 8;
+
 impl Ledger {
     /// Returns the sequence number of the next event it has not seen.
     pub fn next_seq(&self) -> u64 {
@@ -112,6 +116,29 @@ impl Ledger {
             DeviceAt { peak_bytes: d.peak_bytes(), ..held }
         };
         self.devices().iter().map(then).collect()
+    }
+
+    /// Returns how many allocations came after the last step, and the bytes by which what is alive has grown from then to
+    /// the exit, or until now; `None` where it has not, or by no more than the rest of a step.
+    pub fn after_last_step(&self) -> Option<(u64, u64)> {
+        let last = self.steps.all().last()?;
+        let allocations = self.books.newborn.len() as u64;
+        if !self.are_several_steps(allocations) {
+            return None;
+        }
+        let live = |at: &[DeviceAt]| at.iter().fold(0u64, |sum, d| sum.saturating_add(d.live_bytes()));
+        let end = match &self.books.exit {
+            Some(exit) => live(exit),
+            None => live(&self.devices().iter().map(Device::now).collect::<Vec<_>>()),
+        };
+        let grown = end.saturating_sub(live(&last.devices));
+        (grown > 0).then_some((allocations, grown))
+    }
+
+    /// Returns whether so many allocations are those of several steps.
+    pub fn are_several_steps(&self, allocations: u64) -> bool {
+        let all = self.devices().iter().fold(0u64, |sum, d| sum.saturating_add(d.allocations()));
+        allocations >= LEAST_BEHIND.max(STEPS_BEHIND * (all / u64::from(self.books.completed.max(1))))
     }
 
     /// Returns whether the program announced its exit.

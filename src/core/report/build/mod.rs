@@ -107,6 +107,9 @@ impl Report {
                 loop_locations: b.loop_locations("loop"),
                 step_sources: b.step_sources(),
                 unused_loops: b.unused_loops(),
+                after_last: ledger
+                    .after_last_step()
+                    .map(|(allocations, bytes)| AfterLast { allocations, bytes }),
                 unresolved_iterations: b.meta("loop_missed").and_then(|n| n.parse().ok()).unwrap_or(0),
                 annotations: annotations::latest(ledger, tables),
                 annotation_counts: annotations::counts(ledger, tables),

@@ -86,6 +86,9 @@ pub fn styled(report: &Report, layout: Layout, sources: &mut dyn SourceLines) ->
     for lacking in wording::lacking(&report.coverage) {
         text.wrap("  ", 4, &[(Warning, &sanitize(lacking))]);
     }
+    if let Some(after) = wording::after_last(report) {
+        text.wrap("  ", 4, &[(Warning, &after)]);
+    }
     text.gap();
     for (i, f) in report.findings.iter().enumerate() {
         finding(&mut text, i + 1, f, &report.program, sources, layout.all, None);
@@ -118,6 +121,7 @@ pub fn summary(report: &Report, path: &str) -> String {
     let mut say = |words: &str| text.wrap("leaktrace: ", 11, &[(Plain, &sanitize(words))]);
     say(&format!("{rank}{}", wording::answer(report)));
     wording::lacking(&report.coverage).for_each(&mut say);
+    wording::after_last(report).iter().for_each(|after| say(after));
     if let Some(advice) = report.findings.first().and_then(advice) {
         say(&format!("fix: {advice}"));
     }

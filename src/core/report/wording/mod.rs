@@ -18,8 +18,8 @@ pub use labels::{
 };
 pub use out_of_memory::{details as out_of_memory_details, explanation as out_of_memory};
 pub use summary::{
-    answer, command, coverage, final_failure, finding_of, findings_suppressed, how_it_ended, lacking,
-    live_heading, non_leaks, run, step_details, untracked_calls, where_and_who,
+    after_last, answer, command, coverage, final_failure, finding_of, findings_suppressed, how_it_ended,
+    lacking, live_heading, non_leaks, run, step_details, untracked_calls, where_and_who,
 };
 pub use units::{
     base_folder, count, exact, file_line, grouped, location, moment, ordinal, relative_path, sanitize, size,

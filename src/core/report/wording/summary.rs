@@ -146,6 +146,16 @@ pub fn lacking(coverage: &Coverage) -> impl Iterator<Item = &str> {
     coverage.gaps.iter().map(String::as_str).filter(|gap| cpython::is_interpreters(gap))
 }
 
+/// Returns what came after the last step, and is not judged.
+pub fn after_last(report: &Report) -> Option<String> {
+    let after = report.steps.after_last.as_ref()?;
+    let allocations = count(after.allocations as f64, "allocation");
+    Some(format!(
+        "{allocations} after the last step left {} more, which is not judged: no step was seen there",
+        size(after.bytes as f64)
+    ))
+}
+
 /// Returns the command as somebody would type it in its working directory.
 pub fn command(p: &Program) -> String {
     let (program, arguments) = p.argv.split_first().map_or((&p.exe, &[][..]), |(first, rest)| (first, rest));

@@ -15,6 +15,7 @@
 //!    nothing else does, or after it: before, it prepares something, as does what comes round a few times only, or once
 //!    before, with little work, something of which stays each time. Where
 //!    models are made is no step, unless there are no others, and a fair part of what it does is something else.
+//!    Loops of another thread that come round before or after all of these are weighed with them.
 //! 4. Of two that come round in turns, one after the other each time, only the main one: one task hands the other what it is
 //!    asked for, and each request goes through both.
 //!
@@ -169,7 +170,9 @@ impl<'a> Chooser<'a> {
     fn level(&self, unasked: bool) -> Vec<Id> {
         let roots = || self.tree.ids().filter(|&id| self.tree.get(id).is_some_and(|n| n.is_root));
         let Some(root) = roots().max_by_key(|&id| self.totals[usize::from(id)]) else { return Vec::new() };
-        let loops = self.below_root(root);
+        let mut loops = self.below_root(root);
+        let others = roots().filter(|&other| other != root && self.totals[usize::from(other)] > 0);
+        loops.extend(others.flat_map(|other| self.apart(other, &loops)).collect::<Vec<_>>());
         let mut level = self.working(&loops, BUILT);
         if level.is_empty() {
             level = self.working(&loops, if unasked { BUILT_ALONE } else { f64::INFINITY });
@@ -181,6 +184,19 @@ impl<'a> Chooser<'a> {
             return vec![hands_out];
         }
         level
+    }
+
+    /// The user's loops of another thread that came round before all of these did, or after them: the program went on there.
+    fn apart(&self, root: Id, loops: &[Id]) -> Vec<Id> {
+        let span = |loops: &[Id]| {
+            let mut ends = self.tree.log.iter().filter(|end| loops.contains(&end.node)).map(|end| end.at.seq);
+            let first = ends.next()?;
+            Some((first, ends.next_back().unwrap_or(first)))
+        };
+        let mut theirs = self.below_root(root);
+        theirs.retain(|&id| self.iterations(id) >= TO_JUDGE && self.tree.get(id).is_some_and(|n| !n.library));
+        let is_apart = span(&theirs).zip(span(loops)).is_some_and(|(own, of)| own.1 < of.0 || own.0 > of.1);
+        if is_apart { theirs } else { Vec::new() }
     }
 
     /// Of the loops below these roots, the user's one that hands work out to other threads.
