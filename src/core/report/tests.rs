@@ -294,6 +294,11 @@ fn advice_is_for_what_holds() {
             &["__main__.objects[*] → …"],
             "remove entries that nobody needs any more from `objects[*]` in __main__",
         ),
+        (
+            512.0,
+            &["__main__.snaps.models[*][1][1] → …"],
+            "remove entries that nobody needs any more from `snaps.models[*]` in __main__",
+        ),
     ] {
         let told = wording::advice(&held(paths, block)).expect("a leak has advice");
         assert!(told.starts_with(words), "{paths:?}: {told}");
