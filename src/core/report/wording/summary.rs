@@ -2,7 +2,7 @@
 
 use super::{count, found, grouped, held_by_whom, location, place, rate, relative_path, sanitize, size};
 use crate::cpython;
-use crate::ledger::verdict::{Kind, MIN_STEPS};
+use crate::ledger::verdict::{Kind, MIN_COHORTS, MIN_STEPS};
 use crate::report::suppress::Suppressed;
 use crate::report::{
     Coverage, End, Finding, LoopLocation, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop,
@@ -304,7 +304,14 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             Kind::WarmUp => {
                 format!("{bytes} allocated during warm-up (weights, optimizer state, workspaces)")
             }
-            Kind::Plateau => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
+            Kind::Plateau => match of().map(|f| f.cohorts).max().unwrap_or(0) {
+                grew if grew as usize >= MIN_COHORTS => format!(
+                    "{bytes} that came after warm-up in {}, none since step {}",
+                    count(f64::from(grew), "step"),
+                    grouped(step)
+                ),
+                _ => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
+            },
             Kind::Cache => format!("{bytes} in caches and bounded containers"),
             Kind::LargerInputs => {
                 format!("{bytes} allocated anew and larger in each step, as the inputs are")
