@@ -298,6 +298,7 @@ pub struct Finding {
     pub bound_bytes: Option<u64>,
     /// Steps until a device is full at the rate of this finding alone; `null`: it does not grow on a known device.
     pub steps_to_oom: Option<u64>,
+    /// Those with a line of the program first, of these the largest first.
     pub sites: Vec<Site>,
     /// Who holds it, most bytes first; empty: no search found anybody.
     pub holders: Vec<Holder>,

@@ -146,6 +146,7 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
     let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
     for (share, mean, words) in [
         (1.0, 512.0, "512 B (1 block) per step, "),
+        (0.99, 512.0, "512 B (1 block) per step, "),
         (1.0, 600.0, "512 B (1 block) in most steps, 600 B per step on average, "),
         (1.0, 2048.0, "512 B (1 block) in most steps, 2.0 KiB per step on average, "),
         (0.25, 128.0, "512 B (1 block) in each step that adds, 128 B per step on average, "),

@@ -162,7 +162,7 @@ pub fn rate(f: &Finding) -> Option<String> {
         Kind::Leak | Kind::Growing if is_uneven(f) => {
             format!("{per_step} in most {}, {mean} per {step} on average", adding_steps(f))
         }
-        Kind::Leak | Kind::Growing if !is_every_step(f.growth_step_ratio) => {
+        Kind::Leak | Kind::Growing if is_seldom(f) => {
             format!("{per_step} per {step} that adds, {mean} per {step} on average")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per {step} that adds"),
@@ -206,6 +206,11 @@ fn is_uneven(f: &Finding) -> bool {
     mean > 0.0 && (mean - usual).abs() > UNEVEN * usual.max(mean)
 }
 
+/// Returns whether so many steps add nothing that the mean over all is another figure, as far as a report tells.
+fn is_seldom(f: &Finding) -> bool {
+    !is_every_step(f.growth_step_ratio) && size(f.growth_bytes_per_step.round()) != size(f.bytes_per_step)
+}
+
 /// Returns a finding's title in two parts: `Leak (confirmed)`, `12.0 KiB (1 block) per step, 2.3 MiB so far`.
 pub fn title(f: &Finding) -> (String, String) {
     let (kind, blocks) = (kind(f.kind), |n: f64| count(n, noun(f)));
@@ -229,7 +234,7 @@ pub fn title(f: &Finding) -> (String, String) {
         Kind::Leak | Kind::Growing if is_uneven(f) => {
             format!("{each} in most {}, {mean} per {step} on average, {live} so far", adding_steps(f))
         }
-        Kind::Leak | Kind::Growing if !is_every_step(f.growth_step_ratio) => {
+        Kind::Leak | Kind::Growing if is_seldom(f) => {
             format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
