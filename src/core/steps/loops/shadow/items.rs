@@ -104,6 +104,15 @@ impl Items {
     }
 }
 
+impl Inside {
+    /// Whether the variable of a loop, whose frame this is, names another item than at the last look. Notes nothing.
+    #[inline]
+    fn has_changed(&self, around: &mut dyn EventContext, seen: &Seen) -> bool {
+        let now = self.items.now(around, seen);
+        self.open && now != 0 && self.items.last != 0 && now != self.items.last
+    }
+}
+
 impl Shadow {
     /// Looks at the variables of the loops from number `from` to `inside`. Ends an iteration of the outermost one
     /// whose variable names another item by now; or, if `inside` began again with its first item, of the loop around
@@ -212,11 +221,8 @@ impl Shadow {
     #[inline]
     pub(super) fn goes_on_in(&mut self, view: &mut View<'_>, at: usize, inside: usize) {
         let first = self.levels[at].first;
-        let changed = |i: &Inside, seen: &Seen, view: &mut View<'_>| {
-            let now = i.items.now(view.around, seen);
-            i.open && now != 0 && i.items.last != 0 && now != i.items.last
-        };
-        if (first..=inside).any(|i| changed(&self.insides[i], &self.levels[at].seen, view)) {
+        let seen = &self.levels[at].seen;
+        if self.insides[first..=inside].iter().any(|i| i.has_changed(view.around, seen)) {
             self.ends_by_variable(view, (first, inside), MayHave::GoneOn, at + 1);
         }
     }
@@ -228,9 +234,7 @@ impl Shadow {
     pub(super) fn comes_as_far(&mut self, view: &mut View<'_>, at: usize) -> Option<usize> {
         let inside = self.levels[at].first.checked_sub(1)?;
         let owner = self.levels[..at].iter().rposition(|l| l.first <= inside)?;
-        let Inside { open, items, .. } = self.insides[inside];
-        let now = items.now(view.around, &self.levels[owner].seen);
-        if !open || now == 0 || items.last == 0 || now == items.last {
+        if !self.insides[inside].has_changed(view.around, &self.levels[owner].seen) {
             return None;
         }
         self.ends_by_variable(view, (inside, inside), MayHave::GoneOn, at + 1)
