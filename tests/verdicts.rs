@@ -170,6 +170,20 @@ fn what_a_line_set_up_first_does_not_flatten_the_curve_of_its_growth() {
     assert!(bytes[bytes.len() / 2] * 3 < bytes[bytes.len() - 1] * 2, "{bytes:?}");
 }
 
+#[test]
+fn a_line_of_the_program_comes_before_what_has_none() {
+    let run = torch("verdicts/second_derivative.py").env("LEAKTRACE_QUIET", "1").traced();
+    let report = Report::of(&run.run().success().recording());
+    let leak = &report.findings()[0];
+    let sites = leak["sites"].as_array().unwrap();
+    let has_line = |site: &Value| site["allocated_at"]["line"].is_u64();
+    let bytes = |site: &Value| site["live_bytes"].as_u64();
+    // The largest has none, or the order would show nothing.
+    let largest = sites.iter().max_by_key(|site| bytes(site)).unwrap();
+    assert!(!has_line(largest) && has_line(&sites[0]), "{sites:#?}");
+    assert!(sites.is_sorted_by_key(|site| !has_line(site)), "{sites:#?}");
+}
+
 /// `leaktrace report FILE --suppressions RULES`, as JSON or as what it says of a fault.
 fn suppressed(recording: &Path, rules: &str, by_environment: bool) -> Result<Value, String> {
     let folder = tempfile::TempDir::new().unwrap();

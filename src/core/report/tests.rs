@@ -161,6 +161,20 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
     }
 }
 
+/// Growth that has stopped is no leak, but who reads it must see that it was growth.
+#[test]
+fn a_plateau_tells_in_how_many_steps_it_grew() {
+    let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    for (cohorts, words) in [
+        (3, "100.0 KiB that came after warm-up, none since step 101"),
+        (60, "100.0 KiB that came after warm-up in 60 steps, none since step 101"),
+    ] {
+        let mut f = report.findings[0].clone();
+        (f.kind, f.cohorts, f.evidence_step) = (Kind::Plateau, cohorts, Some(101));
+        assert_eq!(wording::non_leaks(&[f]), words);
+    }
+}
+
 #[test]
 fn a_rate_tells_which_steps_it_is_of() {
     let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");

@@ -4,9 +4,7 @@ use super::{count, found, grouped, held_by_whom, location, place, rate, relative
 use crate::cpython;
 use crate::ledger::verdict::{Kind, MIN_COHORTS, MIN_STEPS};
 use crate::report::suppress::Suppressed;
-use crate::report::{
-    Coverage, End, Finding, LoopLocation, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop,
-};
+use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
 
 /// Annotations named, the most frequent first.
 const ANNOTATIONS: usize = 4;
@@ -177,23 +175,22 @@ pub fn steps(report: &Report) -> String {
         );
     };
     let steps = count(f64::from(report.steps.count), "step");
-    let (calls, loops): (Vec<_>, Vec<_>) =
-        report.steps.loop_locations.iter().partition(|l| l.calls_of.is_some());
-    let base = &report.program.base;
-    let at = |all: &[&LoopLocation]| {
-        let each = all.iter().map(|l| {
-            let called = l.calls_of.iter().map(|name| format!("{name}() at "));
-            called.chain([relative_path(&l.at, base).to_owned()]).collect::<String>()
-        });
-        each.collect::<Vec<_>>().join(" and ")
+    let (mut loops, mut calls) = (Vec::new(), Vec::new());
+    for place in &report.steps.loop_locations {
+        let at = relative_path(&place.at, &report.program.base);
+        match &place.calls_of {
+            Some(function) => calls.push(format!("{function}() at {at}")),
+            None => loops.push(at),
+        }
+    }
+    let from = |name: &str| {
+        let loops = (!loops.is_empty()).then(|| format!("{name} at {}", loops.join(" and ")));
+        let calls = (!calls.is_empty()).then(|| format!("calls of {}", calls.join(" and ")));
+        match (loops, calls) {
+            (Some(loops), Some(calls)) => format!("{loops} and {calls}"),
+            (loops, calls) => loops.or(calls).unwrap_or_else(|| name.to_owned()),
+        }
     };
-    let of_calls = (!calls.is_empty()).then(|| format!("calls of {}", at(&calls)));
-    let of_loops = |name: &str| match loops.is_empty() {
-        true => of_calls.is_none().then(|| name.to_owned()),
-        false => Some(format!("{name} at {}", at(&loops))),
-    };
-    let from =
-        |name: &str| of_loops(name).into_iter().chain(of_calls.clone()).collect::<Vec<_>>().join(" and ");
     match report.steps.phase_steps {
         0 => format!("{steps} (from {})", from(source)),
         n => format!(
