@@ -14,11 +14,15 @@ use crate::common::report::{Report, leaktrace};
 use crate::common::{Run, Running, library};
 use tempfile::TempDir;
 
-/// Returns whether gdb is here, which attaching to CPython before 3.14 takes. Says so if not.
+/// Returns whether gdb is here, which attaching to CPython before 3.14 takes, or lldb. Says so if not.
 fn has_gdb() -> bool {
-    let here = Command::new("gdb").arg("--version").stdout(Stdio::null()).status().is_ok();
+    has("gdb")
+}
+
+fn has(debugger: &str) -> bool {
+    let here = Command::new(debugger).arg("--version").stdout(Stdio::null()).status().is_ok();
     if !here {
-        println!("skipped: gdb is not installed");
+        println!("skipped: {debugger} is not installed");
     }
     here
 }
@@ -48,6 +52,17 @@ impl Program {
 
     fn pid(&self) -> u32 {
         self.run.child.id()
+    }
+
+    /// … where no debugger is found but lldb.
+    fn call_with_lldb(&self, folder: &Path, args: &[&str]) -> Output {
+        let only = TempDir::new().unwrap();
+        let found = Command::new("sh").args(["-c", "command -v lldb"]).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        std::os::unix::fs::symlink(found.trim(), only.path().join("lldb")).unwrap();
+        let mut command = leaktrace();
+        command.env("LEAKTRACE_LIBRARY", library()).env("PATH", only.path()).current_dir(folder);
+        command.args(args).arg(self.pid().to_string()).output().unwrap()
     }
 
     /// Runs `leaktrace ARGS… PID` in a folder.
@@ -303,6 +318,33 @@ fn a_main_thread_that_waits_for_another() {
     let told = text(&program.call(folder.path(), &["attach", "--steps", "40"]), 0);
     assert!(told.contains("1 leak: "), "{told}");
     assert!(program.end().0.ends_with("[]\n"));
+}
+
+#[test]
+fn lldb_asks_where_there_is_no_gdb() {
+    if !has("lldb") {
+        return;
+    }
+    let untraced = Program::start(torch("attached.py")).end();
+    // Also where the main thread waits, so that another one is asked.
+    for arguments in [&[][..], &["--join"]] {
+        let program = Program::start(torch("attached.py").args(arguments));
+        let folder = TempDir::new().unwrap();
+        let before = program.state();
+        let told =
+            text(&program.call_with_lldb(folder.path(), &["attach", "--steps", "40", "--timeout", "60"]), 0);
+        assert!(told.contains("1 leak: ") && told.contains("held by `history"), "{told}");
+        assert_eq!((program.state(), program.words(&[])), (before, BTreeMap::new()));
+        assert_eq!(program.end(), untraced);
+    }
+    // A program that runs no Python meanwhile goes on, and is told so.
+    let waits = "import ctypes; ctypes.CDLL('libcuda.so.1'); print('ready', flush=True); ctypes.CDLL(None).sleep(8); print('over')";
+    let (_, python) = pythons().into_iter().find(|(version, _)| version == "3.11").unwrap();
+    let program = Program::start(Run::new(&python).simulated().args(["-c", waits]));
+    let folder = TempDir::new().unwrap();
+    let told = refusal(&program.call_with_lldb(folder.path(), &["attach", "--timeout", "1"]));
+    assert!(told.contains("and it was left as it is"), "{told}");
+    assert_eq!(program.end(), ("over\n".to_owned(), String::new()));
 }
 
 #[test]

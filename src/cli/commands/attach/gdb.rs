@@ -1,37 +1,28 @@
-//! Has gdb ask a running interpreter to run a script, as it is done for CPython before 3.14.
-//!
-//! The program is stopped where a thread that has the GIL is about to give it up: any other thread could run any Python
-//! code there, so ours may be asked for. Addresses are given as numbers, so that gdb reads no symbols, which would take it
-//! long while the program stands still.
+//! Has gdb ask a running interpreter to run a script (see `debugger`).
 
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::super::Failure;
+use super::debugger::{Debugger, Failed, LEAVING, end, wait};
 use super::inject::On;
 use super::target::{Addresses, Target};
-use rustix::process::{Pid, Signal, kill_process};
 
-const POLL: Duration = Duration::from_millis(10);
-/// How long gdb may take to let go of the program.
-const LEAVING: Duration = Duration::from_secs(30);
-
-pub fn run(target: &Target, entry: &Path, commands: &Path, on: On, limit: Duration) -> Result<(), Failure> {
-    let fail = |why: String| Failure(format!("process {}: {why}", target.pid));
-    let stopped = commands.with_extension("stopped");
+pub fn run(target: &Target, entry: &Path, on: On, limit: Duration) -> Result<(), Failed> {
+    let said = |e: std::io::Error| Failed::Said(e.to_string());
+    let (commands, stopped) =
+        (entry.with_file_name("commands.gdb"), entry.with_file_name("commands.stopped"));
     let _ = fs::remove_file(&stopped);
-    fs::write(commands, text(&target.python, entry, &stopped, on)).map_err(|e| fail(e.to_string()))?;
-    let mut command = Command::new("gdb");
+    fs::write(&commands, text(&target.python, entry, &stopped, on)).map_err(said)?;
+    let mut command = Debugger::Gdb.command();
     command.args(["-nx", "-nh", "-batch", "-iex", "set auto-solib-add off", "-iex", "set auto-load off"]);
     command.args(["-iex", "set libthread-db-search-path /nonexistent"]);
     command.arg("-p").arg(target.pid.to_string()).arg("-x").arg(commands);
-    command.env_remove("DEBUGINFOD_URLS").env_remove("LD_PRELOAD").env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| fail(format!("gdb cannot be run: {e}")))?;
+    let mut child = command.spawn().map_err(said)?;
     let read = |stream: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
             let mut text = Vec::new();
@@ -43,49 +34,13 @@ pub fn run(target: &Target, entry: &Path, commands: &Path, on: On, limit: Durati
     let err = read(child.stderr.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
     // What gdb calls has to return before it lets go: without it there is nowhere to return to.
     let in_time = wait(&mut child, limit) || stopped.exists() && wait(&mut child, LEAVING);
-    if !in_time {
-        // It takes its breakpoint out, and lets go. Killed at once, it would leave both behind.
-        if let Some(pid) = Pid::from_raw(child.id() as i32) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        if !wait(&mut child, LEAVING) {
-            let _ = child.kill();
-        }
-    }
-    let _ = child.wait();
+    end(&mut child);
     let text = out.join().unwrap_or_default() + &err.join().unwrap_or_default();
-    if text.contains("leaktrace: asked 0") {
-        return Ok(());
-    }
-    if !target.is_alive() {
-        return Err(Failure(format!("process {} ended meanwhile", target.pid)));
-    }
-    if text.contains("Operation not permitted") || text.contains("ptrace:") {
-        return Err(fail(
-            "gdb may not trace it: another debugger has it, or, in a container, the capability SYS_PTRACE is missing \
-             (docker run --cap-add SYS_PTRACE)"
-                .into(),
-        ));
-    }
-    if !in_time {
-        return Err(fail(format!(
-            "no thread of it ran Python code within {} s, and it was left as it is: is it in a long call? (--timeout)",
-            limit.as_secs()
-        )));
-    }
-    let last =
-        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
-    Err(fail(format!("gdb failed: {last}")))
-}
-
-fn wait(child: &mut Child, limit: Duration) -> bool {
-    let began = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(None) if began.elapsed() < limit => thread::sleep(POLL),
-            Ok(None) => return false,
-            _ => return true,
-        }
+    match () {
+        () if text.contains("leaktrace: asked 0") => Ok(()),
+        () if text.contains("Operation not permitted") || text.contains("ptrace:") => Err(Failed::Denied),
+        () if !in_time => Err(Failed::Late),
+        () => Err(Failed::Said(text)),
     }
 }
 

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::Failure;
-use super::gdb;
-use super::target::{Target, has_gdb};
+use super::debugger::Debugger;
+use super::target::Target;
 
 /// The first CPython that runs a script for another process.
 const REMOTE_EXEC: u32 = 14;
@@ -73,7 +73,7 @@ pub fn call(
     let asked = ask(target, &folder, On::MainThread, limit);
     if asked.is_ok() {
         folder.wait_until(PATIENCE.min(limit), || folder.is_taken() || !target.is_alive());
-        if !folder.is_taken() && target.is_alive() && has_gdb() {
+        if !folder.is_taken() && target.is_alive() && Debugger::find().is_some() {
             // The main thread waits for something outside of Python: another one may come by.
             let _ = ask(target, &folder, On::AnyThread, limit.saturating_sub(began.elapsed()));
         }
@@ -103,18 +103,20 @@ fn ask(target: &Target, folder: &Folder, on: On, limit: Duration) -> Result<(), 
     if has_remote_exec(target) && on == On::MainThread {
         match remote_exec(target, &folder.file("entry.py")) {
             Ok(()) => return Ok(()),
-            Err(why) if !has_gdb() => return Err(Failure(format!("process {}: {why}", target.pid))),
+            Err(why) if Debugger::find().is_none() => {
+                return Err(Failure(format!("process {}: {why}", target.pid)));
+            }
             // Switched off in that interpreter, most likely.
             Err(_) => {}
         }
     }
-    if !has_gdb() {
-        return Err(Failure(format!(
-            "process {}: attaching to CPython before 3.14 takes gdb, which is not installed (apt-get install gdb)",
+    let missing = || {
+        Failure(format!(
+            "process {}: attaching to CPython before 3.14 takes gdb or lldb, and neither is installed (apt-get install gdb)",
             target.pid
-        )));
-    }
-    gdb::run(target, &folder.file("entry.py"), &folder.file("commands.gdb"), on, limit)
+        ))
+    };
+    Debugger::find().ok_or_else(missing)?.run(target, &folder.file("entry.py"), on, limit)
 }
 
 fn has_remote_exec(target: &Target) -> bool {

@@ -1,8 +1,10 @@
 //! `leaktrace attach` and `leaktrace detach`: a recording of a program that runs already. The library is opened in it by
 //! its own interpreter (`inject`), once it is clear that this can work (`target`). Knows no CUDA.
 
+mod debugger;
 mod gdb;
 mod inject;
+mod lldb;
 mod target;
 
 use std::env;
@@ -22,7 +24,8 @@ use leaktrace_core::report::wording;
 use leaktrace_core::settings::{CHOICES, SWITCH};
 use target::Target;
 
-pub use target::{has_gdb, obstacle};
+pub use debugger::Debugger;
+pub use target::obstacle;
 
 /// How often a recording is read while steps are waited for.
 const POLL: Duration = Duration::from_millis(500);
@@ -35,7 +38,7 @@ const POLL: Duration = Duration::from_millis(500);
   leaktrace detach 4711
 
 The program must be Python. CPython 3.14 and later takes the library in by itself
-(sys.remote_exec); for earlier ones gdb is needed, which stops the program for a moment.
+(sys.remote_exec); for earlier ones gdb or lldb is needed, which stops it for a moment.
 What was allocated before has no line; it counts as \"allocated before attaching\".
 LEAKTRACE_OUT, LEAKTRACE_STEP, LEAKTRACE_STACKS, LEAKTRACE_HOLDERS, LEAKTRACE_DUMP_EVERY and
 LEAKTRACE_EVENTS are those of this command. See leaktrace help limits.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSymbol};
 
-use super::super::{Failure, doctor, proc};
+use super::super::{Failure, proc};
 
 /// What a program that can use a GPU has loaded.
 const GPU: [&str; 5] = ["libcuda.so", "libcudart", "libtorch_cuda", "libc10_cuda", "libcublas"];
@@ -126,11 +126,6 @@ pub fn obstacle(root: bool) -> Option<String> {
         )),
         _ => None,
     }
-}
-
-/// Returns whether gdb is there.
-pub fn has_gdb() -> bool {
-    doctor::resolve("gdb".as_ref()).is_some()
 }
 
 /// Returns the effective id of a line of `/proc/PID/status`.

@@ -85,14 +85,16 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Checks whether programs that run already could be recorded: nothing that this program needs.
 fn attaching() -> Check {
     let root = rustix::process::geteuid().is_root();
-    match (attach::obstacle(root), attach::has_gdb()) {
-        (Some(why), _) => Check::Good(format!("leaktrace attach would not work: {why}")),
-        (None, false) => Check::Good(
-            "leaktrace attach would work with CPython 3.14 and later; gdb, which it takes for earlier ones, is not installed"
-                .into(),
+    Check::Good(match (attach::obstacle(root), attach::Debugger::find()) {
+        (Some(why), _) => format!("leaktrace attach would not work: {why}"),
+        (None, None) => "leaktrace attach would work with CPython 3.14 and later; for earlier ones it takes gdb or lldb, and \
+                         neither is installed"
+            .into(),
+        (None, Some(debugger)) => format!(
+            "leaktrace attach would work: the same user's processes can be reached, and {} is here",
+            debugger.name()
         ),
-        (None, true) => Check::Good("leaktrace attach would work: the same user's processes can be reached, and gdb is here".into()),
-    }
+    })
 }
 
 /// Finds the file that the shell would run.
