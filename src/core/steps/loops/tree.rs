@@ -79,6 +79,8 @@ pub(super) struct Node {
     /// It also runs inside itself.
     recursive: bool,
     pub instances: u32,
+    /// Its iterations before it was entered for the 2^k-th time, the last time that this was so, and the time before.
+    rounds_before: [u64; 2],
     /// Optimizer steps when it was entered last.
     entered: u32,
     /// Times that it was entered a few optimizer steps after the time before, and times that it was not.
@@ -166,6 +168,7 @@ impl Node {
             takes_turns: false,
             recursive: false,
             instances: 0,
+            rounds_before: [0; 2],
             entered: 0,
             often: 0,
             seldom: 0,
@@ -208,6 +211,19 @@ impl Node {
         let mask = self.mask();
         let counted = (0..self.ends.len()).filter(|sign| mask >> sign & 1 == 1);
         counted.map(|sign| u64::from(self.ends[sign])).sum::<u64>() + u64::from(self.open)
+    }
+
+    /// Whether it comes round oftener and oftener each time that it is entered, as a loop over what the loop around it adds
+    /// to does.
+    pub fn lengthens(&self) -> bool {
+        // Entered so often: half of them lie between the two.
+        let half = f64::from(self.instances.checked_ilog2().map_or(0, |k| (1u32 << k) / 2));
+        let [until_last, until_before] = self.rounds_before;
+        let (early, late) = (
+            until_before as f64 / (half - 1.0).max(1.0),
+            until_last.saturating_sub(until_before) as f64 / half,
+        );
+        half >= LENGTHENS_FROM && late >= LENGTHENS * early.max(1.0)
     }
 
     /// What yields the items of another loop, or is written as an expression: mostly a part of the loop
@@ -286,6 +302,11 @@ const OF_A_TRAINING: u32 = 8;
 /// Rounds of a loop to one optimizer step in it, from which on there is one step in each: a loop with two (a GAN's) has half
 /// as many, and some more where rounds are told from little.
 const ONE_A_ROUND: f64 = 0.9;
+
+/// A loop lengthens if it came round so many times as often, each time that it was entered, in the later ones of so many.
+/// One that goes over what each round adds to comes to three times as often.
+const LENGTHENS: f64 = 2.0;
+const LENGTHENS_FROM: f64 = 4.0;
 
 /// Iterations that end with one event, at most; deeper loops are none of a program's.
 const MOST_AT_ONCE: usize = 32;
@@ -459,6 +480,9 @@ impl Tree {
         }
         n.entered = now;
         n.instances = n.instances.saturating_add(1);
+        if n.instances.is_power_of_two() {
+            n.rounds_before = [n.iterations(), n.rounds_before[0]];
+        }
         n.open = n.open.saturating_add(u32::from(open));
     }
 

@@ -63,11 +63,15 @@ impl Chooser<'_> {
 
     /// The nearest loops below one, and whether library code lies between; for the user's, through the
     /// library's. What is nearest lies through the framework's, and through expressions that are a part of the
-    /// loop around them, which has come round `around` times.
+    /// loop around them, which has come round `around` times. What comes round oftener each time is none.
     pub(super) fn below(&self, id: Id, users: bool, across: bool, around: f64, out: &mut Vec<(Id, bool)>) {
         for child in self.tree.children(id) {
             let Some(n) = self.tree.get(child) else { continue };
             let across = across || n.across;
+            // It goes over what the loop around it gathers, whose work this is.
+            if around > 0.0 && n.lengthens() {
+                continue;
+            }
             if n.is_expression() && self.is_part(child, around) {
                 self.below(child, users, across, around, out);
             } else if n.framework || (users && n.library) {

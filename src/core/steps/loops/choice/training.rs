@@ -26,10 +26,11 @@ pub fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
     chooser.without_optimizers(root, users, &mut tops);
     let mut level = Vec::new();
     for top in tops {
-        let entered = tree.get(top).map_or(0, |n| u64::from(n.instances));
+        // The steps that follow the latest one may be yet to come.
+        let before = tree.get(top).map_or(0, |n| u64::from(n.instances).saturating_sub(1));
         let inside = chooser.steps_around(top);
         let routine = tree.get(top).is_some_and(|n| n.is_routine());
-        if inside.is_some_and(|steps| routine || entered * u64::from(STEPS_BETWEEN) > steps) {
+        if inside.is_some_and(|steps| routine || before * u64::from(STEPS_BETWEEN) > steps) {
             continue;
         }
         let share = if inside.is_some() { LEAST_SHARE_INSIDE } else { LEAST_SHARE };

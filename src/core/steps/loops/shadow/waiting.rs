@@ -87,6 +87,10 @@ impl Shadow {
             around.map(|at| (at, self.insides_end(at))).find(|&(at, end)| self.levels[at].first < end);
         if let Some((at, end)) = found {
             let (by, offset) = (self.levels[at].code, self.levels[at].seen.offset);
+            // What its variables name belongs to the iteration that begins.
+            (self.levels[at].first..end).for_each(|inside| {
+                self.names_another(view, at, inside);
+            });
             self.iteration_ends(view, end - 1, by, offset, Sign::Proof, above + 2);
         } else {
             self.made_anew(view, above + 1);
