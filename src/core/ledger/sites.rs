@@ -120,7 +120,8 @@ pub struct Site {
     birth_before: u32,
     /// Distinct birth steps.
     pub births: u32,
-    /// Latest step in which one was freed; 0: never.
+    /// First and latest step in which one was freed; 0: never.
+    pub first_freed: u32,
     pub last_freed: u32,
     /// Freed blocks that had outlived a boundary.
     pub aged: u64,
@@ -217,6 +218,7 @@ impl Site {
             self.last_birth = to;
         }
         self.first_birth = self.first_birth.min(to);
+        self.first_freed = self.first_freed.min(to);
         self.last_freed = self.last_freed.min(to);
     }
 
@@ -234,6 +236,9 @@ impl Site {
     #[inline]
     pub(super) fn freed(&mut self, step: u32, blocks: u64) {
         self.frees = self.frees.wrapping_add(blocks);
+        if self.first_freed == 0 {
+            self.first_freed = step;
+        }
         self.last_freed = step;
     }
 
@@ -258,6 +263,11 @@ impl Site {
     pub(super) fn outlasted(&mut self, blocks: u64, collected: u64) {
         self.lasting = self.lasting.wrapping_add(blocks);
         self.collected = self.collected.wrapping_add(collected);
+    }
+
+    /// Returns whether the garbage collector ever freed what had outlived two boundaries.
+    pub fn was_collected(&self) -> bool {
+        self.collected > 0
     }
 
     /// Returns whether the garbage collector frees at least half of what is not freed in the next step.
@@ -384,6 +394,7 @@ impl Sites {
                 last_birth: 0,
                 birth_before: 0,
                 births: 0,
+                first_freed: 0,
                 last_freed: 0,
                 aged: 0,
                 lasting: 0,

@@ -82,6 +82,85 @@ fn what_the_last_step_has_in_hand_was_not_kept() {
     }
 }
 
+/// The last one came behind the last step, and went with all the others.
+#[test]
+fn what_is_freed_only_as_the_program_ends_was_not_freed() {
+    let mut s = Shape::default();
+    let mut kept = Vec::new();
+    for n in 1..=200 {
+        let batch = s.block(4096, 1001);
+        if n % 10 == 1 && n > 1 {
+            kept.push(s.block(2048, 7));
+        }
+        s.p.free(batch);
+        s.p.step();
+    }
+    kept.push(s.block(2048, 7));
+    kept.drain(..).for_each(|block| s.p.free(block));
+    s.p.exit();
+    let v = judge(&s.p.replay());
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.kind, f.confidence, f.freed, f.cohorts), (Kind::Leak, Confidence::Likely, 0, 19));
+}
+
+/// A list gets another entry every so many steps, and so does a cache that is looked up by a shape.
+#[test]
+fn what_comes_now_and_then_in_ever_other_sizes_may_be_a_cache() {
+    let judged = |size: fn(u64) -> u64| {
+        let step = |s: &mut Shape, n: u64| {
+            if n % 10 == 0 {
+                s.keep(size(n / 10), 7)
+            }
+        };
+        let ledger = Shape::ran(step, 300);
+        let line = u64::from;
+        let held = |site| {
+            let blocks = ledger.site(site).filter(|s| s.stack == 7).map(|s| s.live_blocks);
+            let by = |blocks| SiteHolder {
+                holder: 1,
+                object: 1,
+                retention: Retention::Unbounded,
+                is_state: false,
+                blocks,
+                bytes: blocks * 512,
+            };
+            blocks.map(by).into_iter().collect()
+        };
+        let context =
+            verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false };
+        let v = verdict::judge_by(&ledger, context);
+        let [f] = &v.findings[..] else { panic!("{v:?}") };
+        (f.kind, f.confidence)
+    };
+    assert_eq!(judged(|_| 4096), (Kind::Leak, Confidence::Confirmed));
+    assert_eq!(judged(|n| n * 512), (Kind::Leak, Confidence::Likely));
+}
+
+/// A list is cleared after each epoch, and its last entry is kept, in runs of whole epochs.
+#[test]
+fn what_stays_of_each_tooth_of_a_sawtooth_grows() {
+    for (period, teeth) in [(25, 8), (20, 8), (40, 7), (25, 12), (10, 30)] {
+        for keeps in [true, false] {
+            let mut list = Vec::new();
+            let step = |s: &mut Shape, n: u64| {
+                // As the program clears the list behind the step.
+                if n % period == 1 && n > 1 {
+                    let last = list.pop();
+                    list.drain(..).for_each(|block| s.p.free(block));
+                    if let Some(last) = last.filter(|_| !keeps) {
+                        s.p.free(last);
+                    }
+                }
+                list.push(s.block(8192, 7));
+            };
+            let v = Shape::run(step, period * teeth);
+            let found: Vec<Kind> = v.findings.iter().map(|f| f.kind).collect();
+            let grows = found.iter().any(|kind| matches!(kind, Kind::Leak | Kind::Growing));
+            assert_eq!(grows, keeps, "{period} × {teeth}: {v:#?}");
+        }
+    }
+}
+
 /// Wherever in a gap the run ends.
 #[test]
 fn what_comes_every_few_steps_has_its_own_average() {

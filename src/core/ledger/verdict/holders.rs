@@ -11,8 +11,14 @@ use crate::ledger::devices::Device;
 
 /// A kind of retention decides from this share of what the largest holder has on.
 const DECISIVE_SHARE: f64 = 0.5;
+/// Garbage that has so many times what any one holder that is in use has, of the same lines, is what grows.
+const GARBAGE: f64 = 2.0;
 /// The entries that come later may have so many times the blocks of the first ones.
 const UNEVEN_ENTRIES: u64 = 2;
+/// The interval of the median of sizes that differ is as wide as this, and what comes rarely comes in fewer steps than this
+/// share.
+const DIFFERENT_SIZES: f64 = 1.5;
+const RARELY: f64 = 0.5;
 
 /// Returns the holders of a site's blocks whose retention is known.
 pub fn of_site(view: &View<'_>, site: u32) -> Vec<u64> {
@@ -67,6 +73,13 @@ fn bound_of<'a>(holders: impl Iterator<Item = &'a SiteHolder>, f: &Finding) -> f
     bound.max(f.live_bytes as f64)
 }
 
+/// Whether what grows has an entry for each new size, now and then: a cache that is looked up by shape has a bound, which
+/// nothing shows.
+fn may_be_by_size(f: &Finding) -> bool {
+    let differ = |[low, high]: [f64; 2]| high > DIFFERENT_SIZES * low;
+    f.freed == 0 && f.growth_step_ratio < RARELY && f.bytes_interval.is_some_and(differ)
+}
+
 /// Grades findings by their holders; takes out and returns those that their holder bounds, which are no
 /// findings.
 pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
@@ -93,20 +106,28 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         let several = held.iter().any(|h| blocks(h.holder) > 1);
         let grows =
             |h: &SiteHolder| h.retention == Retention::Unbounded && !(several && blocks(h.holder) == 1);
-        if largest > 0.0 && sum(&grows) >= DECISIVE_SHARE * largest {
+        // What is in use has each of a few parts of its newest: garbage has those of many steps.
+        let of_one = |h: &SiteHolder| sum(&|other| other.holder == h.holder && grows(other));
+        let largest_used = held.iter().map(of_one).fold(0.0, f64::max);
+        let is_garbage = sum(&|h| h.retention == Retention::Unreachable) >= GARBAGE * largest_used.max(1.0);
+        if !is_garbage && largest > 0.0 && sum(&grows) >= DECISIVE_SHARE * largest {
             // What the curve of a short or irregular run leaves open, the container decides: it has no bound, and has
             // kept what was put into it.
             let every_step = f.growth_step_ratio >= STEADY_SHARE && f.cohorts as usize >= CERTAIN_COHORTS;
             if f.kind == Kind::Growing && !f.may_end && (every_step || f.cohorts as usize >= STEADY_COHORTS) {
                 f.kind = Kind::Leak;
             }
-            if f.kind == Kind::Leak {
+            if f.kind == Kind::Leak && !may_be_by_size(f) {
                 f.confidence = Confidence::Confirmed;
             }
             return true;
         }
         if most(&|h| *h == Retention::Unreachable) {
             f.kind = Kind::PendingGc;
+            // What else these lines free was never in a cycle.
+            if !f.sites.iter().any(|p| view.site(p.site).is_some_and(|s| s.site.was_collected())) {
+                f.longest_life = 0;
+            }
             return true;
         }
         // A holder that is full while its site grows all the same is not what bounds it; one that has all there is, is.

@@ -14,6 +14,8 @@ use crate::ledger::sites::{Release, Site};
 const MIN_PERIOD: f64 = 3.0;
 /// What stays after each release may differ by this share of what is freed.
 const SAME_FLOOR: f64 = 0.1;
+/// A floor that is higher after each of so many releases rises.
+const RISES: usize = 4;
 /// After so many periods without a release the sawtooth is over.
 const OVER: f64 = 1.5;
 
@@ -47,7 +49,9 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     let freed = median(releases.iter().map(|r| r.bytes));
     let floor = releases.iter().map(|r| r.left_bytes);
     let (low, high) = (floor.clone().min()?, floor.max()?);
-    let same = (high - low) as f64 <= SAME_FLOOR * freed + releases.last()?.cohort_bytes as f64;
+    // One more each time is no floor, however little it is.
+    let rises = releases.len() >= RISES && releases.windows(2).all(|w| w[0].left_blocks < w[1].left_blocks);
+    let same = !rises && (high - low) as f64 <= SAME_FLOOR * freed + releases.last()?.cohort_bytes as f64;
     let collected = releases.iter().any(|r| r.collected * 2 >= r.blocks);
     // What is freed in training is not over because an evaluation has its turn.
     let own = PhaseClock::of(view, &steps).unwrap_or(PhaseClock::all(view));

@@ -21,8 +21,8 @@ const GROWS_SLACK: f64 = 2.0;
 const DUE_GAPS: f64 = 2.0;
 /// A site that grows in bursts still grows within this many times their spacing.
 const BURST_WAIT: f64 = 1.5;
-/// The share of surviving birth steps that must lie in the later half of the run: growth that stopped is no
-/// leak.
+/// The share of surviving birth steps that must lie in the later half of those in which one could be over age by now:
+/// growth that stopped is no leak.
 const LATER_SHARE: f64 = 0.25;
 /// Sites whose surviving birth steps overlap this much (Jaccard) live and die together: one cause.
 const SAME_STEPS: f64 = 0.9;
@@ -177,7 +177,8 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let by_gaps = f64::from(age) + gaps + GROWS_SLACK;
     let by_bursts = f64::from(age) + BURST_WAIT * rhythm.spacing;
     let still_grows = newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts);
-    let later = births.iter().filter(|&&birth| birth > now / 2).count();
+    let latest_old = latest_of_age(view, &own, age);
+    let later = births.iter().filter(|&&birth| birth > latest_old / 2).count();
     if !still_grows || (later as f64) < LATER_SHARE * births.len() as f64 {
         return Outcome::Nothing;
     }
@@ -186,18 +187,17 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // not: it sets up other things.
     let all = site.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
     let all = all.map(|birth| own.at(birth));
-    let latest = latest_of_age(view, &own, age);
-    if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest) {
+    if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest_old) {
         return Outcome::Saturates;
     }
-    let share = proof.len() as f64 / f64::from(latest.saturating_sub(first).saturating_add(1).max(1));
+    let share = proof.len() as f64 / f64::from(latest_old.saturating_sub(first).saturating_add(1).max(1));
     let steady = (share >= STEADY_SHARE && proof.len() >= STEADY_COHORTS)
         || (rhythm.regular && !rhythm.in_bursts && proof.len() >= CERTAIN_COHORTS)
         || (rhythm.in_bursts && rhythm.events.len() >= CERTAIN_BURSTS);
     let enough =
         proof.len() >= CERTAIN_COHORTS && (!rhythm.in_bursts || rhythm.events.len() >= CERTAIN_BURSTS);
     let may_end = site.late > 0 || own.under_way;
-    let is_certain = enough && !may_end && (site.site.frees > 0 || steady);
+    let is_certain = enough && !may_end && (site.freed > 0 || steady);
     // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
     // in between: that has warm-up in it, or something that may yet be freed.
     let largest = proof.iter().map(|c| c.bytes).max().unwrap_or(0);
@@ -207,10 +207,10 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let is_proof = |c: &Cohort| proof.binary_search_by_key(&c.birth, |p| p.birth).is_ok();
     let proven = |c: &&Cohort| {
         c.birth > view.burn_in
-            && (is_proof(c) || (site.site.frees == 0 && c.bytes as f64 <= OUTLIER * largest as f64))
+            && (is_proof(c) || (site.freed == 0 && c.bytes as f64 <= OUTLIER * largest as f64))
     };
     // Where a line frees nearly all that it makes, the newest may be what the last step has in hand, unless one was due.
-    let is_rare = site.site.frees > 0 && share < STEADY_SHARE;
+    let is_rare = site.freed > 0 && share < STEADY_SHARE;
     let in_hand = |c: &Cohort| {
         if !is_rare || until.saturating_sub(c.birth) > site.site.usual_life() {
             return false;
@@ -237,7 +237,7 @@ fn latest_of_age(view: &View<'_>, clock: &PhaseClock<'_>, age: u32) -> u32 {
 fn last_turn(site: &SiteView<'_>, steps: u32) -> u32 {
     let (last, births) = (site.site.last_birth, site.site.births.max(1));
     let pause = GROWS_GAPS * f64::from(last) / f64::from(births) + GROWS_SLACK;
-    if f64::from(steps.saturating_sub(last)) > pause && site.site.frees > 0 { last } else { steps }
+    if f64::from(steps.saturating_sub(last)) > pause && site.freed > 0 { last } else { steps }
 }
 
 /// Takes out cohorts that are far larger than the others, where these are few: a library's workspace that was set up
@@ -335,7 +335,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let counted = latest_of_age(view, &leader.clock, age);
     let span = counted.saturating_sub(leader.clock.at(first)).saturating_add(1);
     let rate = rate(&proof, steps(first, proof.last()?.birth), span);
-    let frees = |s: &Survivors<'_, '_>| s.site.site.frees;
+    let frees = |s: &Survivors<'_, '_>| s.site.freed;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let is_collected = mostly_collected(group.iter().map(|s| s.site.site));
     let is_owned = group.iter().any(|s| holders::is_owned(view, s.site.number));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::format::entry::Retention;
 use crate::ledger::cohort::{Cohort, by_birth};
-use crate::ledger::releases::Late;
+use crate::ledger::releases::{Late, is_late};
 use crate::ledger::replay::Ledger;
 use crate::ledger::sites::{Layer, Site};
 
@@ -66,6 +66,8 @@ pub struct SiteView<'a> {
     pub cohorts: Vec<Cohort>,
     /// The latest step in which some of the cohorts were freed; 0: all are alive.
     pub late: u32,
+    /// The blocks that it freed; none where it freed for the first time at the very end.
+    pub freed: u64,
 }
 
 /// The whole run as the rules see it.
@@ -129,7 +131,10 @@ fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
     }
     let view = |(number, (cohorts, late)): (u32, (Vec<Cohort>, u32))| {
         let cohorts = if late > 0 { by_birth(cohorts.iter()) } else { cohorts };
-        Some(SiteView { number, site: ledger.site(number)?, cohorts, late })
+        let site = ledger.site(number)?;
+        let at_end = site.first_freed >= steps || late > 0 && is_late(site.first_freed, steps);
+        let freed = if at_end { 0 } else { site.frees };
+        Some(SiteView { number, site, cohorts, late, freed })
     };
     all.into_iter().filter_map(view).collect()
 }
