@@ -314,7 +314,7 @@ fn the_words_are_those_of_jax() {
     let ran = jax("programs").arg("losses").run().success();
     let text = String::from_utf8(call([ran.recording().as_os_str()]).stdout).unwrap();
     let told = flat(&text);
-    assert!(told.contains("keep `float(x)` or `np.array(x)` in `kept[*]`"), "{text}");
+    assert!(told.contains("keep `float(x)` (if it is one number) or `np.array(x)` in `kept[*]`"), "{text}");
     assert!(told.contains("CPU 0 (cpu):"), "{text}");
     for word in ["torch", "PyTorch", ".item()", "reserved +0", "in ExecuteReplicated"] {
         assert!(!told.contains(word), "{word}: {text}");

@@ -159,6 +159,13 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
         let rate = wording::rate(&f).expect("a leak has a rate");
         assert_eq!(rate.contains("in most"), words.contains("in most"), "{rate}");
     }
+    // Where each is of another size, none is that of most.
+    let mut f = report.findings[0].clone();
+    (f.growth_step_ratio, f.growth_bytes_per_step) = (0.25, 512.0);
+    f.bytes_per_step_interval = Some([512.0, 4096.0]);
+    assert!(
+        wording::rate(&f).is_some_and(|rate| rate.starts_with("512 B as the median of steps that add, "))
+    );
 }
 
 /// Growth that has stopped is no leak, but who reads it must see that it was growth.
@@ -248,7 +255,8 @@ fn held(paths: &[&str], block: f64) -> Finding {
 
 #[test]
 fn advice_is_for_what_holds() {
-    let number = "keep `.item()` or `.detach().cpu()` in `a[*]` in __main__, or remove entries";
+    let number =
+        "keep `.item()` (if it is one number) or `.detach().cpu()` in `a[*]` in __main__, or remove entries";
     for (block, paths, words) in [
         (512.0, &["__main__.a[*]"][..], number),
         (513.0, &["__main__.a[*]"], "keep `.detach().cpu()` (or `.item()`, if it is one number) in `a[*]`"),
@@ -260,7 +268,11 @@ fn advice_is_for_what_holds() {
         ),
         (512.0, &["garbage waiting for the cyclic collector: A → A"], "break the reference cycle ("),
         (512.0, &["f() local `x`"], "the calls that have `x` in f() are still running: "),
-        (512.0, &["f() local `x`[*]"], "keep `.item()` or `.detach().cpu()` in `x[*]` in f()"),
+        (
+            512.0,
+            &["f() local `x`[*]"],
+            "keep `.item()` (if it is one number) or `.detach().cpu()` in `x[*]` in f()",
+        ),
         (512.0, &["__main__.w → its hooks[*] → default of argument `m`"], "remove the hook "),
         (
             512.0,
@@ -273,14 +285,14 @@ fn advice_is_for_what_holds() {
             "remove the parameter groups that nobody needs",
         ),
         // What one parameter has many of is none of the optimizer's.
-        (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "keep `.item()` or "),
+        (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "keep `.item()` "),
         (
             512.0,
             &["__main__.opt.state[<Parameter>]['hist'][*]", "__main__.opt.param_groups[0]"],
-            "keep `.item()` or `.detach().cpu()` in `opt",
+            "keep `.item()` (if it is one number) or `.detach().cpu()` in `opt",
         ),
         // Not only optimizers have a state.
-        (512.0, &["__main__.env.state[*]"], "keep `.item()` or "),
+        (512.0, &["__main__.env.state[*]"], "keep `.item()` "),
         (
             512.0,
             &["__main__.fs[*] → closure variable `x`"],
@@ -292,7 +304,7 @@ fn advice_is_for_what_holds() {
             &["__main__.fs[0] → closure variable `a`[*]"],
             "remove entries that nobody needs any more from `fs[0]`",
         ),
-        (512.0, &["__main__.f → closure variable `a`[*]"], "keep `.item()` or "),
+        (512.0, &["__main__.f → closure variable `a`[*]"], "keep `.item()` "),
         (512.0, &["__main__.its[*] → locals of g()"], "let the generator or coroutine end, or close it"),
         (
             512.0,
@@ -302,8 +314,8 @@ fn advice_is_for_what_holds() {
         (512.0, &["__main__.f → lru_cache[*]"], "give `f` in __main__ → lru_cache[*] a bound"),
         (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
         (512.0, &["f() local `cache`[*]"], "give `cache[*]` in f() a bound"),
-        (512.0, &["__main__.cache.requests[*].x"], "keep `.item()` or "),
-        (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` or "),
+        (512.0, &["__main__.cache.requests[*].x"], "keep `.item()` "),
+        (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
         (
             512.0,
             &["__main__.objects[*] → …"],

@@ -17,6 +17,8 @@ const LOCAL: &str = " local `";
 const FEW_BLOCKS: u64 = 8;
 /// The mean of what steps add is told beside what most add if they differ by more than this share.
 const UNEVEN: f64 = 0.1;
+/// The sizes of what steps add are different, and none is that of most, if the interval of their median is as wide as this.
+const DIFFERENT: f64 = 1.5;
 /// Steps beyond which nobody waits for a device to run out of memory: a day of steps of one second each.
 const FAR: u64 = 86_400;
 /// How the path of garbage begins.
@@ -160,7 +162,7 @@ pub fn rate(f: &Finding) -> Option<String> {
     let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
         Kind::Leak | Kind::Growing if is_uneven(f) => {
-            format!("{per_step} in most {}, {mean} per {step} on average", adding_steps(f))
+            format!("{per_step} {} {}, {mean} per {step} on average", in_most(f), adding_steps(f))
         }
         Kind::Leak | Kind::Growing if is_seldom(f) => {
             format!("{per_step} per {step} that adds, {mean} per {step} on average")
@@ -206,6 +208,12 @@ fn is_uneven(f: &Finding) -> bool {
     mean > 0.0 && (mean - usual).abs() > UNEVEN * usual.max(mean)
 }
 
+/// Returns how many of the steps that add something add the median; where each adds another size, that is no more than this.
+fn in_most(f: &Finding) -> &'static str {
+    let differs = |[low, high]: [f64; 2]| high > DIFFERENT * low;
+    if f.bytes_per_step_interval.is_some_and(differs) { "as the median of" } else { "in most" }
+}
+
 /// Returns whether so many steps add nothing that the mean over all is another figure, as far as a report tells.
 fn is_seldom(f: &Finding) -> bool {
     !is_every_step(f.growth_step_ratio) && size(f.growth_bytes_per_step.round()) != size(f.bytes_per_step)
@@ -232,7 +240,7 @@ pub fn title(f: &Finding) -> (String, String) {
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
         Kind::Leak | Kind::Growing if is_uneven(f) => {
-            format!("{each} in most {}, {mean} per {step} on average, {live} so far", adding_steps(f))
+            format!("{each} {} {}, {mean} per {step} on average, {live} so far", in_most(f), adding_steps(f))
         }
         Kind::Leak | Kind::Growing if is_seldom(f) => {
             format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far")
