@@ -110,7 +110,7 @@ pub struct Books {
 }
 
 /// The bytes of a scalar, as caching allocators round them.
-const SCALAR: u64 = 512;
+pub const SCALAR: u64 = 512;
 
 impl Books {
     /// Returns the step in which what is allocated now is born.

@@ -69,6 +69,10 @@ impl Made {
         self.latest = now;
     }
 
+    pub fn latest(&self) -> u64 {
+        self.latest
+    }
+
     pub fn trend(&self) -> Trend {
         let times = self.latest as f64 / self.early.max(1) as f64;
         let seldom_smaller = f64::from(self.smaller) <= SELDOM_SMALLER * f64::from(self.larger);

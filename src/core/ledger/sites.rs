@@ -155,6 +155,11 @@ impl Site {
         self.made.steps_begun()
     }
 
+    /// Returns the bytes that it allocated in the latest step in which it did.
+    pub fn latest_bytes(&self) -> u64 {
+        self.made.latest()
+    }
+
     /// Returns how what it allocates in a step has changed over the run.
     pub fn trend(&self) -> Trend {
         self.made.trend()

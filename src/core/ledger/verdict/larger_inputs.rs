@@ -4,13 +4,16 @@
 
 use super::finding::{Confidence, Finding, Kind};
 use super::view::View;
+use crate::ledger::books::SCALAR;
 use crate::ledger::made::Trend;
 use crate::ledger::sites::{Layer, Site};
 
 /// At least so many other call stacks allocate more and more …
 const LEAST: usize = 2;
-/// … and so many times as many as those whose blocks stay as large as they were.
+/// … and so many times as many as those whose blocks stay as large as they were: more than numbers, which have one size
+/// whatever the step is given. What the step begins with is given to it, if as many grow with it.
 const MORE: usize = 2;
+const MORE_BESIDE_FIRST: usize = 1;
 /// They allocate in at least this share of the steps in which the site in question does.
 const AS_OFTEN: f64 = 0.5;
 
@@ -37,9 +40,7 @@ fn grows_with_the_rest(view: &View<'_>, f: &Finding) -> bool {
     let beside = |s: &Site| s.layer == Layer::Block && s.device == own.device && often(s.births);
     // What a step begins with, it is given. What is made of the one before needs something that is added to it.
     let begins = view.ledger.sites().find(|(_, s)| beside(s) && often(s.steps_begun()));
-    if begins.is_none_or(|(_, s)| s.trend() != Trend::Grows) {
-        return false;
-    }
+    let Some((first, _)) = begins.filter(|(_, s)| s.trend() == Trend::Grows) else { return false };
     // What an optimizer makes has the sizes of the model, whatever it is given.
     let counts = |s: &Site| beside(s) && !(view.context.is_optimizer)(s.stack);
     let others =
@@ -48,9 +49,10 @@ fn grows_with_the_rest(view: &View<'_>, f: &Finding) -> bool {
     for (_, s) in others {
         match s.trend() {
             Trend::Grows => grow += 1,
-            Trend::Stays => stay += 1,
-            Trend::Varies => {}
+            Trend::Stays if s.latest_bytes() > SCALAR => stay += 1,
+            Trend::Stays | Trend::Varies => {}
         }
     }
-    grow >= LEAST && grow >= MORE * stay
+    let more = if f.sites.iter().any(|own| own.site == first) { MORE_BESIDE_FIRST } else { MORE };
+    grow >= LEAST && grow >= more * stay
 }
