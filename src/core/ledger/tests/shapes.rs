@@ -161,6 +161,44 @@ fn what_stays_of_each_tooth_of_a_sawtooth_grows() {
     }
 }
 
+/// The last of the models that are kept is made by another call of the line.
+#[test]
+fn what_another_call_of_the_line_goes_on_with_has_not_stopped() {
+    let step = |last: u32| {
+        move |s: &mut Shape, n: u64| {
+            if n % 20 == 1 && n <= 401 {
+                s.keep(4096, if n == 401 { last } else { 7 });
+            }
+        }
+    };
+    let judged = |ledger: &Ledger| {
+        let (location, way) = (u64::from, |stack| if stack == 8 { 7 } else { u64::from(stack) });
+        let context = verdict::Context {
+            location: &location,
+            way: &way,
+            holders: &|_| Vec::new(),
+            is_optimizer: &|_| false,
+        };
+        verdict::judge_by(ledger, context).findings.len()
+    };
+    assert_eq!(judged(&Shape::ran(step(8), 436)), 1);
+    assert_eq!(judged(&Shape::ran(step(9), 436)), 0);
+}
+
+/// Each entry of a table is made when it is first asked for, and that is about every twelfth step until there is one for all.
+#[test]
+fn what_came_now_and_then_and_stays_away_for_longer_than_ever_has_stopped() {
+    let made = [1, 14, 27, 40, 50, 66, 77, 88, 99, 110, 121, 144, 156, 168, 180, 192];
+    for (steps, found) in [(200, 1), (240, 0)] {
+        let step = |s: &mut Shape, n: u64| {
+            if made.contains(&n) {
+                s.keep(4096, 7);
+            }
+        };
+        assert_eq!(Shape::run(step, steps).findings.len(), found, "{steps} steps");
+    }
+}
+
 /// Wherever in a gap the run ends.
 #[test]
 fn what_comes_every_few_steps_has_its_own_average() {

@@ -17,6 +17,9 @@ use crate::ledger::sites::mostly_collected;
 /// latest it could.
 const GROWS_GAPS: f64 = 4.0;
 const GROWS_SLACK: f64 = 2.0;
+/// … or so many times the longest gap that there was, of enough of them …
+const LONGEST_GAPS: f64 = 1.5;
+const KNOWN_GAPS: usize = 12;
 /// … or this many intervals, where it grows at regular ones.
 const DUE_GAPS: f64 = 2.0;
 /// A site that grows in bursts still grows within this many times their spacing.
@@ -171,9 +174,14 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     }
     let now = own.at(steps);
     let gap = f64::from(last - first) / (births.len().max(2) - 1) as f64;
+    // Where another call of the same line has left one since, it goes on there.
+    let last = last.max(own.at(view.last_survivor(site.site)).min(now));
     let newest = f64::from(now - last);
-    // Where the next is due is known where they come at intervals.
+    // Where the next is due is known where they come at intervals, and nearly so where no gap was much longer than others.
     let gaps = if at_intervals { DUE_GAPS * rhythm.spacing } else { GROWS_GAPS * gap };
+    let longest = births.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+    let known = births.len() >= KNOWN_GAPS;
+    let gaps = if known { gaps.min(LONGEST_GAPS * f64::from(longest)) } else { gaps };
     let by_gaps = f64::from(age) + gaps + GROWS_SLACK;
     let by_bursts = f64::from(age) + BURST_WAIT * rhythm.spacing;
     let still_grows = newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts);

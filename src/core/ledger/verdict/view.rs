@@ -79,6 +79,8 @@ pub struct View<'a> {
     /// The sites that have cohorts, by number.
     pub sites: Vec<SiteView<'a>>,
     pub context: Context<'a>,
+    /// The latest birth among what is alive of a line, whoever calls it: by its way inwards.
+    survivors: BTreeMap<(u64, u8, Layer, u16), u32>,
     /// The longest of the usual lives, where they are long, of what a line frees, whoever calls it: by its way inwards.
     lives: BTreeMap<(u64, u8, Layer, u16), u32>,
 }
@@ -92,7 +94,13 @@ impl<'a> View<'a> {
             let life: &mut u32 = lives.entry(key(context, site)).or_default();
             *life = (*life).max(site.usual_life());
         }
-        View { ledger, steps, burn_in, sites: sites(ledger, steps), context, lives }
+        let sites = sites(ledger, steps);
+        let mut survivors = BTreeMap::new();
+        for s in &sites {
+            let newest: &mut u32 = survivors.entry(key(context, s.site)).or_default();
+            *newest = (*newest).max(s.cohorts.last().map_or(0, |c| c.birth));
+        }
+        View { ledger, steps, burn_in, sites, context, survivors, lives }
     }
 
     /// Returns how long what a site frees lives usually, or what the same line frees when another one calls it: what a call
@@ -100,6 +108,11 @@ impl<'a> View<'a> {
     pub fn usual_life(&self, site: &Site) -> u32 {
         let of_line = || self.lives.get(&key(self.context, site)).copied().unwrap_or(0);
         if self.lives.is_empty() { site.usual_life() } else { site.usual_life().max(of_line()) }
+    }
+
+    /// Returns when the latest was born of what is alive of the line that a site is of, whoever calls it.
+    pub fn last_survivor(&self, site: &Site) -> u32 {
+        self.survivors.get(&key(self.context, site)).copied().unwrap_or(0)
     }
 
     /// Returns a site by its number, if it has cohorts.
