@@ -199,6 +199,36 @@ fn what_came_now_and_then_and_stays_away_for_longer_than_ever_has_stopped() {
     }
 }
 
+/// One holder has what each step leaves, and more that every tenth step leaves from elsewhere.
+#[test]
+fn the_parts_of_a_step_are_no_more_than_the_step() {
+    let step = |s: &mut Shape, n: u64| {
+        s.keep(2048, 7);
+        if n % 10 == 5 {
+            s.keep(20_480, 8);
+        }
+    };
+    let ledger = Shape::ran(step, 200);
+    let line = u64::from;
+    let held = |site| {
+        let blocks = ledger.site(site).filter(|s| [7, 8].contains(&s.stack)).map(|s| s.live_blocks);
+        let by = |blocks| SiteHolder {
+            holder: 1,
+            object: 1,
+            retention: Retention::Unbounded,
+            is_state: false,
+            blocks,
+            bytes: blocks * 2048,
+        };
+        blocks.map(by).into_iter().collect()
+    };
+    let context = verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false };
+    let v = verdict::judge_by(&ledger, context);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    let most = f.sites.iter().map(|part| part.bytes_per_step).fold(0.0, f64::max);
+    assert_eq!((f.bytes_per_step, f.sites.len(), most < 2200.0), (2048.0, 2, true), "{most}");
+}
+
 /// Wherever in a gap the run ends.
 #[test]
 fn what_comes_every_few_steps_has_its_own_average() {

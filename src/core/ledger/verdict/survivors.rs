@@ -324,6 +324,14 @@ fn rate(births: &[Cohort], until_last: u32, span: u32) -> f64 {
     }
 }
 
+/// Returns what of the bytes of a step that adds anything, of `all` such, is a site's: it may add more at a time, and seldom.
+fn share_of_step(own: &[Cohort], all: usize) -> f64 {
+    match own.len() as f64 >= SAME_STEPS * all as f64 {
+        true => median(own.iter().map(|c| c.bytes)),
+        false => bytes(own) as f64 / all as f64,
+    }
+}
+
 fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let leader = group.first()?;
     let site = leader.site.site;
@@ -384,7 +392,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         .map(|s| SiteShare {
             site: s.site.number,
             device: s.site.site.device,
-            bytes_per_step: median(s.proof.iter().map(|c| c.bytes)),
+            bytes_per_step: share_of_step(&s.proof, proof.len()),
             live_bytes: bytes(&s.held),
             live_blocks: blocks(&s.held),
         })
