@@ -203,7 +203,7 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
     if let Some(why) = &f.holders_unknown {
         rows.say("held by", &format!("not known: {why}"), Plain);
     }
-    let common = common_path(&f.holders);
+    let common = common_path(&f.holders.iter().collect::<Vec<_>>());
     let beyond = |h: &Holder| -> Option<String> {
         let rest = h.path.strip_prefix(common).filter(|_| !common.is_empty())?;
         let ends = rest.is_empty() || rest.starts_with(['.', '[', ' ']);

@@ -1,6 +1,7 @@
 //! The fix of a finding: one sentence for somebody who is at that line. Knows a finding, no format.
 
-use super::{common_path, holder, is_garbage, is_named};
+use super::labels::{called, keepers};
+use super::{holder, is_garbage, is_named};
 use crate::frameworks::{self, Arena, Framework, Models, Optimizers};
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
@@ -20,11 +21,8 @@ const PENDING: &str = "break the reference cycle (a weak reference, or `del` of 
 
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
 pub fn advice(f: &Finding) -> Option<String> {
-    let first = f.holders.first().map(|h| h.path.as_str()).filter(|path| is_named(path));
-    let named = match common_path(&f.holders) {
-        "" => first,
-        common => Some(common),
-    };
+    let first = keepers(f).first().map(|h| h.path.as_str()).filter(|path| is_named(path));
+    let named = called(f);
     let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
@@ -106,7 +104,7 @@ fn with_graphs(f: &Finding) -> Vec<String> {
 
 /// Returns whether the calls of a function that run have a variable each: those of a function that calls itself.
 fn is_of_running_calls(f: &Finding) -> bool {
-    f.holders.first().is_some_and(|h| {
+    keepers(f).first().is_some_and(|h| {
         let variable = h.path.split_once("() local `").and_then(|(_, name)| name.strip_suffix('`'));
         variable.is_some_and(|name| !name.contains('`')) && h.blocks as f64 > f.blocks_per_step.max(1.0)
     })

@@ -95,9 +95,8 @@ pub fn holder(path: &str) -> String {
 
 /// Returns what the paths of several holders have in common, in whole names, those aside that have few blocks; empty:
 /// nothing, or there is one holder.
-pub fn common_path(holders: &[Holder]) -> &str {
-    let most = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
-    let holders: Vec<&Holder> = holders.iter().filter(|h| h.blocks >= most / FEW_BLOCKS).collect();
+pub fn common_path<'h>(holders: &[&'h Holder]) -> &'h str {
+    let holders = with_many(holders);
     let [first, others @ ..] = &holders[..] else { return "" };
     let first = first.path.as_str();
     if others.is_empty() || !holders.iter().all(|h| is_named(&h.path)) {
@@ -122,12 +121,36 @@ pub fn common_path(holders: &[Holder]) -> &str {
     if common == "__main__" { "" } else { common }
 }
 
-/// Returns who holds a finding, in a few words: its one holder, or what its holders have in common.
-pub fn held_by_whom(f: &Finding) -> Option<String> {
-    match common_path(&f.holders) {
-        "" => f.holders.first().filter(|h| is_named(&h.path)).map(|h| held_by(&h.path)),
-        common => Some(held_by(common)),
+/// Returns the holders that do not have few blocks.
+fn with_many<'h>(holders: &[&'h Holder]) -> Vec<&'h Holder> {
+    let most = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+    holders.iter().copied().filter(|h| h.blocks >= most / FEW_BLOCKS).collect()
+}
+
+/// Returns the holders that a few words are of. Where something grows, that are those which can grow for ever: a `deque` with
+/// a bound that has the same blocks is no cause.
+pub(super) fn keepers(f: &Finding) -> Vec<&Holder> {
+    let all: Vec<&Holder> = f.holders.iter().collect();
+    let can_grow = |h: &&Holder| matches!(h.retention, Some("unbounded" | "unreachable"));
+    if matches!(f.kind, Kind::Leak | Kind::Growing) && with_many(&all).iter().any(can_grow) {
+        return all.into_iter().filter(can_grow).collect();
     }
+    all
+}
+
+/// Returns the path that a finding's holder is called by in a few words: that of the first one, or what several have in
+/// common; `None`: nothing of the program is known to hold it.
+pub(super) fn called(f: &Finding) -> Option<&str> {
+    let keepers = keepers(f);
+    match common_path(&keepers) {
+        "" => keepers.first().map(|h| h.path.as_str()).filter(|path| is_named(path)),
+        common => Some(common),
+    }
+}
+
+/// Returns who holds a finding, in a few words.
+pub fn held_by_whom(f: &Finding) -> Option<String> {
+    called(f).map(held_by)
 }
 
 /// Returns whether it is garbage that has most of what holders have.
@@ -380,7 +403,8 @@ mod tests {
                 retention: None,
                 max_entries: None,
             };
-            common_path(&paths.iter().map(of).collect::<Vec<_>>()).to_owned()
+            let holders: Vec<Holder> = paths.iter().map(of).collect();
+            common_path(&holders.iter().collect::<Vec<_>>()).to_owned()
         };
         assert_eq!(common(&["f() local `m`.a.weight", "f() local `m`.a.bias"]), "f() local `m`.a");
         assert_eq!(common(&["f() local `m`.alpha", "f() local `m`.alps"]), "f() local `m`");

@@ -1,0 +1,162 @@
+//! Who is named as a finding's holder, and what would fix it.
+
+use super::*;
+
+/// Returns a leak of one block per step with these holders, of 20 blocks each, most first.
+pub(super) fn held(paths: &[&str], block: f64) -> Finding {
+    let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let mut f = report.findings[0].clone();
+    f.bytes_per_step = block;
+    let of = |path: &&str| Holder {
+        path: path.to_string(),
+        bytes: 20,
+        blocks: 20,
+        step: 1,
+        retention: Some("unbounded"),
+        max_entries: None,
+    };
+    f.holders = paths.iter().map(of).collect();
+    f.holders_unknown = None;
+    f
+}
+
+#[test]
+fn advice_is_for_what_holds() {
+    let number =
+        "keep `.item()` (if it is one number) or `.detach().cpu()` in `a[*]` in __main__, or remove entries";
+    for (block, paths, words) in [
+        (512.0, &["__main__.a[*]"][..], number),
+        (513.0, &["__main__.a[*]"], "keep `.detach().cpu()` (or `.item()`, if it is one number) in `a[*]`"),
+        (512.0, &["__main__.x.grad_fn → … saved by MulBackward0"], "keep `.detach()` of `x` in __main__: "),
+        (
+            512.0,
+            &["__main__.a.grad_fn → saved by B", "__main__.c.grad_fn → saved by B"],
+            "a graph reaches back through the steps: `.detach()` what one step hands on to the next (`a` in __main__ or `c`",
+        ),
+        (512.0, &["garbage waiting for the cyclic collector: A → A"], "break the reference cycle ("),
+        (512.0, &["f() local `x`"], "the calls that have `x` in f() are still running: "),
+        (
+            512.0,
+            &["f() local `x`[*]"],
+            "keep `.item()` (if it is one number) or `.detach().cpu()` in `x[*]` in f()",
+        ),
+        (512.0, &["__main__.w → its hooks[*] → default of argument `m`"], "remove the hook "),
+        (
+            512.0,
+            &["__main__.runs[*].opt.state[<Tensor>][*]", "__main__.o.param_groups[0]"],
+            "drop the models and ",
+        ),
+        (
+            512.0,
+            &["__main__.opt.param_groups[*]['params'][*]"],
+            "remove the parameter groups that nobody needs",
+        ),
+        // What one parameter has many of is none of the optimizer's.
+        (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "keep `.item()` "),
+        (
+            512.0,
+            &["__main__.opt.state[<Parameter>]['hist'][*]", "__main__.opt.param_groups[0]"],
+            "keep `.item()` (if it is one number) or `.detach().cpu()` in `opt",
+        ),
+        // Not only optimizers have a state.
+        (512.0, &["__main__.env.state[*]"], "keep `.item()` "),
+        (
+            512.0,
+            &["__main__.fs[*] → closure variable `x`"],
+            "pass this as an argument, or do not keep the function",
+        ),
+        (512.0, &["__main__.fs[*] → closure variable `cache`[*]"], "pass this as an argument, or do not "),
+        (
+            512.0,
+            &["__main__.fs[0] → closure variable `a`[*]"],
+            "remove entries that nobody needs any more from `fs[0]`",
+        ),
+        (512.0, &["__main__.f → closure variable `a`[*]"], "keep `.item()` "),
+        (512.0, &["__main__.its[*] → locals of g()"], "let the generator or coroutine end, or close it"),
+        (
+            512.0,
+            &["__main__.opt.param_groups[0]['params'][0] → its hooks[*] → closure variable `mask`"],
+            "remove the hook when it is done",
+        ),
+        (512.0, &["__main__.f → lru_cache[*]"], "give `f` in __main__ → lru_cache[*] a bound"),
+        (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
+        (512.0, &["f() local `cache`[*]"], "give `cache[*]` in f() a bound"),
+        (512.0, &["__main__.cache.requests[*].x"], "keep `.item()` "),
+        (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
+        (
+            512.0,
+            &["__main__.objects[*] → …"],
+            "remove entries that nobody needs any more from `objects[*]` in __main__",
+        ),
+        (
+            512.0,
+            &["__main__.snaps.models[*][1][1] → …"],
+            "remove entries that nobody needs any more from `snaps.models[*]` in __main__",
+        ),
+    ] {
+        let told = wording::advice(&held(paths, block)).expect("a leak has advice");
+        assert!(told.starts_with(words), "{paths:?}: {told}");
+    }
+}
+
+#[test]
+fn advice_is_in_the_words_of_the_framework() {
+    for (by, path, words) in [
+        ("PJRT", "__main__.a[*]", "keep `np.array(x)` in `a[*]` in __main__, or "),
+        ("PJRT", "__main__.p[*].opaque_residuals[*]", "do not keep what `jax.vjp` returned"),
+        ("BFCAllocator", "__main__.a[*]", "keep `x.numpy()` in `a[*]` in __main__, or "),
+        ("BFCAllocator", "__main__.vs[*]._handle", "make one variable and `assign` to it, "),
+    ] {
+        let mut f = held(&[path], 4096.0);
+        f.sites[0].entry_point = Some(by.to_owned());
+        let told = wording::advice(&f).expect("a leak has advice");
+        assert!(told.starts_with(words), "{path}: {told}");
+    }
+}
+
+#[test]
+fn advice_on_pinned_memory_and_on_bounds_that_are_too_large() {
+    let mut f = held(&["__main__.a[*]"], 4096.0);
+    f.layer = "host";
+    let pinned = "reuse one pinned buffer, or keep a copy that is not pinned in `a[*]` in __main__";
+    assert_eq!(wording::advice(&f).as_deref(), Some(pinned));
+    let mut f = held(&["__main__.a[*]"], 4096.0);
+    f.bound_bytes = Some(1 << 50);
+    let told = wording::advice(&f).expect("a leak has advice");
+    assert!(
+        told.starts_with("give `a[*]` in __main__ a smaller bound (`maxlen`), or keep `.detach()"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_cannot_grow_is_not_named_where_something_can() {
+    let told = |kind, blocks: u64, all: &[(&str, Option<&'static str>)]| {
+        let mut f = held(&all.iter().map(|(path, _)| *path).collect::<Vec<_>>(), 512.0);
+        f.kind = kind;
+        for (h, (_, retention)) in f.holders.iter_mut().zip(all) {
+            h.retention = *retention;
+        }
+        f.holders[0].blocks = blocks;
+        (wording::held_by_whom(&f), wording::advice(&f))
+    };
+    let pins = ("__main__.store.pins[*]", Some("unbounded"));
+    let recent = ("__main__.store.recent[*]", Some("bounded"));
+    let pinned = Some("held by `store.pins[*]` in __main__".to_owned());
+    for other in [recent, ("__main__.store.last[*]", None)] {
+        for all in [[pins, other], [other, pins]] {
+            let (whom, fix) = told(Kind::Leak, 20, &all);
+            assert_eq!(whom, pinned);
+            assert!(fix.is_some_and(|fix| fix.contains(" in `store.pins[*]` in __main__, or ")));
+        }
+    }
+    // Few blocks say little, and of what does not grow all that hold it do.
+    let both = Some("held by `store` in __main__".to_owned());
+    assert_eq!(
+        told(Kind::Leak, 200, &[recent, pins]).0,
+        Some("held by `store.recent[*]` in __main__".into())
+    );
+    assert_eq!(told(Kind::CarryOver, 20, &[pins, recent]).0, both);
+    let more = ("__main__.store.more[*]", Some("unbounded"));
+    assert_eq!(told(Kind::Growing, 20, &[pins, recent, more]).0, both);
+}
