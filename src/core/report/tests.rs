@@ -10,6 +10,7 @@ use crate::ledger::verdict::{self, Confidence, Kind};
 use crate::symbols::Names;
 
 mod advice;
+mod headline;
 
 const PARAMETERS: u32 = 1;
 const LOSS: u32 = 2;

@@ -25,9 +25,11 @@ pub fn answer(report: &Report) -> String {
                 0 => String::new(),
                 n => format!("; and {n} more"),
             };
-            // What is released again and again is worth a look, and no leak.
-            let all_released = report.findings.iter().all(|f| f.kind == Kind::Periodic);
-            let no_leak = if all_released { format!("No leak in {over}; ") } else { String::new() };
+            let judged = steps >= MIN_STEPS && ended_early.is_empty();
+            let no_leak = match report.findings.iter().all(is_no_leak) {
+                true if judged => format!("{}; ", no_leak(report)),
+                _ => String::new(),
+            };
             let first = where_and_who(first, &report.program.base);
             format!("{no_leak}{}: {first}{more}", found(&report.findings))
         }
@@ -40,9 +42,20 @@ pub fn answer(report: &Report) -> String {
             let were = if steps == 1 { "was" } else { "were" };
             format!("Not judged: {over} {were} seen; at least {MIN_STEPS} are needed.")
         }
-        [] if report.suppressed.is_empty() => format!("No leak in {over}."),
-        [] => format!("No leak in {over} but what is suppressed."),
+        [] => format!("{}.", no_leak(report)),
     }
+}
+
+/// Returns `No leak in 200 steps`.
+fn no_leak(report: &Report) -> String {
+    let over = count(f64::from(report.steps.count), "step");
+    let but = if report.suppressed.is_empty() { "" } else { " but what is suppressed" };
+    format!("No leak in {over}{but}")
+}
+
+/// Returns whether a finding is worth a look, and no leak.
+fn is_no_leak(f: &Finding) -> bool {
+    matches!(f.kind, Kind::Periodic | Kind::CarryOver | Kind::Fragmentation)
 }
 
 /// Returns why the library has switched itself off; empty: it has not.

@@ -1,0 +1,38 @@
+//! What the first line says.
+
+use super::*;
+
+#[test]
+fn what_is_no_leak_is_told_as_none() {
+    let of = |steps: u64, kinds: &[Kind]| {
+        let mut report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+        report.steps.count = steps as u32;
+        let all = kinds.iter().map(|&kind| Finding { kind, ..report.findings[0].clone() });
+        report.findings = all.collect();
+        report
+    };
+    let told = |steps, kinds: &[Kind]| wording::answer(&of(steps, kinds));
+    let is_none = "No leak in 200 steps; 1 ";
+    for kind in [Kind::Periodic, Kind::CarryOver, Kind::Fragmentation] {
+        assert!(told(200, &[kind]).starts_with(is_none), "{}", told(200, &[kind]));
+        assert!(!told(5, &[kind]).starts_with("No leak"));
+    }
+    assert!(told(200, &[Kind::CarryOver, Kind::Periodic]).starts_with(is_none));
+    for kind in [Kind::Leak, Kind::Growing, Kind::PendingGc, Kind::Residue] {
+        assert!(told(200, &[kind]).starts_with("1 "));
+        assert!(told(200, &[kind, Kind::CarryOver]).starts_with("1 "));
+    }
+    let mut report = of(200, &[Kind::CarryOver]);
+    report.suppressed.push(suppress::Suppressed {
+        pattern: "leak:main".into(),
+        reason: None,
+        findings: 1,
+        bytes_per_step: 512.0,
+    });
+    assert!(
+        wording::answer(&report).starts_with("No leak in 200 steps but what is suppressed; 1 carry-over: ")
+    );
+    // What was not seen to the end may have leaked behind it.
+    report.coverage.gaps.push("no room; tracing is switched off".into());
+    assert!(wording::answer(&report).starts_with("1 carry-over: "));
+}
