@@ -113,12 +113,17 @@ pub fn common_path<'h>(holders: &[&'h Holder]) -> &'h str {
                 .get(*at..)
                 .is_some_and(|r| r.is_empty() || r.starts_with(['.', '[']) || r.starts_with(LEADS_TO))
         };
-        let is_whole = |text: &str| text.matches('`').count().is_multiple_of(2);
         holders.iter().all(rest) && first.get(..*at).is_some_and(is_whole)
     };
     let end = (variable.max(1)..=most.min(first.len())).rev().find(ends).unwrap_or(0);
     let common = &first[..end];
     if common == "__main__" { "" } else { common }
+}
+
+/// Returns whether a part of a path ends neither within a variable's name nor within a key, which may have a quote.
+fn is_whole(text: &str) -> bool {
+    let times = |mark: &str| text.matches(mark).count();
+    times("`").is_multiple_of(2) && times("['") == times("']")
 }
 
 /// Returns the holders that do not have few blocks.
@@ -417,6 +422,9 @@ mod tests {
         assert_eq!(common(&[&ends("a`[*]"), &ends("b`[*]")]), "A.f() local `t` → traceback.tb_frame");
         assert_eq!(common(&[&ends("a`[0].x"), &ends("a`[0].y")]), ends("a`[0]"));
         assert_eq!(common(&["A.f() local `x`", "A.f() local `y`"]), "");
+        assert_eq!(common(&["__main__.s['Net.bn.state'][*]", "__main__.s['Net.bn.counter']"]), "__main__.s");
+        assert_eq!(common(&["__main__.s['it's.a'].x", "__main__.s['it's.b'].x"]), "__main__.s");
+        assert_eq!(common(&["__main__.s['a.b'].x", "__main__.s['a.b'].y"]), "__main__.s['a.b']");
         assert_eq!(common(&["f() local `m`.a", "held by C or C++ code"]), "");
     }
 }
