@@ -86,12 +86,17 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.objects[*] → …"],
-            "remove entries that nobody needs any more from `objects[*]` in __main__",
+            "remove entries that nobody needs any more from `objects` in __main__",
         ),
         (
             512.0,
             &["__main__.snaps.models[*][1][1] → …"],
-            "remove entries that nobody needs any more from `snaps.models[*]` in __main__",
+            "remove entries that nobody needs any more from `snaps.models` in __main__",
+        ),
+        (
+            512.0,
+            &["f() local `history`[*]['cache'].layers[*] → …"],
+            "remove entries that nobody needs any more from `history` in f()",
         ),
     ] {
         let told = wording::advice(&held(paths, block)).expect("a leak has advice");

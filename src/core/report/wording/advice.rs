@@ -210,11 +210,9 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         }
     } else if let Some(cut) = of.cuts_graph.filter(|_| has(&["saved by"])) {
         format!("keep {cut} in {name}: a tensor with its graph keeps all that the graph saved")
-    } else if let Some(container) = path.strip_suffix(PARTS)
-        && let Some(at) = container.rfind(ENTRY)
-    {
-        // What an entry has in turn is as it always was.
-        format!("remove entries that nobody needs any more from {}", holder(&container[..at + ENTRY.len()]))
+    } else if let Some((container, _)) = path.strip_suffix(PARTS).and_then(|path| path.split_once(ENTRY)) {
+        // What an entry has in turn is mostly as it always was.
+        format!("remove entries that nobody needs any more from {}", holder(container))
     } else {
         format!("keep {copy} in {name}, or remove entries that nobody needs any more")
     }
