@@ -1,4 +1,4 @@
-//! What the first line says.
+//! What the first line of a report says, and that of a finding.
 
 use super::*;
 
@@ -35,4 +35,20 @@ fn what_is_no_leak_is_told_as_none() {
     // What was not seen to the end may have leaked behind it.
     report.coverage.gaps.push("no room; tracing is switched off".into());
     assert!(wording::answer(&report).starts_with("1 carry-over: "));
+}
+
+#[test]
+fn a_part_of_a_block_is_not_told() {
+    let mut f = verdict::Finding::new(Kind::Leak, Confidence::Confirmed, 0, crate::ledger::Layer::Block);
+    (f.blocks_per_step, f.bytes_per_step, f.growth_step_ratio) = (1.5, 4096.0, 1.0);
+    let told = wording::explanation(&f, &advice::held(&[], 4096.0).sites, &[], "/home/u");
+    assert!(told.contains(" keeps 4.0 KiB (4,096 B) of every step: "), "{told}");
+    for (blocks, words) in
+        [(0.5, "4.0 KiB per step, "), (1.5, "4.0 KiB per step, "), (2.0, "4.0 KiB (2 blocks) per step, ")]
+    {
+        let mut f = advice::held(&[], 4096.0);
+        (f.blocks_per_step, f.growth_bytes_per_step) = (blocks, 4096.0);
+        let (_, much) = wording::title(&f);
+        assert!(much.starts_with(words), "{much}");
+    }
 }

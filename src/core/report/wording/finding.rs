@@ -188,10 +188,12 @@ fn noun(layer: Layer) -> &'static str {
     }
 }
 
-/// Returns `2 blocks (64.0 KiB, 65,536 B)`; without bytes where those are not known.
+/// Returns `2 blocks (64.0 KiB, 65,536 B)`; without bytes where those are not known, without blocks where these are no whole
+/// number.
 fn amount(blocks: f64, bytes: f64, noun: &str) -> String {
     let bytes = match bytes {
-        0.0 => return count(blocks, noun),
+        0.0 => return count(blocks.round().max(1.0), noun),
+        b if blocks.fract() != 0.0 => return exact(b.round()),
         b if b < 1024.0 => size(b),
         b => format!("{}, {} B", size(b), grouped(b.round() as u64)),
     };

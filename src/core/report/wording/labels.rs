@@ -170,7 +170,7 @@ pub fn is_named(path: &str) -> bool {
 
 /// Returns `a new program is compiled in 1 of 3 steps`.
 fn compiles(f: &Finding) -> String {
-    let programs = match f.blocks_per_step {
+    let programs = match f.blocks_per_step.round() {
         n if n > 1.0 => format!("{} are", count(n, "new program")),
         _ => "a new program is".to_owned(),
     };
@@ -258,8 +258,8 @@ pub fn title(f: &Finding) -> (String, String) {
         (_, sure) => format!("{kind} ({})", confidence(sure)),
     };
     let (live, each) = (size(f.live_bytes as f64), size(f.bytes_per_step));
-    // What is allocated anew each time, only larger, adds no block.
-    let adds_blocks = !f.sites.is_empty() && f.blocks_per_step > 0.0;
+    // What is allocated anew each time, only larger, adds no block; between one block and none lies half a block.
+    let adds_blocks = !f.sites.is_empty() && f.blocks_per_step >= 1.0 && f.blocks_per_step.fract() == 0.0;
     let each = if adds_blocks { format!("{each} ({})", blocks(f.blocks_per_step)) } else { each };
     let (mean, step) = (size(f.growth_bytes_per_step.round()), step(f));
     let much = match f.kind {
