@@ -216,6 +216,9 @@ impl Reader {
         };
         let report = Report::query(&ledger, &recording.tables, &names, &run, self.asked);
         let mut report = report.map_err(|e| e.to_string())?;
+        if let Some(by) = self.steps_by {
+            report.steps.read_by(by);
+        }
         if let Some(step) = self.asked.step.filter(|&step| whole && step < report.steps.count) {
             report.warnings.push(format!(
                 "findings are those of the whole run, not up to step {step}: the events before it made room for later \

@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::ledger::BoundarySource;
+
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
@@ -31,6 +33,16 @@ pub struct Steps {
     pub annotation_counts: Vec<AnnotationCount>,
     /// The totals at the end of each step, the latest 10,000 at most, oldest first.
     pub series: Vec<Step>,
+}
+
+impl Steps {
+    /// Takes in that a source was chosen after the run: its loops are where the steps are, not those that were chosen then.
+    pub fn read_by(&mut self, source: BoundarySource) {
+        let name = source.to_string();
+        if let Some(source) = self.step_sources.iter().find(|s| s.name == name) {
+            self.loop_locations.clone_from(&source.loop_locations);
+        }
+    }
 }
 
 /// A loop whose iterations are no steps.

@@ -52,3 +52,20 @@ fn a_part_of_a_block_is_not_told() {
         assert!(much.starts_with(words), "{much}");
     }
 }
+
+#[test]
+fn the_steps_of_a_source_are_from_its_own_loops() {
+    let mut report = report(&ledger(200, false), End::Clean, None).expect("no step asked for");
+    let at = |line: u32| vec![LoopLocation { at: format!("/home/u/train.py:{line}"), calls_of: None }];
+    let source =
+        |depth: u32, line| StepSource { name: format!("loop:{depth}"), count: 200, loop_locations: at(line) };
+    report.steps.source = Some("loop");
+    report.steps.loop_locations = at(19);
+    report.steps.step_sources = vec![source(1, 17), source(2, 19)];
+    let mut told = |by: &str| {
+        report.steps.read_by(by.parse().expect("a source"));
+        wording::run(&report)
+    };
+    assert!(told("loop").ends_with("200 steps (from loop at train.py:19)"));
+    assert!(told("loop:1").ends_with("200 steps (from loop at train.py:17)"));
+}
