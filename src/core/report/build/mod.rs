@@ -14,7 +14,7 @@ use super::*;
 use crate::format::entry;
 use crate::format::tables::{COLLECTOR, COLLECTOR_OFF, Stack, Tables};
 use crate::frameworks;
-use crate::ledger::verdict::{Context, Kind, judge_by};
+use crate::ledger::verdict::{Context, CountedSteps, Kind, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
@@ -24,6 +24,9 @@ pub use stacks::listed_frames;
 
 /// Lines listed under `retained`, if not all are wanted.
 const RETAINED: usize = 50;
+/// Steps of another kind are few up to this number, and up to this part of all.
+const FEW_STEPS: u32 = 2;
+const FEW_PARTS: u32 = 50;
 
 /// What is known of a run beside its events.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +92,9 @@ impl Report {
         );
         let is_off = b.meta(COLLECTOR).is_some_and(|is| is == COLLECTOR_OFF);
         verdict.findings.iter_mut().for_each(|f| f.collector_is_off = is_off && f.kind == Kind::PendingGc);
+        for f in verdict.findings.iter_mut().filter(|f| b.are_nearly_all(f.counted)) {
+            f.counted = CountedSteps::All;
+        }
         for d in &mut devices {
             let fill = verdict.findings.iter().filter(|f| findings::fills(f));
             d.steps_to_oom =
@@ -220,6 +226,18 @@ impl Builder<'_> {
             exe: self.meta("exe").unwrap_or_default(),
             python: self.meta("python"),
             cwd,
+        }
+    }
+
+    /// Returns whether nearly all steps are of this kind, so that nobody needs to be told which ones are counted. A program that
+    /// does not train at all may look as if it did from its second step on: it updates arrays.
+    fn are_nearly_all(&self, counted: CountedSteps) -> bool {
+        let steps = self.ledger.step_count();
+        let others = |looped| self.ledger.phases().count(looped, steps) <= FEW_STEPS.max(steps / FEW_PARTS);
+        match counted {
+            CountedSteps::All => true,
+            CountedSteps::Training => others(true),
+            CountedSteps::Other => others(false),
         }
     }
 

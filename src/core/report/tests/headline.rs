@@ -69,3 +69,35 @@ fn the_steps_of_a_source_are_from_its_own_loops() {
     assert!(told("loop").ends_with("200 steps (from loop at train.py:19)"));
     assert!(told("loop:1").ends_with("200 steps (from loop at train.py:17)"));
 }
+
+#[test]
+fn steps_are_told_apart_where_there_are_many_of_each_kind() {
+    // A loop ends the steps, and something trains from a step on.
+    let counted = |trains_from: u64| {
+        let mut ledger = Ledger::default();
+        let mut say = |e: Event| {
+            let seq = ledger.next_seq();
+            ledger.apply(&Event { seq, ..e });
+        };
+        for step in 1..=200u64 {
+            if step >= trains_from {
+                say(Event::new(EventKind::Trained));
+                let block = Event {
+                    address: step << 32,
+                    size: 512,
+                    stack: LOSS,
+                    device: 0,
+                    ..Event::new(EventKind::BlockAlloc)
+                };
+                say(block);
+            }
+            let class = crate::format::event::StepSource::Loop as u8;
+            say(Event { address: step * 1_000_000, class, device: 1, ..Event::new(EventKind::StepEnd) });
+        }
+        let report = report(&ledger, End::Clean, None).expect("no step asked for");
+        let [f] = &report.findings[..] else { panic!("{:#?}", report.findings) };
+        assert_eq!(f.why.contains(" training steps since "), f.counted_steps == "training", "{}", f.why);
+        f.counted_steps
+    };
+    assert_eq!([2, 3, 41].map(counted), ["all", "all", "training"]);
+}
