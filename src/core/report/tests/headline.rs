@@ -101,3 +101,14 @@ fn steps_are_told_apart_where_there_are_many_of_each_kind() {
     };
     assert_eq!([2, 3, 41].map(counted), ["all", "all", "training"]);
 }
+
+#[test]
+fn no_duration_is_told_of_what_was_killed_before_a_moment_was_recorded() {
+    for (steps, words) in
+        [(0, ": killed or crashed, no step was seen"), (20, ": killed or crashed after 0.0 s, 20 steps")]
+    {
+        let report = report(&ledger(steps, false), End::Killed, None).expect("no step asked for");
+        let told = wording::run(&report);
+        assert!(told.contains(words), "{told}");
+    }
+}

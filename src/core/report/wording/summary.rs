@@ -114,8 +114,12 @@ pub fn finding_of(findings: &[Finding], row: &Retained) -> Option<usize> {
     findings.iter().position(|f| f.sites.iter().any(|site| site.numbers.contains(&row.number)))
 }
 
-/// Returns how the process ended and when: `exit status 1 (uncaught ValueError) after 7.4 s`.
+/// Returns how the process ended and when, if that is known: `exit status 1 (uncaught ValueError) after 7.4 s`.
 fn ended(p: &Program) -> String {
+    // Of one that was killed before its first step no later moment than the beginning is recorded.
+    if p.duration_s == 0.0 {
+        return how_it_ended(p);
+    }
     let when = if p.end == End::Running { "for" } else { "after" };
     format!("{} {when} {:.1} s", how_it_ended(p), p.duration_s)
 }
