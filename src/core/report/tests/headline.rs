@@ -112,3 +112,15 @@ fn no_duration_is_told_of_what_was_killed_before_a_moment_was_recorded() {
         assert!(told.contains(words), "{told}");
     }
 }
+
+#[test]
+fn a_sawtooth_of_compiled_programs_is_told_in_programs() {
+    let mut report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let f = &mut report.findings[0];
+    (f.kind, f.layer, f.period_steps, f.bytes_per_step) = (Kind::Periodic, "code", Some(15.0), 0.0);
+    (f.live_bytes, f.blocks_per_step) = (0, 2.0);
+    let much = "2 compiled programs per step, released every 15 steps";
+    assert_eq!(wording::title(f), ("Sawtooth (confirmed)".to_owned(), much.to_owned()));
+    let answer = format!("No leak in 200 steps; 1 sawtooth: {much} at train.py:37 cross_entropy_loss");
+    assert_eq!(wording::answer(&report), answer);
+}

@@ -182,10 +182,18 @@ fn compiles(f: &Finding) -> String {
     format!("{programs} compiled in {when}")
 }
 
+/// Returns `2 compiled programs per step, released every 15 steps`: what they take may not be known.
+fn compiles_and_releases(f: &Finding) -> String {
+    let (programs, period) = (f.blocks_per_step.round().max(1.0), f.period_steps.unwrap_or(0.0).round());
+    format!("{} per {}, released every {}", count(programs, noun(f)), step(f), count(period, "step"))
+}
+
 /// Returns the growth per step; `None` for kinds that have no such figure.
 pub fn rate(f: &Finding) -> Option<String> {
-    if is_code(f) && matches!(f.kind, Kind::Leak | Kind::Growing) {
-        return Some(compiles(f));
+    match f.kind {
+        Kind::Leak | Kind::Growing if is_code(f) => return Some(compiles(f)),
+        Kind::Periodic if is_code(f) => return Some(compiles_and_releases(f)),
+        _ => {}
     }
     let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
@@ -267,6 +275,7 @@ pub fn title(f: &Finding) -> (String, String) {
             let bytes = if f.live_bytes > 0 { format!(" ({live})") } else { String::new() };
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
+        Kind::Periodic if is_code(f) => compiles_and_releases(f),
         Kind::Leak | Kind::Growing if is_uneven(f) => {
             format!("{each} {} {}, {mean} per {step} on average, {live} so far", in_most(f), adding_steps(f))
         }
