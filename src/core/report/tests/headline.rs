@@ -124,3 +124,28 @@ fn a_sawtooth_of_compiled_programs_is_told_in_programs() {
     let answer = format!("No leak in 200 steps; 1 sawtooth: {much} at train.py:37 cross_entropy_loss");
     assert_eq!(wording::answer(&report), answer);
 }
+
+#[test]
+fn loops_of_a_framework_are_no_source_and_places_are_told_once() {
+    let torch = "/v/lib/python3.11/site-packages/torch/nn/modules/module.py:932";
+    let mut report = report(&ledger(200, false), End::Clean, None).expect("no step asked for");
+    let source = |name: &str, at: &[&str]| StepSource {
+        name: name.to_owned(),
+        count: 100,
+        loop_locations: at.iter().map(|at| LoopLocation { at: (*at).to_owned(), calls_of: None }).collect(),
+    };
+    let own = "/home/u/train.py:12";
+    report.steps.step_sources =
+        vec![source("loop:1", &[own]), source("loop:2", &[torch]), source("loop:3", &[torch, own])];
+    let told = wording::step_details(&report, true).join("\n");
+    let sources = "other step sources: loop:1 (100 at train.py:12), loop:3 (100 at train.py:12); choose ";
+    assert!(told.starts_with(sources), "{told}");
+    report.steps.source = None;
+    let unused = |iterations| UnusedLoop { location: torch.into(), iterations, reason: "framework".into() };
+    report.steps.unused_loops = vec![unused(9), unused(7)];
+    let told = wording::run(&report);
+    assert!(
+        told.contains("no loop that counts: torch/nn/modules/module.py:932 (the framework's own);"),
+        "{told}"
+    );
+}

@@ -1,7 +1,10 @@
 //! The words about a run: its answer, how it ended, its steps, what was suppressed, how far the figures can be relied on.
 
-use super::{count, found, grouped, held_by_whom, location, place, rate, relative_path, sanitize, size};
+use super::{
+    count, found, grouped, held_by_whom, location, package_folder, place, rate, relative_path, sanitize, size,
+};
 use crate::cpython;
+use crate::frameworks;
 use crate::ledger::verdict::{Kind, MIN_COHORTS, MIN_STEPS};
 use crate::report::suppress::Suppressed;
 use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
@@ -232,8 +235,14 @@ fn unused_loops(report: &Report) -> String {
         let at = relative_path(at, &report.program.base);
         sanitize(at.rsplit_once("/site-packages/").map_or(at, |(_, inside)| inside))
     };
-    let all: Vec<String> = all.map(|l| format!("{} ({})", inside(&l.location), reason(l))).collect();
-    if all.is_empty() { String::new() } else { format!(", and no loop that counts: {}", all.join(", ")) }
+    // Several loops may begin in one line.
+    let mut told: Vec<String> = Vec::new();
+    for text in all.map(|l| format!("{} ({})", inside(&l.location), reason(l))) {
+        if !told.contains(&text) {
+            told.push(text);
+        }
+    }
+    if told.is_empty() { String::new() } else { format!(", and no loop that counts: {}", told.join(", ")) }
 }
 
 /// Returns what else there is to say of the steps, a line each.
@@ -265,17 +274,26 @@ fn annotations(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| sanitize(&format!("events: {}", named.join(", "))))
 }
 
+/// Returns whether a place, as `file:line`, is in a framework.
+fn is_of_framework(at: &str) -> bool {
+    let file = at.rsplit_once(':').map_or(at, |(file, _)| file);
+    !package_folder(file).is_empty() && frameworks::is_own_file(file)
+}
+
 /// Names the recorded sources that would give other steps than the ones shown.
 fn other_sources(report: &Report) -> Option<String> {
     let source = report.steps.source?;
     let another = |s: &StepSource| s.name != source || report.steps.phase_steps > 0;
     let differs = |s: &&StepSource| another(s) && s.count > 0 && s.count != report.steps.count;
-    let named = report.steps.step_sources.iter().filter(differs).map(|s| {
-        let at = s
-            .loop_locations
-            .first()
-            .map_or_else(String::new, |l| format!(" at {}", relative_path(&l.at, &report.program.base)));
-        format!("{} ({}{at})", s.name, s.count)
+    let named = report.steps.step_sources.iter().filter(differs).filter_map(|s| {
+        let base = &report.program.base;
+        let at = match s.loop_locations.iter().find(|l| !is_of_framework(&l.at)) {
+            Some(l) => format!(" at {}", relative_path(&l.at, base)),
+            // A framework's own loops are never steps.
+            None if !s.loop_locations.is_empty() => return None,
+            None => String::new(),
+        };
+        Some(format!("{} ({}{at})", s.name, s.count))
     });
     let named = named.collect::<Vec<_>>().join(", ");
     (!named.is_empty()).then(|| sanitize(&format!("other step sources: {named}; choose with --steps-by")))
