@@ -96,8 +96,9 @@ pub struct Optimizers {
     /// subscripts that lead to what it has of one variable.
     own: (&'static str, usize),
     common: &'static [(&'static str, usize)],
-    /// What to do where one has ever more variables.
+    /// What to do where one has ever more variables, and where it has none of those any more that it keeps something of.
     pub advice: &'static str,
+    pub stale_advice: &'static str,
 }
 
 impl Optimizers {
@@ -194,6 +195,7 @@ pub const PYTORCH: Framework = Framework {
             own: (".param_groups[", 3),
             common: &[(".state[", 2), (".state → its keys", 1)],
             advice: "remove the parameter groups that nobody needs any more, and their entries in `state`",
+            stale_advice: "remove the entries of parameters that were replaced from `state` (`del optimizer.state[old]`)",
         }),
     }),
     state: None,

@@ -116,7 +116,7 @@ fn garbage_that_nothing_has_collected_does_not_tell_when_it_goes() {
     let mut rebound = None;
     let step = |s: &mut Shape, n: u64| {
         let new = s.block(2048, 7);
-        if let Some(old) = rebound.replace(new).filter(|_| n % 2 == 0) {
+        if let Some(old) = rebound.replace(new).filter(|_| n.is_multiple_of(2)) {
             s.p.free(old);
         }
     };

@@ -108,7 +108,7 @@ fn what_is_freed_only_as_the_program_ends_was_not_freed() {
 fn what_comes_now_and_then_in_ever_other_sizes_may_be_a_cache() {
     let judged = |size: fn(u64) -> u64| {
         let step = |s: &mut Shape, n: u64| {
-            if n % 10 == 0 {
+            if n.is_multiple_of(10) {
                 s.keep(size(n / 10), 7)
             }
         };

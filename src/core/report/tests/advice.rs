@@ -165,3 +165,20 @@ fn what_cannot_grow_is_not_named_where_something_can() {
     let more = ("__main__.store.more[*]", Some("unbounded"));
     assert_eq!(told(Kind::Growing, 20, &[pins, recent, more]).0, both);
 }
+
+/// Where nothing but an optimizer's state knows the parameters, no group is to be removed.
+#[test]
+fn what_only_the_state_of_an_optimizer_has_is_stale() {
+    for (path, words) in [
+        (
+            "__main__.opt.state → its keys.grad",
+            "remove the entries of parameters that were replaced from `state`",
+        ),
+        ("__main__.opt.param_groups[*]['params'][0]", "remove the parameter groups that nobody needs"),
+    ] {
+        let mut f = held(&[path], 512.0);
+        f.sites[0].stack[0].frame.file = "/site-packages/torch/optim/adam.py".into();
+        let told = wording::advice(&f).expect("a leak has advice");
+        assert!(told.starts_with(words), "{told}");
+    }
+}

@@ -149,3 +149,17 @@ fn loops_of_a_framework_are_no_source_and_places_are_told_once() {
         "{told}"
     );
 }
+
+#[test]
+fn a_short_run_without_a_leak_says_what_it_cannot_show() {
+    let mut report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    let told = |report: &Report| {
+        wording::step_details(report, false).concat().contains("in 20 steps only what grows")
+    };
+    report.steps.count = 20;
+    assert!(!told(&report), "it has a leak");
+    report.findings.clear();
+    assert!(told(&report));
+    report.steps.count = 200;
+    assert!(!told(&report));
+}

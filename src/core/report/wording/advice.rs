@@ -173,7 +173,9 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     } else if let Some((one, optimizers)) = optimizer(f, path, of)
         && ![ENTRY, "…"].iter().any(|many| one.contains(many))
     {
-        format!("{} ({})", optimizers.advice, holder(one))
+        let has_variables = f.holders.iter().any(|h| optimizers.are_named_in(&h.path));
+        let advice = if has_variables { optimizers.advice } else { optimizers.stale_advice };
+        format!("{advice} ({})", holder(one))
     } else if let Some(models) = &of.models
         && (is_model(f, models) || optimizer(f, path, of).is_some())
     {

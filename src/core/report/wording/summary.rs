@@ -9,6 +9,8 @@ use crate::ledger::verdict::{Kind, MIN_COHORTS, MIN_STEPS};
 use crate::report::suppress::Suppressed;
 use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
 
+/// In fewer steps than this what grows every few steps is not judged.
+const FEW_STEPS: u32 = 50;
 /// Annotations named, the most frequent first.
 const ANNOTATIONS: usize = 4;
 /// Characters of a command line that are shown.
@@ -253,7 +255,19 @@ pub fn step_details(report: &Report, all: bool) -> Vec<String> {
     });
     // What was found is one way to find the steps right: the others are for who looks further.
     let others = if all || report.findings.is_empty() { other_sources(report) } else { None };
-    [others, unresolved, annotations(report)].into_iter().flatten().collect()
+    [few_steps(report), others, unresolved, annotations(report)].into_iter().flatten().collect()
+}
+
+/// Returns what a short run without a leak cannot show.
+fn few_steps(report: &Report) -> Option<String> {
+    let steps = report.steps.count;
+    let is_told = (MIN_STEPS..FEW_STEPS).contains(&steps) && report.findings.iter().all(is_no_leak);
+    is_told.then(|| {
+        format!(
+            "in {} only what grows in most of them shows: more steps tell more",
+            count(f64::from(steps), "step")
+        )
+    })
 }
 
 fn annotations(report: &Report) -> Option<String> {
