@@ -106,6 +106,7 @@ programs! {
     arrays_that_are_deleted: "deleted" "leak" at "predict" "x = jnp", 320.0, "kept[*]";
     outputs_on_several_devices: "sharded" "leak" at "sharded" "# made", 4096.0, "kept[*]";
     outputs_that_are_summed_up_in_the_end: "summed_up" "leak" at "summed_up" "# made", 320.0, "kept[*]";
+    outputs_of_clients_that_wait_for_a_lock: "served_one_at_a_time" "leak" at "served_one_at_a_time" "# made", 2048.0, "kept[*]";
     outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
 }
 

@@ -92,6 +92,7 @@ ways! {
     async_clients async_clients_that_list async_clients_that_leave async_clients_that_await async_workers async_over_a_queue async_handed_to_a_worker served_by_a_thread decoding_after_a_prompt kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
     kept_by_turns kept_with_an_attribute kept_with_a_closure kept_by_c kept_in_epochs kept_in_steps_of_one
     kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs few_epochs_summed_up set_up
+    over_all_so_far over_all_so_far_at_once members_of_a_population
 }
 
 /// What a function frees as it returns belongs to no step.

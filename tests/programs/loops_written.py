@@ -1118,6 +1118,34 @@ def long_on_main_then_in_a_thread():
     return on_main_then_in_a_thread(6000) - N
 
 
+def over_all_so_far():
+    """Each round asks all that the rounds before it have kept."""
+    for n in range(2 * N):
+        total = torch.zeros(4, device=DEVICE)
+        for one in kept:
+            total = total + net(one)
+        kept.append(batch())
+    return 2 * N
+
+
+def over_all_so_far_at_once():
+    traces = []
+    for n in range(2 * N):
+        traces = [trace * 0.9 for trace in traces]
+        traces.append(net(batch()))
+    return 2 * N
+
+
+def members_of_a_population():
+    """Each generation goes over its members twice."""
+    population = [torch.ones(16, 16, device=DEVICE) for _ in range(12)]
+    for _ in range(2 * N):
+        population = [torch.tanh(member @ member) for member in population]
+        scores = [member.sum() for member in population]
+        kept.append(scores[0])
+    return 2 * N
+
+
 def straight():
     answer(0)
     answer(1)

@@ -1,5 +1,6 @@
 """Programs of JAX, one a function: leaking, or mended (`programs.py NAME mended`). The comment on a line is its name."""
 
+import asyncio
 import collections
 import sys
 
@@ -301,6 +302,30 @@ def seldom():
         model, loss, out, grads = train(model, x)
         if step % 10 == 9:
             newest.append(out)
+
+
+def served_one_at_a_time():
+    """Clients that share a model, which a lock guards while its answer is awaited; each answer is kept."""
+    infer = jax.jit(lambda w, x: jnp.tanh(x @ w))
+    w, kept = jnp.ones((64, 32)), collections.deque(maxlen=4 if MENDED else None)
+
+    async def main():
+        lock = asyncio.Lock()
+
+        async def handle(payload):
+            async with lock:
+                out = infer(w, jnp.asarray(payload))  # made
+                await asyncio.sleep(0)
+                kept.append(out)
+                return int(jnp.argmax(out.sum(0)))
+
+        async def client():
+            for _ in range(STEPS // 4):
+                await handle(np.random.rand(16, 64).astype("float32"))
+
+        await asyncio.gather(*(client() for _ in range(4)))
+
+    asyncio.run(main())
 
 
 def trained_first():

@@ -163,3 +163,21 @@ fn a_short_run_without_a_leak_says_what_it_cannot_show() {
     report.steps.count = 200;
     assert!(!told(&report));
 }
+
+#[test]
+fn loops_of_python_s_own_library_are_told_briefly() {
+    let mut report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    for (at, words) in [
+        (
+            "/usr/lib/python3.11/concurrent/futures/thread.py:80",
+            "200 steps (calls submitted to a thread pool)",
+        ),
+        ("/usr/lib/python3.11/asyncio/events.py:84", "200 steps (from loop at asyncio/events.py:84)"),
+        ("/x/site-packages/ignite/engine.py:9", "200 steps (from loop at ignite/engine.py:9)"),
+    ] {
+        report.steps.source = Some("loop");
+        report.steps.loop_locations = vec![LoopLocation { at: at.into(), calls_of: None }];
+        let told = wording::run(&report);
+        assert!(told.ends_with(words), "{told}");
+    }
+}

@@ -11,6 +11,8 @@ use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retain
 
 /// In fewer steps than this what grows every few steps is not judged.
 const FEW_STEPS: u32 = 50;
+/// Where the threads of a pool take what there is to do.
+const THREAD_POOL: &str = "concurrent/futures/thread.py:";
 /// Annotations named, the most frequent first.
 const ANNOTATIONS: usize = 4;
 /// Characters of a command line that are shown.
@@ -199,8 +201,10 @@ pub fn steps(report: &Report) -> String {
     let steps = count(f64::from(report.steps.count), "step");
     let (mut loops, mut calls) = (Vec::new(), Vec::new());
     for place in &report.steps.loop_locations {
-        let at = relative_path(&place.at, &report.program.base);
+        let at = in_library(relative_path(&place.at, &report.program.base));
         match &place.calls_of {
+            // What its threads loop over are the calls that were submitted.
+            _ if at.starts_with(THREAD_POOL) => return format!("{steps} (calls submitted to a thread pool)"),
             Some(function) => calls.push(format!("{function}() at {at}")),
             None => loops.push(at),
         }
@@ -223,6 +227,15 @@ pub fn steps(report: &Report) -> String {
     }
 }
 
+/// Returns a path of a package, or of Python's own library, as it is within that.
+fn in_library(path: &str) -> &str {
+    if let Some((_, inside)) = path.rsplit_once("/site-packages/") {
+        return inside;
+    }
+    let own = path.rsplit_once("/lib/python3.").and_then(|(_, inside)| inside.split_once('/'));
+    own.map_or(path, |(_, inside)| inside)
+}
+
 /// Returns which loops were seen where there is no step, and why none of them counts.
 fn unused_loops(report: &Report) -> String {
     let reason = |l: &UnusedLoop| match l.reason.as_str() {
@@ -233,10 +246,7 @@ fn unused_loops(report: &Report) -> String {
         _ => "does little of the work".to_owned(),
     };
     let all = report.steps.unused_loops.iter();
-    let inside = |at: &str| {
-        let at = relative_path(at, &report.program.base);
-        sanitize(at.rsplit_once("/site-packages/").map_or(at, |(_, inside)| inside))
-    };
+    let inside = |at: &str| sanitize(in_library(relative_path(at, &report.program.base)));
     // Several loops may begin in one line.
     let mut told: Vec<String> = Vec::new();
     for text in all.map(|l| format!("{} ({})", inside(&l.location), reason(l))) {

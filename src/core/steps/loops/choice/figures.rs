@@ -3,10 +3,12 @@
 
 use super::super::shadow::CALL;
 use super::super::tree::Id;
-use super::{Chooser, EPOCH};
+use super::{Chooser, EPOCH, OFTEN};
 
 /// A loop of which less than this share of the events gives something back is building something, or leaks all.
 const GIVEN_BACK: f64 = 0.125;
+/// An expression with so many times fewer rounds than the loop around it is a part of that.
+const FEWER: f64 = 2.0;
 /// Least rounds of an expression inside one round of the loop around it, for it to be more than a part of that.
 const LEAST_ROUNDS_OF_EXPRESSION: f64 = 4.0;
 
@@ -85,7 +87,9 @@ impl Chooser<'_> {
     /// Whether an expression is a part of the loop around it.
     pub(super) fn is_part(&self, id: Id, around: f64) -> bool {
         let rounds = self.iterations(id) / around.max(1.0);
-        let seldom = rounds < EPOCH && (rounds <= around || rounds < LEAST_ROUNDS_OF_EXPRESSION);
+        // Those of an epoch are many, and epochs are few.
+        let few = rounds < EPOCH || (rounds < OFTEN && FEWER * rounds <= around);
+        let seldom = few && (rounds <= around || rounds < LEAST_ROUNDS_OF_EXPRESSION);
         self.phases || (around > 0.0 && seldom)
     }
 
