@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use leaktrace_core::format::entry::Retention;
 use leaktrace_core::holders::{Node, Owner};
 
-/// The searches for a site whose holder was not found. Each waits until twice as many steps have ended.
+/// The searches for a site whose holder was not found, however long they take.
 const MAX_TRIES: u32 = 5;
 
 /// What was recorded of one site.
@@ -20,8 +20,10 @@ pub struct Recorded {
     pub lasting: bool,
     /// Whether most blocks had an owner that was alive.
     pub owned: bool,
-    /// Whether it has a bounded owner and an unbounded one: one of them may have a sample only.
-    pub contested: bool,
+    /// The paths that the latest search has found, whether or not they were recorded.
+    latest: Vec<String>,
+    /// Whether these were not recorded, since nothing that is known was among them.
+    doubted: bool,
     /// The collections that owners had their blocks in, by path, and the paths at which another one was met
     /// later: they are made anew again and again.
     collections: HashMap<String, Node>,
@@ -51,11 +53,22 @@ impl Recorded {
         let grows = self.bounded && holders.first().is_some_and(|h| h.hold == Retention::Unbounded);
         let known = same && holders.len() == self.paths.len() && !more && !grows;
         let outlived = holders.first().is_some_and(|h| self.paths.iter().any(|p| leads_to(&h.owner.path, p)));
-        // Nor does one replace what two searches have found in which none of that is any more: an object is being taken apart.
-        let is_met_again = holders.iter().any(|h| self.paths.contains(&h.owner.path));
-        let is_gone = self.tries > 2 && self.owned && !is_met_again;
         let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2 || outlived);
+        let is_gone = self.is_gone(holders);
         !holders.is_empty() && (lasting || !self.lasting) && !known && !too_late && !is_gone
+    }
+
+    /// Whether an answer has none of what two searches have found: an object is being taken apart. What the search before
+    /// has found too is where the blocks lie by now.
+    fn is_gone(&self, holders: &[Share<'_>]) -> bool {
+        let any_of = |paths: &[String]| holders.iter().any(|h| paths.contains(&h.owner.path));
+        self.tries > 2 && self.owned && !any_of(&self.paths) && !any_of(&self.latest)
+    }
+
+    /// Remembers what a search has found.
+    pub fn remember(&mut self, holders: &[Share<'_>]) {
+        self.doubted = !holders.is_empty() && self.is_gone(holders);
+        self.latest = holders.iter().map(|h| h.owner.path.clone()).collect();
     }
 
     /// Says of owners that have more places than before that these do not bound them.
@@ -93,12 +106,12 @@ impl Recorded {
         });
     }
 
-    /// Returns whether a search may still show more than what is known. A holder of the first few blocks is
-    /// searched for once more if there `is_time`, and a bounded one twice: it may grow.
+    /// Returns whether a search may show more than what is known. What has the blocks now may hand them on, and the
+    /// first answer is of the first few: where there `is_time` it is searched for again whenever twice as many steps have
+    /// ended.
     pub fn is_open(&self, step: u32, is_time: bool) -> bool {
-        let again =
-            !self.lasting || (is_time && (self.contested || self.tries < if self.bounded { 3 } else { 2 }));
-        again && self.tries < MAX_TRIES && step >= self.step.saturating_mul(2)
+        let next = if self.doubted { self.step + self.step / 4 } else { self.step.saturating_mul(2) };
+        (is_time || (!self.lasting && self.tries < MAX_TRIES)) && step >= next
     }
 }
 
@@ -192,6 +205,34 @@ mod tests {
         assert!(known(2).is_improved_by(&[share(&pending, 140)], false, false));
         assert!(!known(3).is_improved_by(&[share(&pending, 140)], false, false));
         assert!(known(3).is_improved_by(&[share(&pending, 140), share(&flying, 139)], false, false));
+    }
+
+    #[test]
+    fn what_two_searches_have_found_is_where_the_blocks_lie_by_now() {
+        let moved = owner("results[*][*]", Retention::Unbounded);
+        let mut recorded = Recorded {
+            tries: 3,
+            step: 40,
+            paths: vec!["curve[*]".into()],
+            blocks: 30,
+            lasting: true,
+            owned: true,
+            ..Recorded::default()
+        };
+        assert!(!recorded.is_improved_by(&[share(&moved, 40)], false, false));
+        // It is asked again soon.
+        recorded.remember(&[share(&moved, 40)]);
+        assert!(recorded.is_open(50, true) && !recorded.is_open(49, true));
+        assert!(recorded.is_improved_by(&[share(&moved, 60)], false, false));
+    }
+
+    #[test]
+    fn a_holder_is_searched_for_again_as_long_as_the_run_goes_on() {
+        for tries in [1, 2, 20] {
+            let recorded = Recorded { tries, step: 40, lasting: true, ..Recorded::default() };
+            assert!(recorded.is_open(80, true) && !recorded.is_open(79, true), "{tries}");
+            assert!(!recorded.is_open(80, false), "{tries}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ const TIME_SHARE: u32 = 50;
 /// The part of the run that searches for new findings between reports may take, after so many.
 const NEW_SHARE: u32 = 10;
 const NEW_SEARCHES: u32 = 3;
+/// What searches may take beside a part of the run: a short run has some, too.
+const ALLOWANCE: Duration = Duration::from_millis(400);
 /// The part of the run that searches may have taken for one more, which sees whether a holder is still the
 /// same with more blocks. What tests find must not depend on how busy their machine is.
 const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
@@ -136,14 +138,15 @@ impl Searches {
         let elapsed = Duration::from_nanos(state::elapsed());
         let step = ledger.step_count();
         let looks = occasion == Occasion::Look;
-        let may_confirm = self.spent * CONFIRM_SHARE <= elapsed;
-        let may_look = self.count < NEW_SEARCHES || self.spent * NEW_SHARE <= elapsed;
+        let beyond = self.spent.saturating_sub(ALLOWANCE);
+        let may_confirm = beyond * CONFIRM_SHARE <= elapsed;
+        let may_look = self.count < NEW_SEARCHES || beyond * NEW_SHARE <= elapsed;
         let mut due = match occasion {
             Occasion::Look => false,
             Occasion::Step => self.spent * TIME_SHARE <= elapsed,
             Occasion::Asked | Occasion::Memory => true,
             // There will be no other time.
-            Occasion::End => may_confirm,
+            Occasion::End => self.spent * CONFIRM_SHARE <= elapsed,
         };
         let open = ledger.step_count() + 1;
         // What the step under way has allocated is in nobody's hands yet.
@@ -305,13 +308,13 @@ impl Searches {
         if recorded.lasting && !recorded.owned {
             holders.iter_mut().for_each(|h| h.hold = h.owner.hold);
         }
-        if !recorded.is_improved_by(holders, question.at_end, question.asked) {
+        let improved = recorded.is_improved_by(holders, question.at_end, question.asked);
+        recorded.remember(holders);
+        if !improved {
             return;
         }
         recorded.owned = is_owned(holders);
         recorded.bounded = holders.first().is_some_and(Share::is_bounded);
-        recorded.contested =
-            holders.iter().any(Share::is_bounded) && holders.iter().any(|h| h.hold == Retention::Unbounded);
         recorded.blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
         recorded.lasting = holders.iter().any(Share::is_lasting);
         recorded.paths = holders.iter().map(|h| h.owner.path.clone()).collect();
