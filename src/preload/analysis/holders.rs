@@ -52,6 +52,8 @@ pub struct Searches {
     looking: Duration,
     /// The number of the level of loops whose steps these are.
     level: u32,
+    /// The latest step that was asked at.
+    step: u32,
 }
 
 /// The reason for a search.
@@ -125,9 +127,20 @@ impl Searches {
         }
     }
 
+    /// Takes in at which step it is asked. Far fewer than before are steps of something else: first those of a loop, then
+    /// those of an optimizer. What was answered for the others is void, but at the end there is no other answer.
+    fn set_step(&mut self, step: u32, at_end: bool) {
+        if step < self.step / 2 && !at_end {
+            self.recorded.clear();
+            step_schedule::look_from(0);
+        }
+        self.step = step;
+    }
+
     /// Returns the blocks of every cause that there is now; none if it is not time to search.
     pub fn question(&mut self, ledger: &Ledger, occasion: Occasion) -> Question {
         let began = Instant::now();
+        self.set_step(ledger.step_count(), occasion == Occasion::End);
         let verdict = judge(ledger);
         let mut known: Vec<u32> = Vec::new();
         let mut question = Question {
@@ -391,4 +404,24 @@ fn leave_out_warm_up(living: &mut Vec<LiveAllocation>) {
 fn sample(living: Vec<LiveAllocation>) -> Vec<LiveAllocation> {
     let stride = living.len().div_ceil(MAX_BLOCKS).max(1);
     living.into_iter().step_by(stride).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_at_steps_of_something_else_is_void() {
+        let mut searches = Searches::default();
+        let site = Site { stack: 1, entry_point: 0, device: 0, layer: 0 };
+        searches.set_step(58, false);
+        searches.recorded.insert(site, Recorded::default());
+        for (step, at_end) in [(72, false), (71, false), (0, true)] {
+            searches.set_step(step, at_end);
+            assert_eq!(searches.recorded.len(), 1, "{step}");
+        }
+        searches.set_step(72, false);
+        searches.set_step(10, false);
+        assert_eq!(searches.recorded.len(), 0);
+    }
 }
