@@ -254,6 +254,18 @@ fn an_owner_that_is_gone_at_the_end_was_found_before() {
     }
 }
 
+/// What is found first need not be what keeps it: a function hands on what it has gathered, or gathers it for another.
+#[test]
+fn what_outlasts_a_variable_is_named_and_not_the_variable() {
+    for (way, path) in [
+        ("attribute", "attribute() local `pipeline`.intermediates[*]"),
+        ("hooks", "hooks() local `members`[*].weight → its hooks[*]"),
+    ] {
+        let report = Report::of(&torch("holders/lasting.py").arg(way).traced().run().success().recording());
+        is_held(&report, "leak", "confirmed", path);
+    }
+}
+
 /// Whoever has the head of a linked list has all of it.
 #[test]
 fn a_linked_list_is_one_owner() {

@@ -11,6 +11,7 @@
 
 mod garbage;
 mod group;
+mod lasting;
 mod samples;
 mod search;
 #[cfg(test)]
@@ -91,6 +92,11 @@ pub trait HeapGraph {
     /// Returns the roots of a rank; `None` after the last. The first [`OWN_RANKS`] ranks are the program's
     /// own names.
     fn roots(&mut self, rank: usize) -> Option<Vec<Root>>;
+    /// Returns the program's own roots by how long they last, the longest first: what a call has comes after what the calls
+    /// have that led to it.
+    fn roots_by_life(&mut self) -> Vec<Vec<Root>> {
+        Vec::new()
+    }
     /// Returns how each node of a reference path refers to the next.
     fn steps(&mut self, path: &[Node]) -> Vec<Step>;
     /// Returns whether a node is a collection of like things, so that paths which part there have one owner.
@@ -227,6 +233,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     samples::complete(graph, wanted, &mut groups);
     more_owners(graph, wanted, &mut groups);
     samples::leave_out(graph, &mut groups);
+    lasting::rename(graph, &mut groups);
     let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     owners.extend(garbage);
     Found { owners: without_minor(owners), in_time: complete && !graph.is_late(), collector_is_off: false }

@@ -20,6 +20,8 @@ pub(super) struct Search {
     missing: Nodes,
     blocked: Nodes,
     without: Vec<Root>,
+    /// Whether what is wanted may hold more of it: it is no block.
+    passes: bool,
 }
 
 impl Search {
@@ -35,7 +37,13 @@ impl Search {
             missing: wanted.map(|block| (block, ())).collect(),
             blocked,
             without,
+            passes: false,
         }
+    }
+
+    /// Makes a search for objects.
+    pub fn for_objects(wanted: impl Iterator<Item = Node>) -> Search {
+        Search { passes: true, ..Search::new(wanted, Nodes::default(), Vec::new()) }
     }
 
     pub fn is_done(&self) -> bool {
@@ -67,6 +75,14 @@ impl Search {
 
     /// Walks from some roots, first without graphs, then through them. `false`: the time was up.
     pub fn walk_from(&mut self, graph: &mut impl HeapGraph, roots: Vec<Root>) -> bool {
+        if !self.walk_without_graphs(graph, roots) {
+            return false;
+        }
+        let front = std::mem::take(&mut self.graphs);
+        self.walk(graph, front, true)
+    }
+
+    pub fn walk_without_graphs(&mut self, graph: &mut impl HeapGraph, roots: Vec<Root>) -> bool {
         let mut front = Vec::new();
         for root in roots {
             let number = self.roots.len() as u32 | ROOT;
@@ -75,11 +91,7 @@ impl Search {
                 front.extend(new);
             }
         }
-        if !self.walk(graph, front, false) {
-            return false;
-        }
-        let front = std::mem::take(&mut self.graphs);
-        self.walk(graph, front, true)
+        self.walk(graph, front, false)
     }
 
     fn walk(&mut self, graph: &mut impl HeapGraph, mut front: Vec<u32>, graphs: bool) -> bool {
@@ -121,7 +133,7 @@ impl Search {
         self.numbers.insert(node, number);
         self.nodes.push(node);
         self.from.push(from);
-        if self.missing.remove(&node).is_some() {
+        if self.missing.remove(&node).is_some() && !self.passes {
             return Some(None);
         }
         if !graphs && graph.has_graph(node) {

@@ -300,6 +300,10 @@ impl HeapGraph for Heap<'_> {
         self.roots_of(rank)
     }
 
+    fn roots_by_life(&mut self) -> Vec<Vec<Root>> {
+        self.roots_in_layers()
+    }
+
     fn steps(&mut self, way: &[Node]) -> Vec<Step> {
         self.labels(way)
     }

@@ -47,6 +47,29 @@ impl Heap<'_> {
         Some(roots)
     }
 
+    /// Returns the program's own roots: variables of modules and of each thread's outermost functions, then of those that
+    /// these have called, and so on.
+    pub fn roots_in_layers(&mut self) -> Vec<Vec<Root>> {
+        let mut layers = vec![Vec::new()];
+        self.globals(|name, file| name == "__main__" || file.is_some_and(is_own_file), &mut layers[0]);
+        for thread in thread_frames::threads(self.python) {
+            // SAFETY: the state of a living thread, and the GIL is held.
+            let frames = unsafe { self.cpython.frames(thread) };
+            let mut depth = 0;
+            for frame in frames.into_iter().rev() {
+                let mut roots = Vec::new();
+                self.locals_of(frame.address, frame.code, true, &mut roots);
+                // A module has no variables of this kind.
+                if !roots.is_empty() {
+                    layers.resize_with(layers.len().max(depth + 1), Vec::new);
+                    layers[depth].append(&mut roots);
+                    depth += 1;
+                }
+            }
+        }
+        layers
+    }
+
     /// Returns (key, value) of all items of a dict; none of 0, which stands where there is no dict: from 3.12 on those of the
     /// interpreter's own classes lie elsewhere.
     pub fn items(&self, dict: Node) -> Vec<(Node, Node)> {

@@ -1,0 +1,66 @@
+//! Owners that a variable names, though something that outlasts it refers to them too: the list that a method appends to is
+//! an attribute of an object that its caller has. They are named by that.
+
+use super::group::{Group, Owning, Path};
+use super::search::Search;
+use super::{HeapGraph, Node, Root, Step, Wanted};
+
+/// An owner that the variable of a call names: its group, and the layer of the variable.
+struct Inner {
+    group: usize,
+    node: Node,
+    layer: usize,
+}
+
+/// Names owners by what lasts longest.
+pub(super) fn rename(graph: &mut impl HeapGraph, groups: &mut [Group]) {
+    if groups.iter().all(|g| g.paths.len() < 2) {
+        return;
+    }
+    let layers = graph.roots_by_life();
+    by_outer_calls(graph, groups, &layers);
+}
+
+/// Returns how deep the call is whose variable a root is; 0: nothing lasts longer.
+fn layer_of(layers: &[Vec<Root>], root: &Root) -> usize {
+    layers.iter().position(|roots| roots.contains(root)).unwrap_or(0)
+}
+
+/// Names what has several blocks, and a call's variable refers to, by what the calls have that led to it.
+fn by_outer_calls(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Vec<Root>]) {
+    let mut inner = Vec::new();
+    for (group, of) in groups.iter().enumerate().filter(|(_, g)| g.paths.len() > 1) {
+        let layer = of.paths.iter().map(|path| layer_of(layers, &path.root)).min().unwrap_or(0);
+        if let Owning::Node(node) = of.owner
+            && layer > 0
+        {
+            inner.push(Inner { group, node, layer });
+        }
+    }
+    let Some(deepest) = inner.iter().map(|owner| owner.layer).max() else { return };
+    let mut search = Search::for_objects(inner.iter().map(|owner| owner.node));
+    for roots in &layers[..deepest] {
+        if search.is_done() || !search.walk_without_graphs(graph, roots.clone()) {
+            break;
+        }
+    }
+    for Inner { group, node, layer } in inner {
+        let Some(way) = search.path(0, &Wanted { block: node, cause: 0 }) else { continue };
+        // A suspended function is a way to what it has, and no better name.
+        let is_plain = |step: &Step| !matches!(step, Step::Local { .. });
+        if layer_of(layers, &way.root) < layer && graph.steps(&way.nodes).iter().all(is_plain) {
+            lead(&mut groups[group], node, &way);
+        }
+    }
+}
+
+/// Has the paths of a group come to their owner by another way.
+fn lead(group: &mut Group, owner: Node, way: &Path) {
+    for path in &mut group.paths {
+        if let Some(at) = path.nodes.iter().position(|&node| node == owner) {
+            path.nodes.splice(..=at, way.nodes.iter().copied());
+            path.root = way.root.clone();
+        }
+    }
+    group.parting = group.parting.map(|_| way.nodes.len() - 1);
+}
