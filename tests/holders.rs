@@ -258,6 +258,8 @@ fn an_owner_that_is_gone_at_the_end_was_found_before() {
 #[test]
 fn what_outlasts_a_variable_is_named_and_not_the_variable() {
     for (way, path) in [
+        ("handed_on", "handed_on() local `results`[*][*]"),
+        ("epochs", "epochs() local `runner`.history[*][*]"),
         ("attribute", "attribute() local `pipeline`.intermediates[*]"),
         ("hooks", "hooks() local `members`[*].weight → its hooks[*]"),
     ] {

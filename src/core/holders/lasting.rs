@@ -1,5 +1,5 @@
 //! Owners that a variable names, though something that outlasts it refers to them too: the list that a method appends to is
-//! an attribute of an object that its caller has. They are named by that.
+//! an attribute of an object that its caller has, and may be an entry of a list by now. They are named by that.
 
 use super::group::{Group, Owning, Path};
 use super::search::Search;
@@ -19,6 +19,7 @@ pub(super) fn rename(graph: &mut impl HeapGraph, groups: &mut [Group]) {
     }
     let layers = graph.roots_by_life();
     by_outer_calls(graph, groups, &layers);
+    by_collections(graph, groups, &layers);
 }
 
 /// Returns how deep the call is whose variable a root is; 0: nothing lasts longer.
@@ -50,6 +51,43 @@ fn by_outer_calls(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Ve
         let is_plain = |step: &Step| !matches!(step, Step::Local { .. });
         if layer_of(layers, &way.root) < layer && graph.steps(&way.nodes).iter().all(is_plain) {
             lead(&mut groups[group], node, &way);
+        }
+    }
+}
+
+/// Names an entry that a variable refers to by the collection that others of its cause are named by.
+fn by_collections(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Vec<Root>]) {
+    let mut known: Vec<Path> = Vec::new();
+    for group in groups.iter() {
+        let (Some(path), Owning::Node(owner)) = (group.paths.first(), &group.owner) else { continue };
+        let Some(at) = path.nodes.iter().position(|node| node == owner).filter(|&at| at > 0) else {
+            continue;
+        };
+        let holder = at.checked_sub(2).map(|h| path.nodes[h]);
+        let is_known =
+            known.iter().any(|k| k.cause == group.cause && k.nodes.last() == Some(&path.nodes[at - 1]));
+        if !is_known && graph.is_collection(holder, path.nodes[at - 1]) {
+            known.push(Path { nodes: path.nodes[..at].to_vec(), ..path.clone() });
+        }
+    }
+    let mut entries = Vec::new();
+    for mut way in known {
+        let Some(&collection) = way.nodes.last() else { continue };
+        entries.clear();
+        graph.references_from(&[collection], false, &mut entries);
+        let layer = layer_of(layers, &way.root);
+        for group in groups.iter_mut().filter(|g| g.cause == way.cause) {
+            let Owning::Node(owner) = group.owner else { continue };
+            let is_other = |p: &Path| {
+                !p.nodes.contains(&collection)
+                    && p.nodes.first() == Some(&owner)
+                    && layer_of(layers, &p.root) >= layer
+            };
+            if entries.iter().any(|&(_, node)| node == owner) && group.paths.iter().all(is_other) {
+                way.nodes.push(owner);
+                lead(group, owner, &way);
+                way.nodes.pop();
+            }
         }
     }
 }

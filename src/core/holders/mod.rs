@@ -24,6 +24,7 @@ use crate::format::entry::Retention;
 use crate::int_map::IntMap;
 use group::{Group, Path};
 use search::Search;
+pub use words::are_alike;
 
 /// An object, or a block: an address that no other has.
 pub type Node = u64;
@@ -236,7 +237,11 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     lasting::rename(graph, &mut groups);
     let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     owners.extend(garbage);
-    Found { owners: without_minor(owners), in_time: complete && !graph.is_late(), collector_is_off: false }
+    Found {
+        owners: without_minor(joined(owners)),
+        in_time: complete && !graph.is_late(),
+        collector_is_off: false,
+    }
 }
 
 /// Searches for other paths to the same blocks, leaving out each owner that is known.
@@ -271,6 +276,31 @@ fn more_owners(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut Vec<G
             return;
         }
     }
+}
+
+/// Joins the owners of a cause that differ in numbers of entries only: each of `trials[0].history[*]` and
+/// `trials[1].history[*]` has a part of what `trials[*].history[*]` has.
+fn joined(owners: Vec<Owner>) -> Vec<Owner> {
+    let mut all: Vec<Owner> = Vec::new();
+    for owner in owners {
+        let alike = |o: &&mut Owner| {
+            let same = o.cause == owner.cause && o.path != owner.path && o.hold == owner.hold;
+            same && o.hold == Retention::Unbounded && words::are_alike(&o.path, &owner.path)
+        };
+        let Some(known) = all.iter_mut().find(alike) else {
+            all.push(owner);
+            continue;
+        };
+        let name = words::join(&known.path[..known.name], &owner.path[..owner.name]);
+        known.path = words::join(&known.path, &owner.path);
+        known.name = name.len();
+        known.node = 0;
+        known.places = known.places.max(owner.places);
+        known.blocks.extend(owner.blocks);
+        known.blocks.sort_unstable();
+        known.blocks.dedup();
+    }
+    all
 }
 
 fn without_minor(owners: Vec<Owner>) -> Vec<Owner> {

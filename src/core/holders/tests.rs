@@ -269,6 +269,38 @@ fn what_the_caller_has_comes_before_a_variable_of_the_call() {
     assert!(paths.iter().all(|path| path.starts_with("main() local `pipeline`.intermediates")), "{paths:?}");
 }
 
+/// `results[rate] = curve`, where `curve` is a variable still.
+#[test]
+fn an_entry_that_a_variable_has_too_goes_by_its_collection() {
+    let mut toy = Toy::default().root(0, 1, "main() local `results`").root(0, 3, "main() local `curve`");
+    toy = (2..5).fold(toy.list(1, 2..5), |toy, list| toy.list(list, 10 * list..10 * list + 10));
+    toy = (20..50).fold(toy, Toy::tensor);
+    assert_eq!(toy.find(1020..1050), one("main() local `results`[*][*]", 30));
+}
+
+#[test]
+fn owners_that_differ_in_numbers_of_entries_are_one() {
+    let mut toy = Toy::default().root(0, 1, "__main__.study").list(1, 2..4);
+    for trial in 2..4 {
+        toy = toy.holds(trial, 4 + trial, Step::Attribute("history".into()));
+        toy = toy.list(4 + trial, 10 * trial..10 * trial + 10);
+    }
+    toy = (20..40).fold(toy, Toy::tensor);
+    let both = one("__main__.study[*].history[*]", 20);
+    assert_eq!(toy.find(1020..1040), both);
+    assert_eq!(toy.find(1020..1030), one("__main__.study[0].history[*]", 10));
+    // Other ways on are other owners.
+    for (a, b, joined) in [
+        ("a[0].x[*]", "a[1].x[*]", Some("a[*].x[*]")),
+        ("a[0][3]['k']", "a[*][3]['k']", Some("a[*][3]['k']")),
+        ("a[0.5][*]", "a[1e-05][*]", Some("a[*][*]")),
+        ("a[0].x", "a[0].y", None),
+        ("a['k'][*]", "a['l'][*]", None),
+    ] {
+        assert_eq!(words::are_alike(a, b).then(|| words::join(a, b)).as_deref(), joined);
+    }
+}
+
 #[test]
 fn two_variables_of_one_tensor_are_two_owners() {
     let toy = Toy::default().root(0, 10, "__main__.loss").root(0, 1, "__main__.retval").tensor(10);

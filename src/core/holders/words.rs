@@ -36,6 +36,44 @@ pub(super) fn origin(origin: &GcRoot) -> String {
     }
 }
 
+/// Returns a path and the numbers of entries in it, which it has a star for.
+fn numbers(path: &str) -> (String, Vec<&str>) {
+    let (mut text, mut numbers) = (String::new(), Vec::new());
+    let mut parts = path.split('[');
+    text.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        text.push('[');
+        let is_number = |n: &&str| *n == "*" || n.parse::<f64>().is_ok();
+        match part.split_once(']').filter(|(number, _)| is_number(number)) {
+            Some((number, rest)) => {
+                numbers.push(number);
+                text.push_str("*]");
+                text.push_str(rest);
+            }
+            None => text.push_str(part),
+        }
+    }
+    (text, numbers)
+}
+
+/// Returns whether two paths differ in numbers of entries at most.
+pub fn are_alike(a: &str, b: &str) -> bool {
+    a == b || numbers(a).0 == numbers(b).0
+}
+
+/// Returns the one path that stands for two which are alike.
+pub(super) fn join(a: &str, b: &str) -> String {
+    let ((text, of_a), (_, of_b)) = (numbers(a), numbers(b));
+    let mut both = of_a.iter().zip(&of_b);
+    let mut parts = text.split("[*]");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let same = both.next().filter(|(a, b)| a == b).map_or("*", |(number, _)| number);
+        out.extend(["[", same, "]", part]);
+    }
+    out
+}
+
 /// Several paths in words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Words {

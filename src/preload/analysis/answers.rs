@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use leaktrace_core::format::entry::Retention;
-use leaktrace_core::holders::{Node, Owner};
+use leaktrace_core::holders::{Node, Owner, are_alike};
 
 /// The searches for a site whose holder was not found, however long they take.
 const MAX_TRIES: u32 = 5;
@@ -61,7 +61,8 @@ impl Recorded {
     /// Whether an answer has none of what two searches have found: an object is being taken apart. What the search before
     /// has found too is where the blocks lie by now.
     fn is_gone(&self, holders: &[Share<'_>]) -> bool {
-        let any_of = |paths: &[String]| holders.iter().any(|h| paths.contains(&h.owner.path));
+        let is_in = |paths: &[String], path: &str| paths.iter().any(|known| are_alike(known, path));
+        let any_of = |paths: &[String]| holders.iter().any(|h| is_in(paths, &h.owner.path));
         self.tries > 2 && self.owned && !any_of(&self.paths) && !any_of(&self.latest)
     }
 
@@ -209,6 +210,7 @@ mod tests {
 
     #[test]
     fn what_two_searches_have_found_is_where_the_blocks_lie_by_now() {
+        let results = owner("results[0][*]", Retention::Unbounded);
         let moved = owner("results[*][*]", Retention::Unbounded);
         let mut recorded = Recorded {
             tries: 3,
@@ -219,10 +221,14 @@ mod tests {
             owned: true,
             ..Recorded::default()
         };
-        assert!(!recorded.is_improved_by(&[share(&moved, 40)], false, false));
+        assert!(!recorded.is_improved_by(&[share(&results, 40)], false, false));
         // It is asked again soon.
-        recorded.remember(&[share(&moved, 40)]);
+        recorded.remember(&[share(&results, 40)]);
         assert!(recorded.is_open(50, true) && !recorded.is_open(49, true));
+        assert!(recorded.is_improved_by(&[share(&moved, 60)], false, false));
+        // One entry more is no other holder.
+        recorded.paths = vec!["results[0][*]".into()];
+        recorded.remember(&[]);
         assert!(recorded.is_improved_by(&[share(&moved, 60)], false, false));
     }
 

@@ -13,6 +13,38 @@ def train():
     optimizer.step()
 
 
+def curve_of(steps):
+    curve = []
+    for _ in range(steps):
+        curve.append(torch.zeros(64, device="cuda"))
+        train()
+    return curve
+
+
+def handed_on():
+    results = {}
+    for rate in range(4):
+        results[rate] = curve_of(50)
+
+
+class Runner:
+    def __init__(self):
+        self.history = []
+
+    def epoch(self):
+        outputs = []
+        for _ in range(25):
+            outputs.append(torch.zeros(64, device="cuda"))
+            train()
+        self.history.append(outputs)
+
+
+def epochs():
+    runner = Runner()
+    for _ in range(8):
+        runner.epoch()
+
+
 class Pipeline:
     def __init__(self):
         self.intermediates = []
