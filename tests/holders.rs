@@ -268,6 +268,13 @@ fn what_outlasts_a_variable_is_named_and_not_the_variable() {
     }
 }
 
+/// An object that a function has made for its `for` loop alone has no name.
+#[test]
+fn the_iterator_of_a_loop_is_an_owner() {
+    let report = Report::of(&torch("holders/lasting.py").arg("loop").traced().run().success().recording());
+    is_held(&report, "leak", "confirmed", "the iterator of a loop in loop() → Prefetcher.in_flight[*]");
+}
+
 /// Whoever has the head of a linked list has all of it.
 #[test]
 fn a_linked_list_is_one_owner() {

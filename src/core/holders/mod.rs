@@ -121,7 +121,7 @@ pub trait HeapGraph {
     /// Appends what the cyclic collector counts as references from `holder`.
     fn references(&mut self, holder: Node, found: &mut Vec<Node>);
     fn type_name(&mut self, node: Node) -> String;
-    /// Returns the name of an object that no other refers to, if it is known who keeps it, and for ever.
+    /// Returns the name of an object that no other refers to, if it is known who keeps it: for ever, or as long as a loop runs.
     fn name_foreign(&mut self, _: Node) -> Option<String> {
         None
     }

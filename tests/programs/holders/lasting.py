@@ -79,4 +79,23 @@ def hooks():
         fit(members[-1], 50)
 
 
+class Prefetcher:
+    def __init__(self):
+        self.in_flight = []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if len(self.in_flight) == 120:
+            raise StopIteration
+        self.in_flight.append(torch.zeros(64, device="cuda"))
+        return self.in_flight[-1]
+
+
+def loop():
+    for _ in Prefetcher():
+        train()
+
+
 globals()[sys.argv[1]]()

@@ -11,6 +11,7 @@ mod labels;
 mod natives;
 mod objects;
 mod roots;
+mod stacks;
 mod strays;
 mod verify;
 
@@ -50,6 +51,8 @@ pub struct Heap<'a> {
     saw_tensors: bool,
     /// The dicts of what allocators know their blocks by.
     records: Nodes,
+    /// Which functions have addresses on their stacks; read when first needed.
+    stacks: Option<IntMap<u64, String>>,
     /// What the places of collections show that were looked at.
     rooms: IntMap<Node, Option<(u64, u64)>>,
     limit: Limit,
@@ -126,6 +129,7 @@ impl<'a> Heap<'a> {
             contexts: None,
             saw_tensors: false,
             records: Nodes::default(),
+            stacks: None,
             rooms: IntMap::default(),
             limit,
         };
@@ -371,7 +375,11 @@ impl HeapGraph for Heap<'_> {
 
     fn name_foreign(&mut self, node: Node) -> Option<String> {
         // The interpreter's own state refers to it.
-        self.is_context(node).then(|| "contextvars".to_owned())
+        if self.is_context(node) {
+            return Some("contextvars".to_owned());
+        }
+        let function = self.loop_of(node)?;
+        Some(format!("the iterator of a loop in {function}() → {}", self.types.name(node)))
     }
 
     fn sort(&mut self, node: Node) -> u64 {
