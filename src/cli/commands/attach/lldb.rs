@@ -75,7 +75,7 @@ impl Lldb {
         self.tell(&format!("process attach --pid {}", target.pid));
         let attached =
             self.until(COMMAND, |line| line.contains("Architecture set to") || line.starts_with("error:"));
-        if !attached.is_some_and(|line| !line.starts_with("error:")) {
+        if attached.is_none_or(|line| line.starts_with("error:")) {
             let denied = ["Operation not permitted", "ptrace", "not permitted"];
             let is_denied = denied.iter().any(|words| self.said.contains(words));
             return Err(if is_denied { Failed::Denied } else { Failed::Said(self.said.clone()) });
