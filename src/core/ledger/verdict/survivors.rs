@@ -174,9 +174,6 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     }
     let now = own.at(steps);
     let gap = f64::from(last - first) / (births.len().max(2) - 1) as f64;
-    // Where another call of the same line has left one since, it goes on there.
-    let last = last.max(own.at(view.last_survivor(site.site)).min(now));
-    let newest = f64::from(now - last);
     // Where the next is due is known where they come at intervals, and nearly so where no gap was much longer than others.
     let gaps = if at_intervals { DUE_GAPS * rhythm.spacing } else { GROWS_GAPS * gap };
     let longest = births.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
@@ -184,7 +181,12 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let gaps = if known { gaps.min(LONGEST_GAPS * f64::from(longest)) } else { gaps };
     let by_gaps = f64::from(age) + gaps + GROWS_SLACK;
     let by_bursts = f64::from(age) + BURST_WAIT * rhythm.spacing;
-    let still_grows = newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts);
+    let is_recent = |last: u32| {
+        let newest = f64::from(now.saturating_sub(last));
+        newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts)
+    };
+    // Where another call of the same line has left one since, it goes on there.
+    let still_grows = is_recent(last) || is_recent(own.at(view.last_survivor(site.site)));
     let latest_old = latest_of_age(view, &own, age);
     let later = births.iter().filter(|&&birth| birth > latest_old / 2).count();
     if !still_grows || (later as f64) < LATER_SHARE * births.len() as f64 {

@@ -1,6 +1,7 @@
 //! What all rules look at: the sites at the judged moment, what others know of them, and the thresholds that
 //! several rules share.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use crate::format::entry::Retention;
@@ -79,8 +80,9 @@ pub struct View<'a> {
     /// The sites that have cohorts, by number.
     pub sites: Vec<SiteView<'a>>,
     pub context: Context<'a>,
-    /// The latest birth among what is alive of a line, whoever calls it: by its way inwards.
-    survivors: BTreeMap<(u64, u8, Layer, u16), u32>,
+    /// The latest birth among what is alive of a line, whoever calls it: by its way inwards. That takes the frames of every
+    /// stack, so it waits until somebody asks.
+    survivors: OnceCell<BTreeMap<(u64, u8, Layer, u16), u32>>,
     /// The longest of the usual lives, where they are long, of what a line frees, whoever calls it: by its way inwards.
     lives: BTreeMap<(u64, u8, Layer, u16), u32>,
 }
@@ -94,13 +96,8 @@ impl<'a> View<'a> {
             let life: &mut u32 = lives.entry(key(context, site)).or_default();
             *life = (*life).max(site.usual_life());
         }
-        let sites = sites(ledger, steps);
-        let mut survivors = BTreeMap::new();
-        for s in &sites {
-            let newest: &mut u32 = survivors.entry(key(context, s.site)).or_default();
-            *newest = (*newest).max(s.cohorts.last().map_or(0, |c| c.birth));
-        }
-        View { ledger, steps, burn_in, sites, context, survivors, lives }
+        let survivors = OnceCell::new();
+        View { ledger, steps, burn_in, sites: sites(ledger, steps), context, survivors, lives }
     }
 
     /// Returns how long what a site frees lives usually, or what the same line frees when another one calls it: what a call
@@ -112,7 +109,15 @@ impl<'a> View<'a> {
 
     /// Returns when the latest was born of what is alive of the line that a site is of, whoever calls it.
     pub fn last_survivor(&self, site: &Site) -> u32 {
-        self.survivors.get(&key(self.context, site)).copied().unwrap_or(0)
+        let all = self.survivors.get_or_init(|| {
+            let mut all = BTreeMap::new();
+            for s in &self.sites {
+                let newest: &mut u32 = all.entry(key(self.context, s.site)).or_default();
+                *newest = (*newest).max(s.cohorts.last().map_or(0, |c| c.birth));
+            }
+            all
+        });
+        all.get(&key(self.context, site)).copied().unwrap_or(0)
     }
 
     /// Returns a site by its number, if it has cohorts.

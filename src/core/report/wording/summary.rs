@@ -204,7 +204,9 @@ pub fn steps(report: &Report) -> String {
         let at = in_library(relative_path(&place.at, &report.program.base));
         match &place.calls_of {
             // What its threads loop over are the calls that were submitted.
-            _ if at.starts_with(THREAD_POOL) => return format!("{steps} (calls submitted to a thread pool)"),
+            _ if at.starts_with(THREAD_POOL) && report.steps.phase_steps == 0 => {
+                return format!("{steps} (calls submitted to a thread pool)");
+            }
             Some(function) => calls.push(format!("{function}() at {at}")),
             None => loops.push(at),
         }
