@@ -2,6 +2,7 @@
 
 mod driver;
 mod garbage;
+mod held;
 mod histories;
 mod legal;
 mod not_leaks;

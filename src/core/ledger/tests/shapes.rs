@@ -1,9 +1,8 @@
 //! Programs that leak, and what a verdict needs to be given at all.
 
 use super::*;
-use crate::format::entry::Retention;
 use crate::format::event::StepSource;
-use verdict::{Confidence, Kind, SiteHolder, Verdict, judge};
+use verdict::{Confidence, Kind, Verdict, judge};
 
 /// A block each, at an address of its own.
 #[derive(Default)]
@@ -103,39 +102,6 @@ fn what_is_freed_only_as_the_program_ends_was_not_freed() {
     assert_eq!((f.kind, f.confidence, f.freed, f.cohorts), (Kind::Leak, Confidence::Likely, 0, 19));
 }
 
-/// A list gets another entry every so many steps, and so does a cache that is looked up by a shape.
-#[test]
-fn what_comes_now_and_then_in_ever_other_sizes_may_be_a_cache() {
-    let judged = |size: fn(u64) -> u64| {
-        let step = |s: &mut Shape, n: u64| {
-            if n.is_multiple_of(10) {
-                s.keep(size(n / 10), 7)
-            }
-        };
-        let ledger = Shape::ran(step, 300);
-        let line = u64::from;
-        let held = |site| {
-            let blocks = ledger.site(site).filter(|s| s.stack == 7).map(|s| s.live_blocks);
-            let by = |blocks| SiteHolder {
-                holder: 1,
-                object: 1,
-                retention: Retention::Unbounded,
-                is_state: false,
-                blocks,
-                bytes: blocks * 512,
-            };
-            blocks.map(by).into_iter().collect()
-        };
-        let context =
-            verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false };
-        let v = verdict::judge_by(&ledger, context);
-        let [f] = &v.findings[..] else { panic!("{v:?}") };
-        (f.kind, f.confidence)
-    };
-    assert_eq!(judged(|_| 4096), (Kind::Leak, Confidence::Confirmed));
-    assert_eq!(judged(|n| n * 512), (Kind::Leak, Confidence::Likely));
-}
-
 /// A list is cleared after each epoch, and its last entry is kept, in runs of whole epochs.
 #[test]
 fn what_stays_of_each_tooth_of_a_sawtooth_grows() {
@@ -197,36 +163,6 @@ fn what_came_now_and_then_and_stays_away_for_longer_than_ever_has_stopped() {
         };
         assert_eq!(Shape::run(step, steps).findings.len(), found, "{steps} steps");
     }
-}
-
-/// One holder has what each step leaves, and more that every tenth step leaves from elsewhere.
-#[test]
-fn the_parts_of_a_step_are_no_more_than_the_step() {
-    let step = |s: &mut Shape, n: u64| {
-        s.keep(2048, 7);
-        if n % 10 == 5 {
-            s.keep(20_480, 8);
-        }
-    };
-    let ledger = Shape::ran(step, 200);
-    let line = u64::from;
-    let held = |site| {
-        let blocks = ledger.site(site).filter(|s| [7, 8].contains(&s.stack)).map(|s| s.live_blocks);
-        let by = |blocks| SiteHolder {
-            holder: 1,
-            object: 1,
-            retention: Retention::Unbounded,
-            is_state: false,
-            blocks,
-            bytes: blocks * 2048,
-        };
-        blocks.map(by).into_iter().collect()
-    };
-    let context = verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false };
-    let v = verdict::judge_by(&ledger, context);
-    let [f] = &v.findings[..] else { panic!("{v:?}") };
-    let most = f.sites.iter().map(|part| part.bytes_per_step).fold(0.0, f64::max);
-    assert_eq!((f.bytes_per_step, f.sites.len(), most < 2200.0), (2048.0, 2, true), "{most}");
 }
 
 /// Wherever in a gap the run ends.
@@ -547,31 +483,5 @@ fn what_came_at_intervals_and_is_overdue_has_stopped() {
         };
         let v = Shape::run(step, steps);
         assert_eq!(v.findings.iter().map(|f| f.kind).collect::<Vec<_>>(), kinds, "{steps}: {v:#?}");
-    }
-}
-
-/// A search met 30 entries; a hundred are there by now, of at most so many.
-#[test]
-fn a_bound_is_reckoned_from_what_was_there_when_it_was_met() {
-    let ledger = Shape::ran(|s, _| s.keep(4096, 7), 100);
-    for (max_entries, bound) in [(1000, 4096 * 1000), (50, 4096 * 100)] {
-        let held = |site| {
-            let deque = SiteHolder {
-                holder: 1,
-                object: 1,
-                retention: Retention::Bounded { entries: 30, max_entries },
-                is_state: false,
-                blocks: 28,
-                bytes: 28 * 4096,
-            };
-            ledger.site(site).filter(|s| s.stack == 7).map(|_| deque).into_iter().collect()
-        };
-        let line = u64::from;
-        let v = verdict::judge_by(
-            &ledger,
-            verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false },
-        );
-        let bounds: Vec<_> = v.non_leaks.iter().filter_map(|f| f.bound_bytes).collect();
-        assert_eq!((v.findings.len(), bounds), (0, vec![bound]), "{max_entries}: {v:#?}");
     }
 }

@@ -1,0 +1,105 @@
+//! Verdicts by who holds what a program left.
+
+use super::shapes::Shape;
+use super::*;
+use crate::format::entry::Retention;
+use verdict::{Confidence, Kind, SiteHolder, Verdict};
+
+/// A holder of so many blocks of a size.
+fn holder(holder: u64, retention: Retention, blocks: u64, size: u64) -> SiteHolder {
+    SiteHolder { holder, object: holder, retention, is_state: false, blocks, bytes: blocks * size }
+}
+
+/// Judges a run by the holders of what these stacks have left; each is told how many blocks those are.
+fn judged(ledger: &Ledger, stacks: &[u32], holders: impl Fn(u64) -> Vec<SiteHolder>) -> Verdict {
+    let held = |site| {
+        let site = ledger.site(site).filter(|s| stacks.contains(&s.stack));
+        site.map_or_else(Vec::new, |s| holders(s.live_blocks))
+    };
+    let line = u64::from;
+    let context = verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false };
+    verdict::judge_by(ledger, context)
+}
+
+/// A list gets another entry every so many steps, and so does a cache that is looked up by a shape.
+#[test]
+fn what_comes_now_and_then_in_ever_other_sizes_may_be_a_cache() {
+    let graded = |size: fn(u64) -> u64| {
+        let step = |s: &mut Shape, n: u64| {
+            if n.is_multiple_of(10) {
+                s.keep(size(n / 10), 7)
+            }
+        };
+        let list = |blocks| vec![holder(1, Retention::Unbounded, blocks, 512)];
+        let v = judged(&Shape::ran(step, 300), &[7], list);
+        let [f] = &v.findings[..] else { panic!("{v:?}") };
+        (f.kind, f.confidence)
+    };
+    assert_eq!(graded(|_| 4096), (Kind::Leak, Confidence::Confirmed));
+    assert_eq!(graded(|n| n * 512), (Kind::Leak, Confidence::Likely));
+}
+
+/// One holder has what each step leaves, and more that every tenth step leaves from elsewhere.
+#[test]
+fn the_parts_of_a_step_are_no_more_than_the_step() {
+    let step = |s: &mut Shape, n: u64| {
+        s.keep(2048, 7);
+        if n % 10 == 5 {
+            s.keep(20_480, 8);
+        }
+    };
+    let list = |blocks| vec![holder(1, Retention::Unbounded, blocks, 2048)];
+    let v = judged(&Shape::ran(step, 200), &[7, 8], list);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    let most = f.sites.iter().map(|part| part.bytes_per_step).fold(0.0, f64::max);
+    assert_eq!((f.bytes_per_step, f.sites.len(), most < 2200.0), (2048.0, 2, true), "{most}");
+}
+
+/// A search met 30 entries; a hundred are there by now, of at most so many.
+#[test]
+fn a_bound_is_reckoned_from_what_was_there_when_it_was_met() {
+    let ledger = Shape::ran(|s, _| s.keep(4096, 7), 100);
+    for (max_entries, bound) in [(1000, 4096 * 1000), (50, 4096 * 100)] {
+        let deque = Retention::Bounded { entries: 30, max_entries };
+        let v = judged(&ledger, &[7], |_| vec![holder(1, deque, 28, 4096)]);
+        let bounds: Vec<_> = v.non_leaks.iter().filter_map(|f| f.bound_bytes).collect();
+        assert_eq!((v.findings.len(), bounds), (0, vec![bound]), "{max_entries}: {v:#?}");
+    }
+}
+
+/// Of the models that were made one is in use, by several names; those before it are in cycles.
+#[test]
+fn garbage_is_told_from_what_the_newest_object_has() {
+    let step = |s: &mut Shape, n: u64| {
+        if n % 10 == 1 {
+            (0..8).for_each(|_| s.keep(512, 7));
+        }
+    };
+    let ledger = Shape::ran(step, 120);
+    let kind = |in_use: u64| {
+        let v = judged(&ledger, &[7], |_| {
+            let names = (2..6).map(|name| holder(name, Retention::Unbounded, in_use, 512));
+            [holder(1, Retention::Unreachable, 16, 512)].into_iter().chain(names).collect()
+        });
+        let [f] = &v.findings[..] else { panic!("{v:?}") };
+        f.kind
+    };
+    assert_eq!(kind(8), Kind::PendingGc);
+    assert_eq!(kind(24), Kind::Leak);
+}
+
+/// What else the line frees lives for a step, and is no garbage.
+#[test]
+fn garbage_that_nothing_has_collected_does_not_tell_when_it_goes() {
+    let mut rebound = None;
+    let step = |s: &mut Shape, n: u64| {
+        let new = s.block(2048, 7);
+        if let Some(old) = rebound.replace(new).filter(|_| n.is_multiple_of(2)) {
+            s.p.free(old);
+        }
+    };
+    let cycles = |blocks| vec![holder(1, Retention::Unreachable, blocks, 2048)];
+    let v = judged(&Shape::ran(step, 200), &[7], cycles);
+    let [f] = &v.findings[..] else { panic!("{v:?}") };
+    assert_eq!((f.kind, f.longest_life), (Kind::PendingGc, 0));
+}
