@@ -103,3 +103,26 @@ fn garbage_that_nothing_has_collected_does_not_tell_when_it_goes() {
     let [f] = &v.findings[..] else { panic!("{v:?}") };
     assert_eq!((f.kind, f.longest_life), (Kind::PendingGc, 0));
 }
+
+/// Something gathers in the first part of the run; then the line frees all that it makes, soon or late.
+#[test]
+fn a_container_without_a_bound_that_takes_in_no_more_is_no_cache() {
+    let kind = |retention: Retention| {
+        let mut late = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            let new = s.block(512, 7);
+            if n > 120 {
+                late.push(new);
+                if late.len() > 2 {
+                    s.p.free(late.remove(0));
+                }
+            }
+        };
+        let v = judged(&Shape::ran(step, 200), &[7], |blocks| vec![holder(1, retention, blocks, 512)]);
+        assert!(v.findings.is_empty(), "{v:#?}");
+        let said = v.non_leaks.iter().filter(|f| f.kind != Kind::WarmUp);
+        said.map(|f| (f.kind, f.evidence_step)).collect::<Vec<_>>()
+    };
+    assert_eq!(kind(Retention::Unknown), [(Kind::Cache, 120)]);
+    assert_eq!(kind(Retention::Unbounded), [(Kind::Plateau, 120)]);
+}

@@ -29,12 +29,22 @@ pub fn of_site(view: &View<'_>, site: u32) -> Vec<u64> {
 /// Returns whether most of what was found of a site's blocks had an owner that was alive, while the program
 /// ran: no cycle keeps them.
 pub fn is_owned(view: &View<'_>, site: u32) -> bool {
+    most_are(view, site, &|r| r != Retention::Unreachable)
+}
+
+/// Returns whether most of what was found of a site's blocks is in containers that have no bound.
+pub fn is_unbounded(view: &View<'_>, site: u32) -> bool {
+    most_are(view, site, &|r| r == Retention::Unbounded)
+}
+
+/// Returns whether most of what was found of a site's blocks, as far as its retention is known, is of one kind.
+fn most_are(view: &View<'_>, site: u32, is_of_kind: &dyn Fn(Retention) -> bool) -> bool {
     let held = (view.context.holders)(site);
-    let sum = |of: &dyn Fn(Retention) -> bool| {
-        held.iter().filter(|h| of(h.retention)).fold(0u64, |sum, h| sum.saturating_add(h.blocks))
-    };
-    let owned = sum(&|r| matches!(r, Retention::Unbounded | Retention::Bounded { .. }));
-    owned > 0 && owned > sum(&|r| r == Retention::Unreachable)
+    let known = held.iter().filter(|h| h.retention != Retention::Unknown);
+    let (of_kind, others): (Vec<&SiteHolder>, Vec<&SiteHolder>) =
+        known.partition(|h| is_of_kind(h.retention));
+    let blocks = |of: &[&SiteHolder]| of.iter().fold(0u64, |sum, h| sum.saturating_add(h.blocks));
+    blocks(&of_kind) > blocks(&others)
 }
 
 /// Returns whether two sites have a holder in common; `None` if the holders of one are not known.

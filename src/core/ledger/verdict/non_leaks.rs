@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
+use super::holders;
 use super::statistics::median;
 use super::view::{MIN_AGE, SiteView, View};
 use crate::ledger::cohort::{blocks, bytes};
@@ -45,11 +46,21 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
     if newest <= view.burn_in {
         return Some(Kind::WarmUp);
     }
-    if is_saturating || (s.cohorts.len() >= CACHE_COHORTS && s.site.aged > 0) {
+    // A container without a bound that takes in no more is no cache.
+    let recycles =
+        s.cohorts.len() >= CACHE_COHORTS && s.site.aged > 0 && !holders::is_unbounded(view, s.number);
+    if is_saturating || recycles {
         return Some(Kind::Cache);
     }
     // What the last steps left may be freed yet.
+    let newest = births_to_stay(view, s).next_back()?;
     (view.steps.saturating_sub(newest) > MIN_AGE).then_some(Kind::Plateau)
+}
+
+/// Returns the birth steps of what a site has alive, but of what is no older than its blocks usually become.
+fn births_to_stay<'a>(view: &'a View<'_>, s: &'a SiteView<'_>) -> impl DoubleEndedIterator<Item = u32> + 'a {
+    let stays = move |&birth: &u32| view.steps.saturating_sub(birth) > s.site.usual_life();
+    s.cohorts.iter().map(|c| c.birth).filter(stays)
 }
 
 fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&SiteView<'_>]) -> Finding {
@@ -61,7 +72,7 @@ fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&SiteVi
     f.sites = sites.iter().map(part).collect();
     f.add_up();
     f.sites.truncate(MAX_SITES);
-    let births: BTreeSet<u32> = sites.iter().flat_map(|s| s.cohorts.iter().map(|c| c.birth)).collect();
+    let births: BTreeSet<u32> = sites.iter().flat_map(|s| births_to_stay(view, s)).collect();
     f.cohorts = births.len() as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
     f.first_step = f.oldest_step;

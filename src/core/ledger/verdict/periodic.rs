@@ -56,9 +56,11 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     // What is freed in training is not over because an evaluation has its turn.
     let own = PhaseClock::of(view, &steps).unwrap_or(PhaseClock::all(view));
     let over = f64::from(own.at(view.steps).saturating_sub(own.at(last))) > OVER * period;
-    // The blocks of nearly a whole period are there when it ends: a list, and not a few blocks that die in
-    // pairs.
-    let gathers = releases.iter().all(|r| u64::from(r.newest.saturating_sub(r.oldest)) * 2 >= period as u64);
+    // The blocks of nearly a whole period are there when it ends, of the steps that its phases have of one: a list, and
+    // not a few blocks that die in pairs.
+    let turns: Vec<u32> = steps.iter().map(|&step| own.at(step)).collect();
+    let turn = median(gaps(&turns).iter().copied()) as u32;
+    let gathers = releases.iter().all(|r| own.at(r.newest).saturating_sub(own.at(r.oldest)) * 2 >= turn);
     (period >= MIN_PERIOD && same && !collected && !over && gathers).then_some(Tooth {
         number,
         site,
