@@ -262,13 +262,20 @@ impl Event {
         }
     }
 
-    /// Returns the event as it counts where the backward passes of these events turned out to end steps.
+    /// Returns the event as it counts where the backward passes of these events turned out to end steps, and no optimizer.
     #[inline(always)]
     pub fn with_backward_steps(self, of: &Range<u64>) -> Event {
-        let is_one = of.contains(&self.seq)
-            && self.kind == EventKind::AltBoundary as u8
-            && self.class == StepSource::Backward as u8;
-        if is_one { Event { kind: EventKind::StepEnd as u8, ..self } } else { self }
+        if !of.contains(&self.seq) {
+            return self;
+        }
+        const BACKWARD: u8 = StepSource::Backward as u8;
+        const OPTIMIZER: u8 = StepSource::Optimizer as u8;
+        let kind = match (EventKind::from_code(self.kind), self.class) {
+            (Some(EventKind::AltBoundary), BACKWARD) => EventKind::StepEnd,
+            (Some(EventKind::StepEnd), OPTIMIZER) => EventKind::AltBoundary,
+            _ => return self,
+        };
+        Event { kind: kind as u8, ..self }
     }
 
     /// Returns the words of the record; word 0 is the sequence number.

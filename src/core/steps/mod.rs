@@ -14,6 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::format::event::StepSource;
+use crate::ledger::verdict::MIN_STEPS;
 use loops::Stepped;
 
 /// The setting of what ends a step.
@@ -82,6 +83,8 @@ impl Boundary {
 const WITHOUT_OPTIMIZER: u32 = 64;
 /// Backward passes that suffice at the program's end: there will not be more.
 const FEW_PASSES: u32 = 4;
+/// From so many backward passes for each optimizer step on, gradients are accumulated: fewer may be losses of one batch.
+const ACCUMULATED: u32 = 4;
 /// Optimizer steps without the one that opened the cycle, after which another one opens it.
 const WITHOUT_FIRST: u32 = 64;
 /// Cycles after which it is known how many others follow the one that opens them …
@@ -98,6 +101,8 @@ pub struct Steps {
     setting: StepSetting,
     called: bool,
     optimizer_seen: bool,
+    /// Optimizer steps, those that supersede another left out.
+    optimizer_steps: u32,
     looped: bool,
     backwards: u32,
     backward_since: bool,
@@ -115,6 +120,7 @@ impl Steps {
             setting,
             called: false,
             optimizer_seen: false,
+            optimizer_steps: 0,
             looped: false,
             backwards: 0,
             backward_since: true,
@@ -140,6 +146,7 @@ impl Steps {
         // The first of all always ends a step: what came before it had no boundary to replace.
         let again = self.optimizer_seen && (!self.backward_since || (self.follows(id) && !stepped.new_round));
         self.optimizer_seen = true;
+        self.optimizer_steps = self.optimizer_steps.saturating_add(u32::from(!again));
         self.backward_since = false;
         if let (None, Some(_)) = (self.first, id) {
             self.first = id;
@@ -211,13 +218,19 @@ impl Steps {
             && self.backwards == WITHOUT_OPTIMIZER
     }
 
-    /// Returns whether, at the program's end, nothing but backward passes was seen that can have ended its steps.
-    pub fn has_backward_passes_only(&self) -> bool {
+    /// Returns whether, at the program's end, backward passes are the best steps that were seen: nothing else can have
+    /// ended any, or gradients are accumulated over many of them.
+    pub fn are_backward_passes_best(&self) -> bool {
+        let is_only = !self.optimizer_seen && (FEW_PASSES..=WITHOUT_OPTIMIZER).contains(&self.backwards);
+        let is_auto = self.setting == StepSetting::Auto && !self.called && !self.looped;
+        is_auto && (is_only || (self.accumulates() && self.backwards > MIN_STEPS))
+    }
+
+    /// Returns whether an optimizer steps once for many backward passes, and has stepped too seldom for a verdict.
+    pub fn accumulates(&self) -> bool {
         self.setting == StepSetting::Auto
-            && !self.called
-            && !self.optimizer_seen
-            && !self.looped
-            && (FEW_PASSES..=WITHOUT_OPTIMIZER).contains(&self.backwards)
+            && (1..MIN_STEPS).contains(&self.optimizer_steps)
+            && self.backwards >= ACCUMULATED.saturating_mul(self.optimizer_steps)
     }
 
     /// Returns whether the program's loop may be what ends its steps, or some of them.

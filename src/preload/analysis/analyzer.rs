@@ -85,6 +85,11 @@ pub fn restart() {
     DRAINED.store(1, Release);
 }
 
+/// Returns whether fewer events wait than a checkpoint is due for.
+pub fn may_wait() -> bool {
+    recording::sequence().saturating_sub(DRAINED.load(Acquire)) < CHECKPOINT_EVERY
+}
+
 impl Analyzer {
     /// Drains every event up to now, and writes a checkpoint when enough have gathered. `false`: there is no
     /// memory for that. The events stay where they are.

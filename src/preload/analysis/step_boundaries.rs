@@ -25,6 +25,7 @@ use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::holders::{Found, Wanted};
 use leaktrace_core::ledger::Ledger;
+use leaktrace_core::ledger::verdict::MIN_STEPS;
 use leaktrace_core::report::{self, End};
 use leaktrace_core::steps::loops::Stepped;
 use leaktrace_core::steps::{Boundary, StepSetting, Steps};
@@ -190,7 +191,9 @@ fn end_loop(analyzer: &mut Analyzer) {
             format!("CPython bytecode of {unreadable} functions is not known: loops in them end no step");
         recording::append_entry(&TableEntry::Note { text: &text });
     }
-    if with_steps(|steps| steps.has_backward_passes_only()) == Some(true) {
+    // Steps that the ledger has already stay as they are.
+    if analyzer.ledger.step_count() == 0 && with_steps(|steps| steps.are_backward_passes_best()) == Some(true)
+    {
         analyzer.end_steps_at_backward_passes();
     }
     if loop_steps::is_searching() {
@@ -274,12 +277,21 @@ fn end_step(boundary: Boundary, label: Option<&str>) {
     });
     thread_state::append(&event(boundary, now));
     let step = step_schedule::step_ended(boundary.supersedes);
-    if !step_schedule::backlog_is_small()
+    let is_due = !step_schedule::backlog_is_small()
         || step_schedule::is_report_due(step)
-        || step_schedule::is_look_due(step)
-    {
+        || step_schedule::is_look_due(step);
+    if is_due && !awaits_more(step) {
         act_at(boundary);
     }
+}
+
+/// Returns whether events are left to wait, since backward passes may turn out to be the steps: see
+/// [`Steps::are_backward_passes_best`].
+fn awaits_more(step: u32) -> bool {
+    step < MIN_STEPS
+        && settings::get().dump_every.is_none()
+        && analyzer::may_wait()
+        && with_steps(|steps| steps.accumulates()) == Some(true)
 }
 
 /// Drains the events up to the end of a step, writes a report if one is due, and has holders searched for.
