@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::common::programs::{script, torch};
 use crate::common::report::{Report, call};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ACCUSING: [&str; 6] = ["leak", "growing", "pending-gc", "residue", "fragmentation", "carry-over"];
 
@@ -108,6 +108,31 @@ fn phased(name: &str, steps: u64, between: u64) {
 #[test]
 fn what_an_evaluation_gathers_is_not_judged_before_it_is_over() {
     phased("final_predictions", 90 + 60, 60);
+}
+
+#[test]
+fn what_the_last_loop_gathers_is_told_and_a_leak_if_it_is_most_of_the_run() {
+    let told = |what: &str, steps: &str| -> Vec<Value> {
+        let run = torch("verdicts/last_loop.py").args([what, steps]).env("LEAKTRACE_QUIET", "1").traced();
+        let report = Report::of(&run.run().success().recording());
+        let of = |f: &Value| json!([f["kind"], f["holders"][0]["path"], f["bytes_per_step"]]);
+        report.findings().iter().map(of).collect()
+    };
+    let found = |kind: &str| vec![json!([kind, "__main__.found[*]", 2048.0])];
+    assert_eq!(told("keeps", "60"), found("last-loop"));
+    assert_eq!(told("releases", "60"), Vec::<Value>::new());
+    assert_eq!(told("keeps", "200"), found("leak"));
+}
+
+#[test]
+fn the_graph_that_a_validation_gathers_is_a_sawtooth_with_its_lines() {
+    let run = torch("verdicts/validation_graph.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let text = String::from_utf8(call([run.recording()]).stdout).unwrap();
+    let answer = text.split("\n  python").next().unwrap().replace("\n  ", " ");
+    assert!(
+        answer.starts_with("No leak in 250 steps; 1 sawtooth: ") && answer.contains(" validate"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -232,7 +257,7 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    half_unloaded metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs
+    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs
     waiting_cycles waiting_in_contexts waiting_one_line waiting_rhythms short_cycles recursion generated_code
     last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing bounded_when_memory_runs_out buffers_then_evaluation
 }

@@ -32,6 +32,8 @@ pub struct Framework {
     pub cuts_graph: Option<&'static str>,
     /// How the path from what a derivative returned goes on, and what to do where such functions are kept.
     pub kept_derivative: Option<(&'static str, &'static str)>,
+    /// How the path to a gradient ends, and what to do where those of one step live on into the next.
+    pub gradients: Option<(&'static str, &'static str)>,
     /// What a kept model is, if one is told from what was computed.
     pub models: Option<Models>,
     /// How the path to a variable's value ends, if there are variables: the value before is needed to compute the next one.
@@ -183,6 +185,11 @@ pub const PYTORCH: Framework = Framework {
     large_copy: "`.detach().cpu()` (or `.item()`, if it is one number)",
     cuts_graph: Some("`.detach()`"),
     kept_derivative: None,
+    gradients: Some((
+        ".grad",
+        "call `zero_grad()` right after the optimizer's step: gradients that wait for the next one lie there while the next \
+         forward pass runs",
+    )),
     models: Some(Models {
         made_in: &[
             ("/torch/nn/modules/", "__init__"),
@@ -231,6 +238,7 @@ pub const JAX: Framework = Framework {
         ".opaque_residuals",
         "do not keep what `jax.vjp` returned: call it and drop it, as it keeps all that the derivative needs",
     )),
+    gradients: None,
     models: None,
     state: None,
     new_variables: "",
@@ -269,6 +277,7 @@ pub const TENSORFLOW: Framework = Framework {
     large_copy: "`x.numpy()`",
     cuts_graph: None,
     kept_derivative: None,
+    gradients: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
         advice: "drop the models that nobody needs any more, or keep `get_weights()`; `keras.backend.clear_session()` forgets \
@@ -305,6 +314,7 @@ pub const CUPY: Framework = Framework {
     large_copy: "`cupy.asnumpy(x)`",
     cuts_graph: None,
     kept_derivative: None,
+    gradients: None,
     models: None,
     state: None,
     new_variables: "",

@@ -22,11 +22,12 @@ use super::{Finding, Report, Site};
 use crate::ledger::verdict::{Confidence, Kind};
 
 /// The kinds of findings that a rule may name.
-pub const KINDS: [Kind; 7] = [
+pub const KINDS: [Kind; 8] = [
     Kind::Leak,
     Kind::Growing,
     Kind::PendingGc,
     Kind::Residue,
+    Kind::LastLoop,
     Kind::Fragmentation,
     Kind::CarryOver,
     Kind::Periodic,
@@ -181,7 +182,7 @@ impl KindPattern {
             KindPattern::One(kind) => f.kind == kind,
             // What has outlived all that its line lets go is no cache, whatever was expected.
             KindPattern::Cache => match f.kind {
-                Kind::Growing | Kind::Residue | Kind::Periodic => true,
+                Kind::Growing | Kind::Residue | Kind::LastLoop | Kind::Periodic => true,
                 Kind::Leak => f.confidence == Confidence::Likely,
                 _ => false,
             },

@@ -135,6 +135,14 @@ impl Ledger {
         (grown > 0).then_some((allocations, grown))
     }
 
+    /// Returns by how many bytes less was alive on a device when the program exited, or is by now, than after the last step.
+    pub fn freed_after_last_step(&self, device: u8) -> u64 {
+        let live = |at: &[DeviceAt]| at.iter().find(|d| d.device == device).map_or(0, DeviceAt::live_bytes);
+        let last = self.steps.all().last().map_or(0, |last| live(&last.devices));
+        let now = || self.devices().iter().find(|d| d.device == device).map_or(0, |d| d.now().live_bytes());
+        last.saturating_sub(self.books.exit.as_ref().map_or_else(now, |exit| live(exit)))
+    }
+
     /// Returns whether so many allocations are those of several steps.
     pub fn are_several_steps(&self, allocations: u64) -> bool {
         let all = self.devices().iter().fold(0u64, |sum, d| sum.saturating_add(d.allocations()));

@@ -69,7 +69,13 @@ fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {
     };
     let v = verdict::judge_by(
         &ledger,
-        verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false },
+        verdict::Context {
+            location: &line,
+            way: &line,
+            lines: &line,
+            holders: &held,
+            is_optimizer: &|_| false,
+        },
     );
     let [f] = &v.findings[..] else { panic!("{v:#?}") };
     assert_eq!((f.kind, f.bytes_per_step, f.live_blocks), (Kind::PendingGc, 2048.0, 10 + 5 * 4));

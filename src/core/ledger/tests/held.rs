@@ -17,7 +17,13 @@ fn judged(ledger: &Ledger, stacks: &[u32], holders: impl Fn(u64) -> Vec<SiteHold
         site.map_or_else(Vec::new, |s| holders(s.live_blocks))
     };
     let line = u64::from;
-    let context = verdict::Context { location: &line, way: &line, holders: &held, is_optimizer: &|_| false };
+    let context = verdict::Context {
+        location: &line,
+        way: &line,
+        lines: &line,
+        holders: &held,
+        is_optimizer: &|_| false,
+    };
     verdict::judge_by(ledger, context)
 }
 

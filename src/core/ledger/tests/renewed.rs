@@ -108,6 +108,7 @@ fn lengthening(sizes: &[u64], added: bool, constant: u32) -> Verdict {
     let context = Context {
         location: &u64::from,
         way: &u64::from,
+        lines: &u64::from,
         holders: &|_| Vec::new(),
         is_optimizer: &|stack| (OPTIMIZER..OPTIMIZER + 3).contains(&stack),
     };

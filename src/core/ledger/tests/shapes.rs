@@ -142,6 +142,7 @@ fn what_another_call_of_the_line_goes_on_with_has_not_stopped() {
         let context = verdict::Context {
             location: &location,
             way: &way,
+            lines: &u64::from,
             holders: &|_| Vec::new(),
             is_optimizer: &|_| false,
         };
@@ -197,7 +198,13 @@ fn what_a_call_gathers_is_no_leak_while_it_runs() {
     let judged = |way| {
         verdict::judge_by(
             &ledger,
-            verdict::Context { location: &one_way, way, holders: &|_| Vec::new(), is_optimizer: &|_| false },
+            verdict::Context {
+                location: &one_way,
+                way,
+                lines: &u64::from,
+                holders: &|_| Vec::new(),
+                is_optimizer: &|_| false,
+            },
         )
     };
     assert_eq!(judged(&one_way).findings.len(), 0);
@@ -349,6 +356,7 @@ fn an_arena_that_doubles_as_fast_as_it_is_used_up_grows() {
         verdict::Context {
             location: &at_one_line,
             way: &u64::from,
+            lines: &u64::from,
             holders: &|_| Vec::new(),
             is_optimizer: &|_| false,
         },

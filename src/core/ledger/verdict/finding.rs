@@ -41,6 +41,8 @@ pub enum Kind {
     PendingGc,
     /// Stayed when what it was set up with was freed.
     Residue,
+    /// Grows in the loop that ran last, for the first time and to the end of the run: it may be freed behind it.
+    LastLoop,
     /// A few blocks keep much unused memory from going back to the driver.
     Fragmentation,
     /// Born in the step before, alive at the next one's peak.
@@ -70,6 +72,7 @@ impl Kind {
             Kind::Growing => "growing",
             Kind::PendingGc => "pending-gc",
             Kind::Residue => "residue",
+            Kind::LastLoop => "last-loop",
             Kind::Fragmentation => "fragmentation",
             Kind::CarryOver => "carry-over",
             Kind::Periodic => "periodic",
@@ -203,7 +206,7 @@ impl Finding {
     /// Sorts the sites, the largest first, and adds them up. Of what grows that is the one that has grown most: another may
     /// add more at a time, and seldom.
     pub fn add_up(&mut self) {
-        let grows = matches!(self.kind, Kind::Leak | Kind::Growing);
+        let grows = matches!(self.kind, Kind::Leak | Kind::Growing | Kind::LastLoop);
         self.sites.sort_by(|a, b| {
             let by_step = b.bytes_per_step.total_cmp(&a.bytes_per_step);
             let by_live = b.live_bytes.cmp(&a.live_bytes);

@@ -43,7 +43,13 @@ pub fn judge(ledger: &Ledger) -> Verdict {
     let own = |stack| u64::from(stack);
     judge_by(
         ledger,
-        Context { location: &own, way: &own, holders: &|_| Vec::new(), is_optimizer: &|_| false },
+        Context {
+            location: &own,
+            way: &own,
+            lines: &own,
+            holders: &|_| Vec::new(),
+            is_optimizer: &|_| false,
+        },
     )
 }
 
@@ -78,7 +84,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let bounded = holders::weigh(&view, &mut findings);
     let larger = larger_inputs::take(&view, &mut findings);
     let weight = |f: &Finding| match f.kind {
-        Kind::Leak | Kind::Growing => f.growth_bytes_per_step,
+        Kind::Leak | Kind::Growing | Kind::LastLoop => f.growth_bytes_per_step,
         Kind::CarryOver => f.peak_reduction_bytes as f64,
         _ => f.live_bytes as f64,
     };

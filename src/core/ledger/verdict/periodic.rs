@@ -54,7 +54,7 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     let same = !rises && (high - low) as f64 <= SAME_FLOOR * freed + releases.last()?.cohort_bytes as f64;
     let collected = releases.iter().any(|r| r.collected * 2 >= r.blocks);
     // What is freed in training is not over because an evaluation has its turn.
-    let own = PhaseClock::of(view, &steps).unwrap_or(PhaseClock::all(view));
+    let own = PhaseClock::of(view, &steps);
     let over = f64::from(own.at(view.steps).saturating_sub(own.at(last))) > OVER * period;
     // The blocks of nearly a whole period are there when it ends, of the steps that its phases have of one: a list, and
     // not a few blocks that die in pairs.

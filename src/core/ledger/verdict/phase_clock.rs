@@ -9,9 +9,18 @@ use crate::ledger::phases::Phases;
 const SHARE: f64 = 0.9;
 /// A kind of phase is over when none has come for this many times the steps from one to the next.
 const OVER: f64 = 1.5;
-/// What grows only in the phase under way may be freed at its end, unless that phase is so many times all
-/// there was before.
+/// What grows only in the phase under way may be freed at its end. It is judged if that phase is as long as all there was
+/// before, and as in any other loop if it is so many times as long.
 const MAIN: u32 = 2;
+
+/// Whether a kind of phase came for the first time, and is not over: what it accumulates may yet be freed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum UnderWay {
+    No,
+    /// It is shorter than what was before it.
+    Short,
+    Long,
+}
 
 /// Counts the steps of one kind, or all of them.
 #[derive(Clone, Copy)]
@@ -19,14 +28,13 @@ pub struct PhaseClock<'a> {
     phases: &'a Phases,
     /// The kind it counts: of loops, or others. `None`: all.
     looped: Option<bool>,
-    /// True if there was one such phase, and it is not over: what it accumulates may yet be freed.
-    pub under_way: bool,
+    pub under_way: UnderWay,
 }
 
 impl<'a> PhaseClock<'a> {
     /// Returns the clock of all steps.
     pub fn all(view: &View<'a>) -> PhaseClock<'a> {
-        PhaseClock { phases: view.ledger.phases(), looped: None, under_way: false }
+        PhaseClock { phases: view.ledger.phases(), looped: None, under_way: UnderWay::No }
     }
 
     /// Returns the clock of the steps that loops do not end, if these are most of the steps.
@@ -36,13 +44,12 @@ impl<'a> PhaseClock<'a> {
         PhaseClock { looped: (phases.are_mixed() && most).then_some(false), ..PhaseClock::all(view) }
     }
 
-    /// Returns the clock of what happened in these steps, in ascending order; `None` if they all lie in a
-    /// phase that came for the first time and is not over.
-    pub fn of(view: &View<'a>, steps: &[u32]) -> Option<PhaseClock<'a>> {
+    /// Returns the clock of what happened in these steps, in ascending order.
+    pub fn of(view: &View<'a>, steps: &[u32]) -> PhaseClock<'a> {
         let all = PhaseClock::all(view);
         let phases = all.phases;
         if !phases.are_mixed() || steps.is_empty() {
-            return Some(all);
+            return all;
         }
         // What the last training step allocates behind its optimizer counts in the first step of the evaluation.
         let begins = |s: u32| phases.is_looped(s) && !phases.is_looped(s.saturating_sub(1));
@@ -50,24 +57,28 @@ impl<'a> PhaseClock<'a> {
         let sure = if sure.len() * 2 > steps.len() { &sure } else { steps };
         let looped = sure.iter().filter(|&&s| phases.is_looped(s)).count() as f64 / sure.len() as f64;
         if looped <= 1.0 - SHARE {
-            return Some(PhaseClock { looped: Some(false), ..all });
+            return PhaseClock { looped: Some(false), ..all };
         }
         if looped < SHARE {
-            return Some(all);
+            return all;
         }
         let now = view.steps;
         let begun: Vec<u32> = phases.all().iter().filter(|p| p.looped).map(|p| p.first).collect();
-        let (first, last) = (*begun.first()?, *begun.last()?);
+        let (Some(&first), Some(&last)) = (begun.first(), begun.last()) else { return all };
         if phases.is_looped(now) {
             if steps.iter().filter(|&&s| s < last).count() >= 2 {
-                return Some(PhaseClock { looped: Some(true), ..all });
+                return PhaseClock { looped: Some(true), ..all };
             }
-            return (now - last >= MAIN.saturating_mul(last))
-                .then_some(PhaseClock { under_way: true, ..all });
+            let under_way = match now - last {
+                length if length >= MAIN.saturating_mul(last) => UnderWay::No,
+                length if length >= last => UnderWay::Long,
+                _ => UnderWay::Short,
+            };
+            return PhaseClock { under_way, ..all };
         }
         let between = f64::from(last - first) / (begun.len().max(2) - 1) as f64;
         let goes_on = begun.len() > 1 && f64::from(now - last) <= OVER * between + 1.0;
-        Some(if goes_on { PhaseClock { looped: Some(true), ..all } } else { all })
+        if goes_on { PhaseClock { looped: Some(true), ..all } } else { all }
     }
 
     /// Counts its steps up to and including this one.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
-use super::phase_clock::PhaseClock;
+use super::phase_clock::{PhaseClock, UnderWay};
 use super::statistics::{gaps, grouped, interval, is_regular, median, overlap};
 use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View, old_age};
 use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
@@ -103,7 +103,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Grown {
         }
     }
     found.sort_by_key(|s| (Reverse(bytes(&s.proof)), s.site.number));
-    let findings = grouped(found, together).iter().filter_map(|g| finding(view, g)).collect();
+    let findings =
+        grouped(found, |a, b| together(view, a, b)).iter().filter_map(|g| finding(view, g)).collect();
     Grown { findings, saturating }
 }
 
@@ -151,7 +152,11 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         site.cohorts.iter().filter(old).filter(|c| c.birth > view.burn_in).copied().collect();
     without_outliers(&mut proof);
     let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
-    let Some(own) = PhaseClock::of(view, &among_all) else { return Outcome::Nothing };
+    let own = PhaseClock::of(view, &among_all);
+    // It was over, and so is what it gathered.
+    if own.under_way == UnderWay::Short && site.late > 0 {
+        return Outcome::Nothing;
+    }
     // While another phase has its turn nothing here grows old.
     proof.retain(|c| own.at(steps).saturating_sub(own.at(c.birth)) > age);
     let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
@@ -206,7 +211,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         || (rhythm.in_bursts && rhythm.events.len() >= CERTAIN_BURSTS);
     let enough =
         proof.len() >= CERTAIN_COHORTS && (!rhythm.in_bursts || rhythm.events.len() >= CERTAIN_BURSTS);
-    let may_end = site.late > 0 || own.under_way;
+    let may_end = site.late > 0 || own.under_way != UnderWay::No;
     let is_certain = enough && !may_end && (site.freed > 0 || steady);
     // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
     // in between: that has warm-up in it, or something that may yet be freed.
@@ -269,18 +274,19 @@ fn is_saturating(births: &[u32], latest: u32) -> bool {
     (mean - 0.5) * (12.0 * n).sqrt() < SATURATING_DEVIATIONS && 0.5 - mean > SATURATING_SHARE
 }
 
-/// Returns whether two sites are one cause: one holder has both, or, where holders are not known, their
-/// blocks live and die together.
-fn together(a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
+/// Returns whether two sites are one cause: one holder has both, or, where holders are not known or the same lines made
+/// them, their blocks live and die together.
+fn together(view: &View<'_>, a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bool {
     let (x, y) = (a.site.site, b.site.site);
     if x.layer != y.layer {
         return false;
     }
-    if let Some(one) = holders::share(&a.holders, &b.holders) {
-        return one;
-    }
-    if !x.may_be_one_with(y) {
-        return false;
+    match holders::share(&a.holders, &b.holders) {
+        Some(true) => return true,
+        // What the same lines make may go to one object each: a cache of every layer's own.
+        Some(false) if (view.context.lines)(x.stack) != (view.context.lines)(y.stack) => return false,
+        _ if !x.may_be_one_with(y) => return false,
+        _ => {}
     }
     // Compared where both can have survivors: the one with the higher age has no young ones yet.
     let latest = a.proof.last().map_or(0, |c| c.birth).min(b.proof.last().map_or(0, |c| c.birth));
@@ -360,11 +366,12 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let kind = match () {
         // What this site frees is freed by the collector: so will this be, unless it is reachable.
         () if is_collected && !is_owned => Kind::PendingGc,
+        () if leader.clock.under_way == UnderWay::Short && !view.ran_out() => Kind::LastLoop,
         () if group.iter().any(|s| s.is_certain) => Kind::Leak,
         () => Kind::Growing,
     };
     let confidence = match kind {
-        Kind::Growing => Confidence::Likely,
+        Kind::Growing | Kind::LastLoop => Confidence::Likely,
         _ if freed > 0 => Confidence::Confirmed,
         _ => Confidence::Likely,
     };
@@ -400,5 +407,10 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         })
         .collect();
     f.add_up();
+    // It was released behind its loop.
+    let is_released = || 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes;
+    if kind == Kind::LastLoop && is_released() {
+        return None;
+    }
     Some(f)
 }

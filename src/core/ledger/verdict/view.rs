@@ -53,6 +53,8 @@ pub struct Context<'a> {
     pub location: &'a dyn Fn(u32) -> u64,
     /// By which way from that line inwards, as a number: stacks with equal ones differ in who called the line.
     pub way: &'a dyn Fn(u32) -> u64,
+    /// Which lines of the program a stack goes through, as a number: equal ones differ in places within a line.
+    pub lines: &'a dyn Fn(u32) -> u64,
     /// The holders of a site's blocks.
     pub holders: &'a dyn Fn(u32) -> Vec<SiteHolder>,
     /// Whether a stack is in a step of an optimizer of a framework's.
@@ -105,6 +107,11 @@ impl<'a> View<'a> {
     pub fn usual_life(&self, site: &Site) -> u32 {
         let of_line = || self.lives.get(&key(self.context, site)).copied().unwrap_or(0);
         if self.lives.is_empty() { site.usual_life() } else { site.usual_life().max(of_line()) }
+    }
+
+    /// Returns whether memory ran out in the last step, or behind it.
+    pub fn ran_out(&self) -> bool {
+        self.ledger.out_of_memory().last().is_some_and(|oom| oom.step >= self.steps)
     }
 
     /// Returns when the latest was born of what is alive of the line that a site is of, whoever calls it.

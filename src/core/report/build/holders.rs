@@ -58,7 +58,13 @@ impl Builder<'_> {
     pub(super) fn why_no_holder(&self, f: &Finding) -> Option<String> {
         let has_owner = matches!(
             f.kind,
-            Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue | Kind::CarryOver | Kind::Periodic
+            Kind::Leak
+                | Kind::Growing
+                | Kind::PendingGc
+                | Kind::Residue
+                | Kind::LastLoop
+                | Kind::CarryOver
+                | Kind::Periodic
         );
         if f.sites.is_empty() || !has_owner {
             return None;

@@ -84,6 +84,7 @@ impl Report {
             Context {
                 location: &|stack| lines.number(stack),
                 way: &|stack| lines.way(stack),
+                lines: &|stack| lines.all(stack),
                 holders: &|site| b.key(site).and_then(|key| held.get(&key)).cloned().unwrap_or_default(),
                 is_optimizer: &|stack| {
                     names.frames(stack).iter().any(|f| frameworks::is_of_optimizer(&f.file))

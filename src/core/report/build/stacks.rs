@@ -112,6 +112,15 @@ impl<'a> Lines<'a> {
         }
         hasher.finish()
     }
+
+    /// Returns a number of all lines of the program that a stack goes through.
+    pub(super) fn all(&self, stack: u32) -> u64 {
+        let frames = self.names.frames(stack);
+        let mut hasher = DefaultHasher::new();
+        let own = frames.iter().filter(|frame| self.names.is_own(frame));
+        own.for_each(|frame| (&frame.file, frame.line, &frame.function).hash(&mut hasher));
+        hasher.finish()
+    }
 }
 
 /// Returns a stack as reports list it: with native frames from an example where it is known by its Python frames alone.

@@ -37,6 +37,11 @@ fn advice_is_for_what_holds() {
         (512.0, &["f() local `x`"], "the calls that have `x` in f() are still running: "),
         (
             512.0,
+            &["__main__.a[*] → coroutine → f() local `x`"],
+            "let the generator or coroutine end, or close it",
+        ),
+        (
+            512.0,
             &["f() local `x`[*]"],
             "keep `.item()` (if it is one number) or `.detach().cpu()` in `x[*]` in f()",
         ),

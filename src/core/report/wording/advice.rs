@@ -60,6 +60,12 @@ pub fn advice(f: &Finding) -> Option<String> {
             None => "find what keeps the result of this line from one step to the next, and release it there"
                 .into(),
         },
+        Kind::LastLoop => {
+            let name = named.map_or_else(|| "it".to_owned(), holder);
+            format!(
+                "if the device need not keep all of it at once, move each part to the host as it comes ({name})"
+            )
+        }
         Kind::PendingGc => PENDING.to_owned(),
         Kind::Residue => {
             let from = named.map_or_else(String::new, |path| format!(" ({})", holder(path)));
@@ -73,6 +79,11 @@ pub fn advice(f: &Finding) -> Option<String> {
             format!("allocate what stays before what comes and goes{setting}")
         }
         Kind::CarryOver => {
+            let of_gradients =
+                of.gradients.filter(|(ending, _)| first.is_some_and(|path| path.ends_with(ending)));
+            if let Some((_, advice)) = of_gradients {
+                return Some(advice.to_owned());
+            }
             let given = of.gives_on.map_or_else(String::new, |how| format!("give its memory on ({how}), "));
             format!("{given}`del` it, or let the function that holds it return, before the next step begins")
         }
@@ -105,7 +116,9 @@ fn with_graphs(f: &Finding) -> Vec<String> {
 /// Returns whether the calls of a function that run have a variable each: those of a function that calls itself.
 fn is_of_running_calls(f: &Finding) -> bool {
     keepers(f).first().is_some_and(|h| {
-        let variable = h.path.split_once("() local `").and_then(|(_, name)| name.strip_suffix('`'));
+        // One that something leads to is suspended.
+        let frame = h.path.split_once("() local `").filter(|(function, _)| !function.contains(" → "));
+        let variable = frame.and_then(|(_, name)| name.strip_suffix('`'));
         variable.is_some_and(|name| !name.contains('`')) && h.blocks as f64 > f.blocks_per_step.max(1.0)
     })
 }

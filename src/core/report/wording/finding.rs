@@ -15,7 +15,7 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         Kind::Growing if f.sites.is_empty() => unattributed(f),
         Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, cwd),
         Kind::Growing if f.doubling => arena(f, sites, cwd),
-        Kind::Leak | Kind::Growing => grows(f, sites, holders, cwd),
+        Kind::Leak | Kind::Growing | Kind::LastLoop => grows(f, sites, holders, cwd),
         Kind::PendingGc => pending(f, sites, cwd),
         Kind::Residue => residue(f, sites, cwd),
         Kind::Fragmentation => fragmentation(f, sites, cwd),
@@ -38,7 +38,9 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
         Kind::Leak | Kind::Growing if f.renewed => RENEWED.to_owned(),
         Kind::Growing if f.doubling => doubles(f),
         Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
-        Kind::Leak | Kind::Growing => format!("{}. {}", grounds(f, these), bound(f, holders)),
+        Kind::Leak | Kind::Growing | Kind::LastLoop => {
+            format!("{}. {}", grounds(f, these), bound(f, holders))
+        }
         Kind::PendingGc => garbage(f),
         Kind::Residue if f.confidence == Confidence::Confirmed => format!(
             "{} of what was allocated together were freed in step {}, and these were not. Nothing grows.",
@@ -110,6 +112,10 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
     match f.bound_bytes {
         _ if is_garbage(holders) => {
             "They are in reference cycles that nothing else holds: only garbage collection frees them."
+                .to_owned()
+        }
+        _ if f.kind == Kind::LastLoop => {
+            "That loop ran once, up to the end of the run: what it gathers may be released behind it."
                 .to_owned()
         }
         _ if f.kind == Kind::Leak => "Only a cache that is not full yet would look the same.".to_owned(),

@@ -30,6 +30,7 @@ pub const fn kind(kind: Kind) -> &'static str {
         Kind::Growing => "possible leak",
         Kind::PendingGc => "waiting for garbage collection",
         Kind::Residue => "left after unload",
+        Kind::LastLoop => "growth in the last loop",
         Kind::Periodic => "sawtooth",
         Kind::LargerInputs => "larger inputs",
         Kind::ReservedGrowth => "reserved growth",
@@ -57,6 +58,7 @@ pub fn found(findings: &[Finding]) -> String {
     for f in findings {
         let name = match f.kind {
             Kind::Growing if f.sites.is_empty() => ("growth", " of unattributed memory"),
+            Kind::LastLoop => ("growth", " in the last loop"),
             Kind::PendingGc => ("case", " of memory waiting for garbage collection"),
             Kind::Residue => ("case", " of memory left after unload"),
             Kind::Leak if f.confidence == Confidence::Likely => ("likely leak", ""),
@@ -137,7 +139,7 @@ fn with_many<'h>(holders: &[&'h Holder]) -> Vec<&'h Holder> {
 pub(super) fn keepers(f: &Finding) -> Vec<&Holder> {
     let all: Vec<&Holder> = f.holders.iter().collect();
     let can_grow = |h: &&Holder| matches!(h.retention, Some("unbounded" | "unreachable"));
-    if matches!(f.kind, Kind::Leak | Kind::Growing) && with_many(&all).iter().any(can_grow) {
+    if matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop) && with_many(&all).iter().any(can_grow) {
         return all.into_iter().filter(can_grow).collect();
     }
     all
@@ -197,14 +199,16 @@ pub fn rate(f: &Finding) -> Option<String> {
     }
     let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
-        Kind::Leak | Kind::Growing if is_uneven(f) => {
+        Kind::Leak | Kind::Growing | Kind::LastLoop if is_uneven(f) => {
             format!("{per_step} {} {}, {mean} per {step} on average", in_most(f), adding_steps(f))
         }
-        Kind::Leak | Kind::Growing if is_seldom(f) => {
+        Kind::Leak | Kind::Growing | Kind::LastLoop if is_seldom(f) => {
             format!("{per_step} per {step} that adds, {mean} per {step} on average")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per {step} that adds"),
-        Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => format!("{per_step} per {step}"),
+        Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc | Kind::Periodic => {
+            format!("{per_step} per {step}")
+        }
         _ => return None,
     })
 }
@@ -262,6 +266,7 @@ pub fn title(f: &Finding) -> (String, String) {
         (Kind::Growing, _) if f.sites.is_empty() => "growth of unattributed memory".to_owned(),
         // A possible leak is never more certain than that.
         (Kind::Growing, _) => kind.to_owned(),
+        (Kind::LastLoop, _) => format!("{kind} (not judged)"),
         (Kind::Leak, Confidence::Likely) => "likely leak".to_owned(),
         (_, sure) => format!("{kind} ({})", confidence(sure)),
     };
@@ -276,16 +281,16 @@ pub fn title(f: &Finding) -> (String, String) {
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
         Kind::Periodic if is_code(f) => compiles_and_releases(f),
-        Kind::Leak | Kind::Growing if is_uneven(f) => {
+        Kind::Leak | Kind::Growing | Kind::LastLoop if is_uneven(f) => {
             format!("{each} {} {}, {mean} per {step} on average, {live} so far", in_most(f), adding_steps(f))
         }
-        Kind::Leak | Kind::Growing if is_seldom(f) => {
+        Kind::Leak | Kind::Growing | Kind::LastLoop if is_seldom(f) => {
             format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
             format!("{each} in each {step} that adds, {live} so far")
         }
-        Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Periodic => {
+        Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc | Kind::Periodic => {
             format!("{each} per {step}, {live} so far")
         }
         Kind::CarryOver => {
@@ -366,7 +371,7 @@ pub fn device_word(name: &str) -> &'static str {
 
 /// Returns by how much the memory reserved from the driver grew with the finding; `None` where it does not grow.
 pub fn reserved_growth(f: &Finding) -> Option<String> {
-    let grows = matches!(f.kind, Kind::Leak | Kind::Growing);
+    let grows = matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop);
     Some(match f.reserved_growth_bytes.filter(|_| grows)? {
         bytes if bytes > 0 => format!("reserved +{}", size(bytes as f64)),
         // How another framework comes by its memory may not be seen.

@@ -62,7 +62,7 @@ fn no_leak(report: &Report) -> String {
 
 /// Returns whether a finding is worth a look, and no leak.
 fn is_no_leak(f: &Finding) -> bool {
-    matches!(f.kind, Kind::Periodic | Kind::CarryOver | Kind::Fragmentation)
+    matches!(f.kind, Kind::Periodic | Kind::CarryOver | Kind::Fragmentation | Kind::LastLoop)
 }
 
 /// Returns why the library has switched itself off; empty: it has not.
