@@ -76,6 +76,10 @@ pub struct Mutex<T> {
     value: UnsafeCell<T>,
 }
 
+/// A frequent lock is held while this lives.
+#[derive(Debug)]
+pub struct FrequentGuard<'a, T>(&'a Mutex<T>);
+
 // SAFETY: the value is reached by the holder of the lock only.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
@@ -122,9 +126,16 @@ impl<T> Mutex<T> {
     /// The same for a frequent lock, where every instruction counts. What a jump has torn is given to `forget` first:
     /// nobody knows what holds together in it, so it may not even be dropped.
     #[inline(always)]
-    pub fn try_lock_frequent(&self, patience: Duration, forget: fn(&mut T)) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock_frequent(&self, patience: Duration, forget: fn(&mut T)) -> Option<FrequentGuard<'_, T>> {
         debug_assert!(self.raw.rank.is_frequent());
-        let mut guard = (self.raw.try_take() || self.raw.wait(Some(patience))).then(|| self.guard(None))?;
+        if !(self.raw.try_take() || self.raw.wait(Some(patience))) {
+            return None;
+        }
+        // Nothing but the check of the order asks which of these are held.
+        if cfg!(debug_assertions) {
+            self.raw.rank.mark_held();
+        }
+        let mut guard = FrequentGuard(self);
         if self.raw.torn.load(Relaxed) {
             self.raw.torn.store(false, Relaxed);
             forget(&mut guard);
@@ -145,12 +156,13 @@ impl<T> Mutex<T> {
 }
 
 impl RawLock {
-    #[inline]
+    #[inline(always)]
     fn try_take(&self) -> bool {
         self.word.compare_exchange(FREE, own_id(), Acquire, Relaxed).is_ok()
     }
 
     #[cold]
+    #[inline(never)]
     fn wait(&self, patience: Option<Duration>) -> bool {
         let until = patience.map(|p| Instant::now() + p);
         loop {
@@ -182,7 +194,7 @@ impl RawLock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlock(&self) {
         if self.word.swap(FREE, Release) & WAITED_FOR != 0 {
             self.wake();
@@ -190,6 +202,7 @@ impl RawLock {
     }
 
     #[cold]
+    #[inline(never)]
     fn wake(&self) {
         self.futex(libc::FUTEX_WAKE, 1, std::ptr::null());
     }
@@ -297,6 +310,35 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         // In this order: a jump in between leaves the lock to be found, not a mark without a lock.
         self.0.raw.rank.mark_released();
+        self.0.raw.unlock();
+    }
+}
+
+impl<T> Deref for FrequentGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for FrequentGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and the guard is borrowed alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for FrequentGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // In this order, as above.
+        if cfg!(debug_assertions) {
+            self.0.raw.rank.mark_released();
+        }
         self.0.raw.unlock();
     }
 }

@@ -20,6 +20,7 @@ static SETTINGS: OnceBox<Settings> = OnceBox::new();
 static HANDED_OVER: AtomicPtr<Settings> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Returns the settings of this process, which are read on first use.
+#[inline]
 pub fn get() -> &'static Settings {
     // SAFETY: null, or what `hand_over` leaked.
     match unsafe { HANDED_OVER.load(Acquire).as_ref() } {

@@ -50,6 +50,7 @@ const FINISHED: u8 = 2;
 /// Opens the recording on the first event; null before there is anything to open it with.
 static START: AtomicPtr<fn() -> bool> = AtomicPtr::new(std::ptr::null_mut());
 /// Monotonic nanoseconds when the recording began.
+#[unsafe(link_section = ".data.leaktrace")]
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 /// The recording's path; empty without one.
 pub static PATH: Mutex<Option<PathBuf>> = Mutex::new(Rank::RecordingPath, None);

@@ -16,7 +16,7 @@ use crate::allocator;
 use crate::analysis::frequency::is_frequent;
 use crate::analysis::{loop_entries, step_boundaries, step_schedule};
 use crate::coverage_gaps;
-use crate::lock::{Mutex, MutexGuard, Rank};
+use crate::lock::{FrequentGuard, Mutex, Rank};
 use crate::python::frames::{self, Reader};
 use crate::python::walk::Walk;
 use crate::settings;
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The detector; empty before the first event, and again once it is not needed any more.
 pub static DETECTOR: Mutex<Option<Box<Loops>>> = Mutex::new(Rank::LoopDetector, None);
-type Guard = MutexGuard<'static, Option<Box<Loops>>>;
+type Guard = FrequentGuard<'static, Option<Box<Loops>>>;
 /// Whether the program's loop is searched for, or ends its steps.
 #[unsafe(link_section = ".data.leaktrace")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
@@ -79,6 +79,7 @@ static RESTLESS: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".data.leaktrace")]
 static PHASED: AtomicBool = AtomicBool::new(false);
 /// The sequence number of the last event of the chosen thread that the detector was shown.
+#[unsafe(link_section = ".data.leaktrace")]
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// The frees of that thread since. It alone counts them.
 #[unsafe(link_section = ".data.leaktrace")]
@@ -142,9 +143,9 @@ pub fn is_searching() -> bool {
 }
 
 /// Shows the detector an event that is about to be recorded, a free or an allocation. Returns the walk over
-/// the frames of an allocation, if there was one.
+/// the frames of an allocation, if there was one, and the number of the event.
 #[inline(always)]
-pub fn event(freed: bool) -> Option<Walk> {
+pub fn event(freed: bool) -> Option<(Walk, u64)> {
     if !ENABLED.load(Relaxed) {
         return None;
     }
@@ -214,14 +215,64 @@ pub fn elsewhere(thread: usize, freed: bool) {
     }
 }
 
+/// The stack of the last event that the detector was shown, if that is the stack of every event in its epoch that has the
+/// same Python frames; above it the lower half of the event's number.
+#[unsafe(link_section = ".data.leaktrace")]
+static REPEATED: AtomicU64 = AtomicU64::new(0);
+
 /// Returns the stack of a block that is about to be recorded, and shows it to the detector unless it is left
 /// out of the sample.
 #[inline(always)]
 pub fn block_stack() -> u32 {
     let thread = thread_state::current();
+    match repeated(thread) {
+        Some(stack) => stack,
+        None => other_stack(thread),
+    }
+}
+
+/// Shows the detector a block whose event is the one before over again, and returns its stack, which is the one's before.
+/// `None`: it is another event, and nothing was done. A small and straight piece of code, see [`stacks`].
+#[inline(never)]
+#[unsafe(link_section = ".text.leaktrace")]
+fn repeated(thread: &ThreadState) -> Option<u32> {
+    let (chosen, known) = (THREAD.load(Relaxed), REPEATED.load(Relaxed));
+    if known as u32 == 0
+        || (chosen != thread.address() && chosen != ANY_THREAD)
+        || PHASED.load(Relaxed)
+        || !ENABLED.load(Relaxed)
+        || stacks::takes_backward(thread)
+    {
+        return None;
+    }
+    let mut detector = detector()?;
+    let loops = detector.as_deref_mut()?;
+    if loops.number() as u32 != (known >> 32) as u32 {
+        return None;
+    }
+    let (level, ends_step) = thread.read_section(|| {
+        loops.repeat(thread.address(), thread_state::epoch(), |frames| {
+            frames::if_same(frames).map(|(objects, code)| (objects, Here(Some(code))))
+        })
+    })??;
+    LAST.store(recording::sequence(), Relaxed);
+    REPEATED.store(known + (1 << 32), Relaxed);
+    drop(detector);
+    step_boundaries::looped(level, ends_step);
+    Some(known as u32)
+}
+
+#[inline(never)]
+fn other_stack(thread: &ThreadState) -> u32 {
     if !SAMPLING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
-        let walk = event(false);
-        return stacks::stack_after(thread, walk);
+        let shown = event(false);
+        let (stack, repeats) = stacks::stack_for_repeats(thread, shown.map(|(walk, _)| walk));
+        if let Some((_, number)) = shown
+            && repeats
+        {
+            REPEATED.store(number << 32 | u64::from(stack), Relaxed);
+        }
+        return stack;
     }
     let stack = stacks::stack(thread);
     let frequent = is_frequent(stack, STEP.load(Relaxed));
@@ -278,7 +329,7 @@ fn show_again(me: usize, frequent: bool) {
 
 /// Reads the frames of the calling thread and shows them to the detector.
 #[inline(never)]
-fn show(me: usize, event: Shown) -> Option<Walk> {
+fn show(me: usize, event: Shown) -> Option<(Walk, u64)> {
     let mut detector = detector()?;
     if detector.is_none() {
         // Another thread may have ended it meanwhile.
@@ -316,6 +367,7 @@ fn show(me: usize, event: Shown) -> Option<Walk> {
     });
     loops.keep(slot, list);
     let (progress, walk) = progress?;
+    let walk = walk.map(|walk| (walk, loops.number()));
     if progress != Progress::Nothing {
         act_on(progress, detector);
     }

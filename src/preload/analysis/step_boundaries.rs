@@ -33,6 +33,7 @@ use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 /// The stream of steps of this process.
 pub static STEPS: Mutex<Steps> = Mutex::new(Rank::Steps, Steps::new(StepSetting::Auto));
 /// Whether loops end steps: then nobody has to be asked.
+#[unsafe(link_section = ".data.leaktrace")]
 static LOOPS_END_STEPS: AtomicBool = AtomicBool::new(false);
 /// Whether the end of the process was dealt with.
 static EXITED: AtomicBool = AtomicBool::new(false);
@@ -168,12 +169,19 @@ pub fn cell(label: Option<&str>) {
 
 /// Takes in that an iteration of the program's loop ended, or (`ends_step` is false) of one around it. From a
 /// hook.
+#[inline(never)]
+#[unsafe(link_section = ".text.leaktrace")]
 pub fn looped(level: u8, ends_step: bool) {
-    if LOOPS_END_STEPS.load(Acquire) {
-        append(Boundary::of_loop(level, ends_step), None);
-    } else {
-        emit(|steps| steps.looped(level, ends_step), None);
+    if !LOOPS_END_STEPS.load(Acquire) {
+        looped_first(level, ends_step);
+    } else if state::is_recording() {
+        append_now(Boundary::of_loop(level, ends_step), None);
     }
+}
+
+#[inline(never)]
+fn looped_first(level: u8, ends_step: bool) {
+    emit(|steps| steps.looped(level, ends_step), None);
 }
 
 /// Has the program's loop chosen, since it shows by now which one it is.
@@ -242,13 +250,16 @@ fn emit(ask: impl FnOnce(&mut Steps) -> Option<Boundary>, label: Option<&str>) {
 
 fn append(boundary: Boundary, label: Option<&str>) {
     if state::is_recording() {
-        shield(|| {
-            if boundary.ends_step {
-                end_step(boundary, label)
-            } else {
-                thread_state::append(&event(boundary, state::elapsed()));
-            }
-        });
+        shield(|| append_now(boundary, label));
+    }
+}
+
+#[inline(always)]
+fn append_now(boundary: Boundary, label: Option<&str>) {
+    if boundary.ends_step {
+        end_step(boundary, label)
+    } else {
+        thread_state::append(&event(boundary, state::elapsed()));
     }
 }
 
@@ -264,17 +275,28 @@ fn event(boundary: Boundary, now: u64) -> Event {
     }
 }
 
+/// A loop may come round every microsecond: where nothing is due, no lock is taken and no system call made.
+#[inline(always)]
 fn end_step(boundary: Boundary, label: Option<&str>) {
-    // A loop may come round every microsecond: where nothing is due, no lock is taken and no system call made.
     let now = state::elapsed();
     let label = label.filter(|l| !l.is_empty());
-    let _undisturbed = (label.is_some() || step_schedule::is_sample_due(now)).then(|| {
-        let undisturbed = Undisturbed::begin();
-        coverage_gaps::report_noted();
-        label.into_iter().for_each(annotations::mark);
-        sample_counters();
-        undisturbed
-    });
+    if label.is_some() || step_schedule::is_sample_due(now) {
+        return sample_and_end(boundary, label, now);
+    }
+    end_at(boundary, now);
+}
+
+#[inline(never)]
+fn sample_and_end(boundary: Boundary, label: Option<&str>, now: u64) {
+    let _undisturbed = Undisturbed::begin();
+    coverage_gaps::report_noted();
+    label.into_iter().for_each(annotations::mark);
+    sample_counters();
+    end_at(boundary, now);
+}
+
+#[inline(always)]
+fn end_at(boundary: Boundary, now: u64) {
     thread_state::append(&event(boundary, now));
     let step = step_schedule::step_ended(boundary.supersedes);
     let is_due = !step_schedule::backlog_is_small()
@@ -295,6 +317,7 @@ fn awaits_more(step: u32) -> bool {
 }
 
 /// Drains the events up to the end of a step, writes a report if one is due, and has holders searched for.
+#[inline(never)]
 fn act_at(boundary: Boundary) {
     let _undisturbed = Undisturbed::begin();
     // Asked again: a handler may have forked, and this be the child.

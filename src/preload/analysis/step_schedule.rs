@@ -20,12 +20,16 @@ const ALL_SAMPLED: u32 = 512;
 const SAMPLE_NS: u64 = 500_000;
 
 /// The steps that ended; after a drain, as the ledger counts them.
+#[unsafe(link_section = ".data.leaktrace")]
 static STEP: AtomicU32 = AtomicU32::new(0);
 /// The first event that is not drained.
+#[unsafe(link_section = ".data.leaktrace")]
 static UNDRAINED: AtomicU64 = AtomicU64::new(1);
 /// The step from which on new findings are looked for again.
+#[unsafe(link_section = ".data.leaktrace")]
 static NEXT_LOOK: AtomicU32 = AtomicU32::new(0);
 /// When counters were sampled last, in nanoseconds since the recording began.
+#[unsafe(link_section = ".data.leaktrace")]
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 
 /// Begins with a recording that was opened.
@@ -37,6 +41,7 @@ pub fn begin() {
 }
 
 /// Counts a boundary. Returns the number of the step that it ended.
+#[inline]
 pub fn step_ended(supersedes: bool) -> u32 {
     let more = u32::from(!supersedes);
     STEP.fetch_add(more, AcqRel).saturating_add(more)
@@ -49,16 +54,19 @@ pub fn drained(next: u64, steps: u32) {
 }
 
 /// Returns whether so few events wait that they can be drained together with later ones.
+#[inline]
 pub fn backlog_is_small() -> bool {
     recording::sequence().saturating_sub(UNDRAINED.load(Acquire)) < BATCH
 }
 
 /// Returns whether a report is due at the end of this step.
+#[inline]
 pub fn is_report_due(step: u32) -> bool {
     step == 10 || step == 30 || step.is_multiple_of(settings::get().dump_every.unwrap_or(DUMP_EVERY))
 }
 
 /// Returns whether new findings are to be looked for at the end of this step.
+#[inline]
 pub fn is_look_due(step: u32) -> bool {
     settings::get().holders && step >= NEXT_LOOK.load(Acquire).max(MIN_STEPS)
 }
@@ -74,6 +82,7 @@ pub fn postpone_look(step: u32) {
 }
 
 /// Returns whether counters are to be sampled at the end of a step at this moment, in nanoseconds since the recording began.
+#[inline]
 pub fn is_sample_due(now: u64) -> bool {
     let due = STEP.load(Relaxed) < ALL_SAMPLED || now.saturating_sub(SAMPLED.load(Relaxed)) >= SAMPLE_NS;
     if due {

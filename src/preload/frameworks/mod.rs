@@ -108,12 +108,20 @@ impl Original {
 const POKES: u32 = 4096;
 
 /// Asks for that moment, at the first blocks of a framework that is known not to be PyTorch.
+#[inline(always)]
 fn poke_at_first() {
+    #[unsafe(link_section = ".data.leaktrace")]
     static MADE: AtomicU32 = AtomicU32::new(0);
     if MADE.load(Relaxed) < POKES {
-        MADE.fetch_add(1, Relaxed);
-        python::poke();
+        poke(&MADE);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn poke(made: &AtomicU32) {
+    made.fetch_add(1, Relaxed);
+    python::poke();
 }
 
 /// Whether what happens is recorded. It may be the first event of all.

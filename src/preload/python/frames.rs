@@ -67,6 +67,15 @@ pub fn frames<R>(
     })?
 }
 
+/// Returns the count of objects and what reads the code, if the calling thread's frames are those of `list`. In a read
+/// section only.
+#[inline(always)]
+pub fn if_same(list: &[Seen]) -> Option<(u32, Reader)> {
+    let top = current::top()?;
+    let cpython = top.cpython;
+    walk::is_same(top, list).then(|| (gc::objects(cpython), Reader { cpython }))
+}
+
 /// True if the innermost Python function of the calling thread is one that `is` accepts, by its file and its
 /// name.
 #[cold]

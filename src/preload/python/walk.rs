@@ -232,6 +232,43 @@ unsafe fn follow_on_copied(top: Top, list: &mut Vec<Seen>) -> Option<(usize, Fra
     unsafe { follow_on::<COPIED, true>(top, list) }
 }
 
+/// Whether the frames are those of `list`, outermost first, and stand at the same instructions. `false` also where that
+/// would take more than a few words of each.
+#[inline(always)]
+pub fn is_same(top: Top, list: &[Seen]) -> bool {
+    // SAFETY: `top` begins this thread's own chain of frames.
+    unsafe {
+        match top.cpython.links.kind {
+            Kind::Flagged => compare::<FLAGGED>(top, list),
+            Kind::Shimmed => compare_shimmed(top, list),
+            Kind::Object | Kind::Copied => false,
+        }
+    }
+}
+
+/// Out of line, as [`hash_others`].
+///
+/// # Safety
+/// As for [`each`].
+#[inline(never)]
+unsafe fn compare_shimmed(top: Top, list: &[Seen]) -> bool {
+    // SAFETY: the caller's word.
+    unsafe { compare::<SHIMMED>(top, list) }
+}
+
+/// # Safety
+/// As for [`each`].
+#[inline(always)]
+unsafe fn compare<const KIND: u8>(top: Top, list: &[Seen]) -> bool {
+    let mut known = list.iter().rev();
+    let is_next = |frame: *const u8, _, instr: u64, entry: u64| {
+        known.next().is_some_and(|seen| seen.frame == frame.addr() && seen.key == instr | entry)
+    };
+    // SAFETY: the caller's word.
+    let walked = unsafe { each::<KIND>(&top.cpython.links, top.frame, is_next) };
+    walked == Walked::All && known.next().is_none()
+}
+
 /// Compares the frames with `list`; `None` if there are more or fewer than were expected.
 ///
 /// # Safety

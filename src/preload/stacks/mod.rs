@@ -182,12 +182,25 @@ fn cached(thread: &ThreadState, seed: u64) -> u32 {
 }
 
 /// Returns the id of the calling thread's stack, by a walk if one was made at this very moment.
-#[inline(never)]
+#[inline]
 pub fn stack_after(thread: &ThreadState, walk: Option<Walk>) -> u32 {
+    stack_for_repeats(thread, walk).0
+}
+
+/// [`stack_after`], and whether it is the stack of every moment of this epoch at which Python's frames are the same, as
+/// long as [`takes_backward`] is false.
+#[inline(never)]
+pub fn stack_for_repeats(thread: &ThreadState, walk: Option<Walk>) -> (u32, bool) {
     match WANTED.load(Ordering::Relaxed) {
-        0 => 0,
+        0 => (0, false),
         wanted => take(thread, wanted, 0, walk),
     }
+}
+
+/// Whether what the calling thread evaluates in a backward pass is part of its stack.
+#[inline(always)]
+pub fn takes_backward(thread: &ThreadState) -> bool {
+    backward::current(thread).is_some()
 }
 
 /// Returns the id of the calling thread's Python stack; 0 where there is none.
@@ -195,29 +208,29 @@ pub fn stack_after(thread: &ThreadState, walk: Option<Walk>) -> u32 {
 pub fn python_stack(thread: &ThreadState) -> u32 {
     match WANTED.load(Ordering::Relaxed) & PYTHON {
         0 => 0,
-        wanted => take(thread, wanted, NO_ALLOCATION, None),
+        wanted => take(thread, wanted, NO_ALLOCATION, None).0,
     }
 }
 
 #[inline(always)]
-fn take(thread: &ThreadState, wanted: u8, seed: u64, walk: Option<Walk>) -> u32 {
+fn take(thread: &ThreadState, wanted: u8, seed: u64, walk: Option<Walk>) -> (u32, bool) {
     let take = |wanted| {
         let key = Key::take(thread, wanted, seed, walk);
         if key.needs_native(wanted) {
-            return with_native(thread, key);
+            return (with_native(thread, key), false);
         }
         if key.is_empty() {
-            return 0;
+            return (0, false);
         }
         match thread.cached_stack(key.hash.finish()) {
-            0 if wanted & SAMPLES != 0 => first_seen_with_samples(thread, &key),
-            0 => first_seen(thread, &key, key.hash.finish(), &[]),
-            id => id,
+            0 if wanted & SAMPLES != 0 => (first_seen_with_samples(thread, &key), false),
+            0 => (first_seen(thread, &key, key.hash.finish(), &[]), false),
+            id => (id, key.backward.is_none()),
         }
     };
     let with_python = if wanted & PYTHON != 0 { thread.read_section(|| take(wanted)) } else { None };
     // A thread whose reads nobody would see has no Python frames.
-    with_python.unwrap_or_else(|| if wanted == PYTHON { 0 } else { take(wanted & !PYTHON) })
+    with_python.unwrap_or_else(|| if wanted == PYTHON { (0, false) } else { take(wanted & !PYTHON) })
 }
 
 #[inline(never)]

@@ -135,6 +135,11 @@ impl Codes {
         self.epoch = epoch;
     }
 
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     #[inline]
     pub fn get(&self, code: u32) -> &Code {
         &self.list[code as usize]

@@ -24,6 +24,7 @@ mod draft;
 mod extents;
 mod level;
 mod opcodes;
+mod repeat;
 mod shadow;
 #[cfg(test)]
 mod tests;

@@ -158,6 +158,8 @@ pub(super) struct Shadow {
     objects: u32,
     /// How many of the frames of the last event are those of `levels`, where it was passed over.
     agreed: Option<usize>,
+    /// The depth of the frame that has the innermost loop, where the next event may be the last one over again.
+    repeats: Option<usize>,
 }
 
 /// What stays the same while one event is compared.
@@ -185,6 +187,7 @@ impl Shadow {
             clock: 0,
             objects: 0,
             agreed: None,
+            repeats: None,
         }
     }
 
@@ -194,6 +197,7 @@ impl Shadow {
     pub fn event(&mut self, view: &mut View<'_>, all: &[Seen], same: usize, depth: usize, what: What) {
         let frames = &all[..all.len().min(depth).min(MOST_LEVELS)];
         self.clock += 1;
+        self.repeats = None;
         let objects = std::mem::replace(&mut self.objects, what.objects);
         let same = self.agreed.take().map_or(same, |agreed| same.min(agreed));
         let freed = what.shown == Shown::Free;
@@ -211,11 +215,14 @@ impl Shadow {
             }
         } else if self.levels.len() > at {
             self.pop(view, at);
-        } else if !freed && frames.len() == all.len() {
-            let kept = self.again(view, objects != what.objects, what.restless).unwrap_or(frames.len());
+        } else if !freed
+            && frames.len() == all.len()
+            && let Some(kept) = self.again(view, objects != what.objects, what.restless)
+        {
             for seen in &frames[kept..] {
                 self.push(view, seen);
             }
+            self.repeats = kept.checked_sub(1).filter(|&owner| self.is_settled(view, owner));
         }
         if let Some(innermost) = self.levels.len().checked_sub(1) {
             self.count(view, innermost, what);
@@ -568,6 +575,7 @@ impl Shadow {
         }
         self.leave(view.tree, view.around, 0);
         self.levels.clear();
+        self.repeats = None;
     }
 }
 

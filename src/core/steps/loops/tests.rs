@@ -335,3 +335,107 @@ fn what_a_library_goes_over_beside_its_loop_is_no_step() {
     // Few batches are evaluated.
     assert_eq!(epochs_of_a_library(&[Allocation, Allocation, Allocation, Free, Free, Free]), 72);
 }
+
+/// Functions with a `for` loop from offset 2 to 12 whose variable names what is told of its frame; 202 has none.
+struct Named {
+    seq: u64,
+    items: [u64; 32],
+}
+
+impl EventContext for Named {
+    fn moment(&mut self) -> Moment {
+        Moment { seq: self.seq, ns: self.seq }
+    }
+    fn id(&mut self, seen: &Seen) -> u32 {
+        seen.code as u32
+    }
+    fn read(&mut self, seen: &Seen) -> CodeText {
+        // As above, with STORE_FAST in front.
+        let looping = [68, 0, 93, 10, 125, 0, 9, 0, 9, 0, 9, 0, 113, 2, 9, 0, 83, 0];
+        let bytes = if seen.code == 202 { [9, 0].repeat(40) } else { looping.to_vec() };
+        CodeText { minor: 8, bytes, variables: Some(1), ..CodeText::default() }
+    }
+    fn iterator(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> u64 {
+        0
+    }
+    fn variable(&mut self, seen: &Seen, _variable: u16) -> u64 {
+        self.items[seen.frame]
+    }
+    fn locals(&mut self, _seen: &Seen, _count: u16) -> u64 {
+        0
+    }
+}
+
+/// Whatever comes: two detectors, of which one takes short cuts, know the same.
+#[test]
+fn an_event_over_again_is_the_same_as_the_event() {
+    let stacks: [Stack; 6] = [
+        &[(10, 1, 6, false)],
+        &[(10, 1, 8, false)],
+        &[(10, 1, 6, false), (20, 202, 4, true)],
+        &[(10, 1, 6, false), (20, 202, 4, false), (21, 202, 8, false)],
+        &[(10, 1, 6, false), (20, 201, 6, false)],
+        &[(10, 1, 6, false), (20, 201, 6, false), (21, 202, 4, true)],
+    ];
+    let mut state = 1u64;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut all = 0;
+    for _ in 0..60 {
+        let [mut whole, mut short] = [(); 2].map(|()| Loops::new(false, false));
+        let mut program = Named { seq: 0, items: [0; 32] };
+        let (mut stack, mut objects, mut taken) = (0, 0, 0);
+        for n in 0..4000 {
+            program.seq += 1;
+            if random(20) == 0 {
+                stack = random(stacks.len() as u64) as usize;
+            }
+            for frame in [10, 20] {
+                if random(if frame == 10 { 3 } else { 2 }) > 0 {
+                    program.items[frame] = random(6) * 16;
+                }
+            }
+            objects += random(2) as u32;
+            if n == 400 {
+                let chosen = [&mut whole, &mut short].map(|loops| loops.choose(1));
+                assert!(chosen[0].is_some() && chosen[0] == chosen[1]);
+            }
+            let shown = if n < 400 && random(4) == 0 { Free } else { Allocation };
+            let what = What { shown, framework: true, objects, restless: false };
+            let seen = |&(frame, code, offset, entry): &(usize, usize, u32, bool)| {
+                let key = u64::from(offset) << 1 | u64::from(entry);
+                Seen { frame, code, offset, entry, key }
+            };
+            let frames: Vec<Seen> = stacks[stack].iter().map(seen).collect();
+            let full = |loops: &mut Loops, program: &mut Named| {
+                let slot = loops.slot(1, program);
+                loops.count(shown == Free);
+                drop(loops.frames(slot));
+                loops.event(slot, &frames, 0, 1, what, program);
+                loops.keep(slot, frames.clone());
+                loops.ended().to_vec()
+            };
+            let same = |before: &[Seen]| {
+                let named = Named { items: program.items, ..program };
+                (before == frames).then_some((objects, named))
+            };
+            let quick = if shown == Free { None } else { short.repeat(1, 1, same) };
+            taken += usize::from(quick.is_some());
+            let quick = match quick {
+                Some(ended) => vec![ended],
+                None => full(&mut short, &mut program),
+            };
+            assert_eq!(quick, full(&mut whole, &mut program), "at {n}");
+        }
+        // What ended last is told once.
+        [&mut whole, &mut short].into_iter().for_each(|loops| loops.finish(&mut program));
+        let known = |loops: &Loops| format!("{:?} {:?} {}", loops.tree, loops.shadows, loops.kept);
+        let (whole, short) = (known(&whole), known(&short));
+        let differ = whole.bytes().zip(short.bytes()).position(|(a, b)| a != b);
+        assert_eq!(differ.map(|at| (&whole[at - 200..], &short[at - 200..])), None);
+        all += taken;
+    }
+    assert!(all > 1000, "{all}");
+}

@@ -126,6 +126,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    #[inline]
     pub fn counts(self, sign: Sign) -> bool {
         self.signs >> sign as u8 & 1 == 1
     }
@@ -149,6 +150,18 @@ impl Node {
         self.frees += u64::from(shown == Shown::Free);
         self.copies += u64::from(shown == Shown::Copy);
         self.built += u64::from(builds);
+    }
+
+    /// Counts an end of an iteration, shown by the frame at that depth.
+    #[inline]
+    pub fn ends(&mut self, sign: Sign, depth: usize) {
+        let count = &mut self.ends[sign as usize];
+        *count = count.saturating_add(1);
+        let depth = depth.min(usize::from(u16::MAX)) as u16;
+        self.depth = self.depth.max(depth);
+        if sign == Sign::Proof {
+            self.highest = self.highest.min(depth);
+        }
     }
 
     fn new(parent: Id, code: u32, number: u8) -> Node {
@@ -330,10 +343,12 @@ impl Tree {
         self.nodes.len() as Id - 1
     }
 
+    #[inline]
     pub fn get(&self, id: Id) -> Option<&Node> {
         self.nodes.get(usize::from(id))
     }
 
+    #[inline]
     pub fn get_mut(&mut self, id: Id) -> Option<&mut Node> {
         self.nodes.get_mut(usize::from(id))
     }
@@ -497,13 +512,7 @@ impl Tree {
     pub fn close(&mut self, id: Id, sign: Sign, depth: usize, around: &mut dyn super::EventContext) {
         let is_full = self.is_full();
         let Some(n) = self.nodes.get_mut(usize::from(id)) else { return };
-        let count = &mut n.ends[sign as usize];
-        *count = count.saturating_add(1);
-        let depth = depth.min(usize::from(u16::MAX)) as u16;
-        n.depth = n.depth.max(depth);
-        if sign == Sign::Proof {
-            n.highest = n.highest.min(depth);
-        }
+        n.ends(sign, depth);
         if self.chosen && n.mark.signs != 0 {
             if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
                 self.ended.push((n.mark.level, n.mark.main));

@@ -8,7 +8,7 @@ use super::table::{Request, Table, slot};
 use super::training::{Input, Training};
 use crate::coverage_gaps;
 use crate::hooks::devices;
-use crate::lock::{Mutex, MutexGuard, Rank};
+use crate::lock::{FrequentGuard, Mutex, Rank};
 use leaktrace_core::format::event::{MAX_SIZE, NO_DEVICE};
 use leaktrace_core::int_map::{IntHasher, IntMap, int_map};
 
@@ -44,6 +44,8 @@ struct Executable {
     large: bool,
     /// Whether one of its inputs was seen to be donated to it.
     donates: bool,
+    /// Its output, where it has but one, which is small, and it is known whether it trains.
+    single: Option<Block>,
 }
 
 /// The code of an executable: the device that it is for, of several the first, and what its compiler says it takes there.
@@ -51,6 +53,14 @@ struct Executable {
 pub struct Program {
     pub device: u8,
     pub bytes: u64,
+}
+
+impl Executable {
+    /// Whether the next call may have an input donated to it, as far as it is looked at.
+    #[inline(always)]
+    fn may_donate(&self) -> bool {
+        self.donates || self.calls < CALLS_LOOKED_AT || self.calls.is_multiple_of(CALLS_BETWEEN)
+    }
 }
 
 /// What a call of an executable has made.
@@ -74,9 +84,19 @@ const CALLS_BETWEEN: u32 = 64;
 /// What memory may run out for, in bytes: what is smaller is not told of where it is only promised.
 const LARGE: u64 = 1 << 16;
 
+/// The buffers that are alive, by their handles.
+struct Live {
+    /// The latest, by the last bits of their numbers: a loop mostly gives up what it made a call or two ago, and no table
+    /// has to be changed for that. 0 in place of a handle: none.
+    recent: [(u64, Block); RECENT],
+    others: IntMap<u64, Block>,
+}
+
+/// How many are looked for one by one. A power of two.
+const RECENT: usize = 4;
+
 pub struct Buffers {
-    /// By their handles.
-    live: IntMap<u64, Block>,
+    live: Live,
     /// Buffers that were remembered so far.
     count: u32,
     /// By their handles.
@@ -96,18 +116,76 @@ pub static BUFFERS: Mutex<Buffers> = Mutex::new(Rank::Buffers, Buffers::new());
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Takes the buffers. Every call takes them twice, so no signal is blocked for it.
-fn buffers() -> Option<MutexGuard<'static, Buffers>> {
-    BUFFERS.try_lock_frequent(PATIENCE, |buffers| {
-        std::mem::forget(std::mem::replace(buffers, Buffers::new()));
-        coverage_gaps::report("ends of arrays that were alive at a jump out of a signal handler");
-    })
+#[inline(always)]
+fn buffers() -> Option<FrequentGuard<'static, Buffers>> {
+    BUFFERS.try_lock_frequent(PATIENCE, forget_torn)
+}
+
+#[cold]
+#[inline(never)]
+fn forget_torn(buffers: &mut Buffers) {
+    std::mem::forget(std::mem::replace(buffers, Buffers::new()));
+    coverage_gaps::report("ends of arrays that were alive at a jump out of a signal handler");
+}
+
+impl Live {
+    const fn new() -> Live {
+        Live { recent: [(0, Block { bytes: 0, device: 0, number: 0 }); RECENT], others: int_map() }
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, buffer: u64, block: Block) {
+        let place = &mut self.recent[block.number as usize % RECENT];
+        let (older, its) = std::mem::replace(place, (buffer, block));
+        if older != 0 {
+            self.insert_among_others(older, its);
+        }
+    }
+
+    #[inline(never)]
+    fn insert_among_others(&mut self, buffer: u64, block: Block) {
+        self.others.insert(buffer, block);
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, buffer: u64) -> Option<Block> {
+        match self.recent.iter_mut().find(|(recent, _)| *recent == buffer && buffer != 0) {
+            Some((recent, block)) => {
+                *recent = 0;
+                Some(*block)
+            }
+            None => self.remove_from_others(buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn remove_from_others(&mut self, buffer: u64) -> Option<Block> {
+        self.others.remove(&buffer)
+    }
+
+    fn get(&self, buffer: u64) -> Option<&Block> {
+        let recent = self.recent.iter().find(|(recent, _)| *recent == buffer && buffer != 0);
+        recent.map(|(_, block)| block).or_else(|| self.others.get(&buffer))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u64, Block)> {
+        let recent = self.recent.iter().copied().filter(|(buffer, _)| *buffer != 0);
+        recent.chain(self.others.iter().map(|(buffer, block)| (*buffer, *block)))
+    }
 }
 
 impl Buffers {
     const fn new() -> Buffers {
-        Buffers { live: int_map(), count: 0, executables: int_map(), functions: int_map(), places: int_map() }
+        Buffers {
+            live: Live::new(),
+            count: 0,
+            executables: int_map(),
+            functions: int_map(),
+            places: int_map(),
+        }
     }
 
+    #[inline(always)]
     fn remember(&mut self, buffer: u64, block: Block) {
         self.count = self.count.wrapping_add(1);
         self.live.insert(buffer, Block { number: self.count, ..block });
@@ -126,8 +204,9 @@ pub fn remember(buffer: u64, block: Block) -> bool {
 }
 
 /// Forgets a buffer and returns what it had, if it was remembered.
+#[inline(always)]
 pub fn forget(buffer: u64) -> Option<Block> {
-    buffers()?.live.remove(&buffer)
+    buffers()?.live.remove(buffer)
 }
 
 /// Forgets the buffer that came last of those for which memory may have run out, and returns it: if more is alive on its
@@ -138,8 +217,8 @@ pub fn forget_promised(table: Table, request: &Request) -> Option<(u64, Block)> 
         let may_be = |block: &Block| {
             request.may_be_for(block.bytes) && request.device.is_none_or(|device| device == block.device)
         };
-        let of = buffers.live.iter().filter(|(_, block)| may_be(block));
-        let (&buffer, &block) = of.max_by_key(|(_, block)| block.number)?;
+        let of = buffers.live.all().filter(|(_, block)| may_be(block));
+        let (buffer, block) = of.max_by_key(|(_, block)| block.number)?;
         let ((place, _), _) = buffers.places.iter().find(|(_, number)| **number == block.device)?;
         (buffer, block, *place)
     };
@@ -152,12 +231,18 @@ pub fn forget_promised(table: Table, request: &Request) -> Option<(u64, Block)> 
 /// Returns what is alive on a device.
 pub fn live_bytes(device: u8) -> u64 {
     let Some(buffers) = self::buffers() else { return 0 };
-    buffers.live.values().filter(|block| block.device == device).map(|block| block.bytes).sum()
+    buffers
+        .live
+        .all()
+        .map(|(_, block)| block)
+        .filter(|block| block.device == device)
+        .map(|block| block.bytes)
+        .sum()
 }
 
 /// Returns the device that has a buffer, of those that are alive.
 pub fn device_of(buffer: u64) -> Option<u8> {
-    buffers()?.live.get(&buffer).map(|block| block.device)
+    buffers()?.live.get(buffer).map(|block| block.device)
 }
 
 /// Asks what memory a buffer has; `None` if it has none on a device.
@@ -205,6 +290,23 @@ fn describe(table: Table, device: u64) -> Option<(String, u64)> {
     Some((kind, table.memory_limit(device).unwrap_or(0)))
 }
 
+/// Remembers the output of a call of an executable for one device that gives but one, small block, as most calls do; returns
+/// it, and whether it trains. `None`: it is another one, or a call that is looked at more closely, and nothing was done.
+#[inline(always)]
+pub fn remember_output(executable: u64, handle: impl FnOnce() -> u64) -> Option<(u64, Block, bool)> {
+    let mut buffers = self::buffers()?;
+    let known = buffers.executables.get_mut(&executable)?;
+    let block = known.single?;
+    let buffer = handle();
+    if known.may_donate() || buffer == 0 {
+        return None;
+    }
+    known.calls = known.calls.wrapping_add(1);
+    let trains = known.trains == Some(true);
+    buffers.remember(buffer, block);
+    Some((buffer, block, trains))
+}
+
 /// Remembers what a call of an executable has made of its inputs on one device; `handles` gives the buffers, of so many
 /// outputs for each device. What they are is asked at the first call, and at each one of an executable that `moves` from
 /// device to device.
@@ -239,7 +341,16 @@ pub fn remember_outputs<I: Iterator<Item = u64>>(
             let mut buffers = self::buffers()?;
             buffers.executables.insert(
                 executable,
-                Executable { count, outputs, function, trains: None, calls: 0, large, donates: false },
+                Executable {
+                    count,
+                    outputs,
+                    function,
+                    trains: None,
+                    calls: 0,
+                    large,
+                    donates: false,
+                    single: None,
+                },
             );
             let made = remember_made(buffers, executable, inputs, handles)?;
             Some(Made { program, ..made })
@@ -257,7 +368,7 @@ fn program(table: Table, executable: u64, inner: u64) -> Program {
 
 /// Remembers what a call of an executable that is known has made.
 fn remember_made<I: Iterator<Item = u64>>(
-    mut buffers: MutexGuard<'_, Buffers>,
+    mut buffers: FrequentGuard<'_, Buffers>,
     executable: u64,
     inputs: &[u64],
     handles: impl Fn(usize) -> I,
@@ -265,15 +376,14 @@ fn remember_made<I: Iterator<Item = u64>>(
     let buffers = &mut *buffers;
     let known = buffers.executables.get_mut(&executable)?;
     let (count, outputs) = (known.count, Arc::clone(&known.outputs));
-    let (calls, large) = (known.calls, known.large);
-    known.calls = calls.wrapping_add(1);
-    let may_donate = known.donates || calls < CALLS_LOOKED_AT || calls.is_multiple_of(CALLS_BETWEEN);
+    let (may_donate, large) = (known.may_donate(), known.large);
+    known.calls = known.calls.wrapping_add(1);
     let trains = known.trains.unwrap_or_else(|| {
         if buffers.functions.len() >= MAX_FUNCTIONS {
             return false;
         }
         let input = |buffer: &u64| {
-            let known = buffers.live.get(buffer)?;
+            let known = buffers.live.get(*buffer)?;
             Some(Input { number: known.number, bytes: known.bytes })
         };
         let inputs: Vec<Option<Input>> = inputs.iter().map(input).collect();
@@ -285,6 +395,12 @@ fn remember_made<I: Iterator<Item = u64>>(
         known.trains = training.known();
         trains
     });
+    if known.trains.is_some()
+        && !large
+        && let [single] = outputs[..]
+    {
+        known.single = single;
+    }
     let first = large.then(|| buffers.count.wrapping_add(1));
     for (buffer, block) in handles(count).zip(outputs.iter()) {
         if let (Some(block), 1..) = (block, buffer) {
@@ -311,7 +427,8 @@ pub fn forget_executable(executable: u64) -> bool {
 /// Forgets the parent's, in a forked child: its recording has none of them.
 pub fn after_fork_child() {
     if let Some(mut buffers) = self::buffers() {
-        buffers.live.clear();
+        buffers.live.recent = Live::new().recent;
+        buffers.live.others.clear();
         buffers.executables.clear();
     }
 }

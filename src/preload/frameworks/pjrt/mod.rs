@@ -141,7 +141,7 @@ unsafe fn call(table: Table, slot: usize, arguments: Arguments) -> *mut c_void {
     let error = unsafe { table.call(Slot(slot), arguments) };
     if !error.is_null() {
         // SAFETY: the arguments are the caller's until we return.
-        shield(|| unsafe { failed(table, error, Slot(slot), arguments) });
+        unsafe { failed(table, error, Slot(slot), arguments) };
     }
     error
 }
@@ -180,12 +180,18 @@ unsafe extern "C-unwind" fn made<const N: usize, const SLOT: usize, const AT: us
 unsafe extern "C-unwind" fn end<const N: usize, const SLOT: usize>(arguments: Arguments) -> *mut c_void {
     // SAFETY: as the caller has it: the buffer is the third word.
     unsafe {
-        let buffer = *arguments.add(2);
-        shield(|| {
-            ended(buffer, record::block_free);
-        });
+        buffer_ends(*arguments.add(2));
         own::<N>().call(Slot(SLOT), arguments)
     }
+}
+
+/// The same, for every plugin and both entries.
+#[inline(never)]
+#[unsafe(link_section = ".text.leaktrace")]
+fn buffer_ends(buffer: u64) {
+    shield(|| {
+        ended(buffer, record::block_free);
+    });
 }
 
 /// An entry that gives a buffer's memory to another one, which it gives in the word `AT` of its arguments.
@@ -218,21 +224,58 @@ unsafe extern "C-unwind" fn execute<const N: usize>(arguments: Arguments) -> *mu
     // SAFETY: as the caller has it.
     let error = unsafe { call(table, slot::EXECUTE.0, arguments) };
     if error.is_null() {
-        shield(|| {
-            if is_recorded() {
-                // SAFETY: the call succeeded, so that its arguments are as documented.
-                unsafe { executed(table, arguments) };
-            }
-        });
+        // SAFETY: the call succeeded, so that its arguments are as documented.
+        unsafe { executed(table, arguments) };
     }
     error
 }
 
-/// Takes in what a call of an executable has made and ended.
+/// Takes in what a call of an executable has made and ended. What most calls need is a small and straight piece of code,
+/// since the framework leaves none of ours in the processor's caches.
 ///
 /// # Safety
 /// The arguments are those of a call that succeeded.
+#[inline(never)]
+#[unsafe(link_section = ".text.leaktrace")]
 unsafe fn executed(table: Table, arguments: Arguments) {
+    shield(|| {
+        if !is_recorded() {
+            return;
+        }
+        // SAFETY: the caller's word, and the documented fields.
+        unsafe {
+            let (executable, devices, outputs) =
+                (*arguments.add(2), *arguments.add(5), lists(*arguments.add(7)));
+            if devices == 1
+                && !outputs.is_null()
+                && !names_device(arguments)
+                && let Some((buffer, block, trains)) = buffers::remember_output(executable, || **outputs)
+            {
+                born(table, buffer, block, ALLOCATOR, None);
+                if trains {
+                    record::trained();
+                }
+            } else {
+                executed_otherwise(table, arguments);
+            }
+        }
+    });
+}
+
+/// Whether a call is for one device that is named.
+///
+/// # Safety
+/// The arguments are those of a call.
+#[inline(always)]
+unsafe fn names_device(arguments: Arguments) -> bool {
+    // SAFETY: the documented field, where the structure has it.
+    unsafe { *arguments > 9 * 8 && *arguments.add(9) != 0 }
+}
+
+/// # Safety
+/// As for [`executed`].
+#[inline(never)]
+unsafe fn executed_otherwise(table: Table, arguments: Arguments) {
     // SAFETY: the documented fields: the executable, lists of arguments and of outputs for each device.
     let (executable, devices, count, inputs, outputs) = unsafe {
         (
@@ -243,8 +286,8 @@ unsafe fn executed(table: Table, arguments: Arguments) {
             lists(*arguments.add(7)),
         )
     };
-    // SAFETY: as above: the device that this one call is for, where it is named.
-    let moves = unsafe { *arguments > 9 * 8 && *arguments.add(9) != 0 };
+    // SAFETY: as above.
+    let moves = unsafe { names_device(arguments) };
     // SAFETY: a list of so many buffers for each device.
     let inputs_of = |device: usize| unsafe {
         let list = if inputs.is_null() { std::ptr::null() } else { *inputs.add(device) };
@@ -331,6 +374,7 @@ unsafe extern "C-unwind" fn unloaded<const N: usize, const SLOT: usize>(argument
 
 /// Records a buffer that was made, and is remembered, by the number that it bears; one that the call which made it has
 /// made beside others has the `stack` of the first. Returns its stack.
+#[inline(always)]
 fn born(table: Table, buffer: u64, block: Block, number: u16, stack: Option<u32>) -> Option<u32> {
     note_segment(table, buffer);
     let stack = match stack {
@@ -351,7 +395,9 @@ const ASKED: u32 = 16;
 /// plugin's pool that has grown. To know an address may take until the buffer is there, so the others are not asked.
 #[inline]
 fn note_segment(table: Table, buffer: u64) {
+    #[unsafe(link_section = ".data.leaktrace")]
     static SEEN: AtomicU32 = AtomicU32::new(0);
+    #[unsafe(link_section = ".data.leaktrace")]
     static LEFT: AtomicU32 = AtomicU32::new(0);
     let given = events::times_given();
     if SEEN.load(Relaxed) != given {
@@ -360,13 +406,20 @@ fn note_segment(table: Table, buffer: u64) {
     }
     if LEFT.load(Relaxed) > 0 {
         LEFT.fetch_sub(1, Relaxed);
-        if let Some(address) = table.ask(slot::BUFFER_ADDRESS, buffer) {
-            events::append(&Event { address, ..Event::new(EventKind::Segment) });
-        }
+        append_segment(table, buffer);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn append_segment(table: Table, buffer: u64) {
+    if let Some(address) = table.ask(slot::BUFFER_ADDRESS, buffer) {
+        events::append(&Event { address, ..Event::new(EventKind::Segment) });
     }
 }
 
 /// Records that a buffer's memory ended, if it was recorded, in one way or the other; returns what it had.
+#[inline(always)]
 fn ended(buffer: u64, record: impl FnOnce(u8, u64, u64)) -> Option<Block> {
     let block = buffers::forget(buffer)?;
     record(block.device, buffer, block.bytes);
@@ -430,7 +483,16 @@ fn failed_late(table: Table, error: *mut c_void) {
 ///
 /// # Safety
 /// The arguments are those of the call of `slot` that gave the error.
+#[cold]
+#[inline(never)]
 unsafe fn failed(table: Table, error: *mut c_void, slot: Slot, arguments: Arguments) {
+    // SAFETY: the caller's word.
+    shield(|| unsafe { take_failure_in(table, error, slot, arguments) });
+}
+
+/// # Safety
+/// As for [`failed`].
+unsafe fn take_failure_in(table: Table, error: *mut c_void, slot: Slot, arguments: Arguments) {
     if state::is_recording()
         && let Some(request) = table.exhausted(error)
     {

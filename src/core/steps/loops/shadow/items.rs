@@ -2,9 +2,9 @@
 //! event, and that stands at one instruction.
 
 use super::super::extents::Loop;
-use super::super::tree::{FEW_PROOFS, Sign};
+use super::super::tree::{FEW_PROOFS, Sign, Tree};
 use super::super::{EventContext, Seen};
-use super::{BEGINS, Inside, Shadow, View};
+use super::{BEGINS, Inside, Level, Shadow, Shown, View};
 
 /// Other items that a loop of the program went over before it begins again with its first one: two that are made anew may
 /// take turns in the same memory.
@@ -64,8 +64,8 @@ impl Items {
     }
 
     /// Returns what tells the item that a frame is at from others, wherever in the loop it stands.
-    #[inline]
-    fn now(&self, around: &mut dyn EventContext, seen: &Seen) -> u64 {
+    #[inline(always)]
+    fn now(&self, around: &mut (impl EventContext + ?Sized), seen: &Seen) -> u64 {
         match self.place {
             Some(Place::Variable(variable)) => around.variable(seen, variable),
             Some(Place::Iterator(stack, depth)) => around.iterator(seen, stack, depth),
@@ -252,5 +252,72 @@ impl Shadow {
             i.number < BEGINS && !i.items.are_known() && proofs <= FEW_PROOFS
         };
         (framework || others >= OTHERS) && shows_nothing(inside - 1)
+    }
+
+    /// Whether an event that is the last one over again, but for the item of the innermost loop, leaves all as it is but the
+    /// counts of that loop: the frame of depth `owner` has it, and nothing in the frames below that comes and goes.
+    pub(super) fn is_settled(&self, view: &View<'_>, owner: usize) -> bool {
+        let (Some(i), Some(level), Some(innermost)) =
+            (self.insides.last(), self.levels.get(owner), self.levels.last())
+        else {
+            return false;
+        };
+        let count = self.insides.len();
+        let stays = |l: &Level| l.first == count && !view.codes.get(l.code).generator && !l.task;
+        level.first < count
+            && i.number < BEGINS
+            && i.open
+            && matches!(i.items.place, Some(Place::Variable(_) | Place::Iterator(..)))
+            && view.codes.get(level.code).extents.innermost(level.seen.offset) == Some(i.number)
+            && self.levels[owner + 1..].iter().all(stays)
+            && innermost.node == i.node
+            && !innermost.builds
+    }
+
+    /// Whether the next event may be the last one over again.
+    #[inline(always)]
+    pub fn repeats(&self) -> bool {
+        self.repeats.is_some()
+    }
+
+    /// Takes in an allocation that is the last one over again, if nothing changed but the item of the innermost loop, which
+    /// is none that it began with. Returns what ended, of the chosen level. `None`: it is something else, and nothing was
+    /// done.
+    #[inline(always)]
+    pub fn repeat(
+        &mut self,
+        tree: &mut Tree,
+        objects: u32,
+        around: &mut impl EventContext,
+    ) -> Option<(u8, bool)> {
+        let mut owner = self.repeats?;
+        let (i, outer) = self.insides.split_last_mut()?;
+        let level = self.levels.get(owner)?;
+        let now = i.items.now(around, &level.seen);
+        let is_next = now != 0 && i.items.last != 0 && now != i.items.last;
+        if !is_next || i.items.first == 0 || now == i.items.first {
+            return None;
+        }
+        for at in (level.since_generator..outer.len()).rev() {
+            while self.levels[owner].first > at {
+                owner -= 1;
+            }
+            let Inside { open: true, items, .. } = &outer[at] else { continue };
+            let now = items.now(around, &self.levels[owner].seen);
+            if items.are_locals() || (now != 0 && now != items.last) {
+                return None;
+            }
+        }
+        let node = tree.get_mut(i.node)?;
+        let mark = node.mark;
+        if !mark.counts(Sign::Variable) {
+            return None;
+        }
+        node.count(Shown::Allocation, false);
+        node.ends(Sign::Variable, self.levels.len());
+        (i.items.last, i.items.others) = (now, i.items.others.saturating_add(1));
+        self.clock += 1;
+        (i.since, self.objects) = (self.clock, objects);
+        Some((mark.level, mark.main))
     }
 }
