@@ -303,7 +303,7 @@ fn end_at(boundary: Boundary, now: u64) {
         || step_schedule::is_report_due(step)
         || step_schedule::is_look_due(step);
     if is_due && !awaits_more(step) {
-        act_at(boundary);
+        act_at(boundary, step);
     }
 }
 
@@ -318,7 +318,7 @@ fn awaits_more(step: u32) -> bool {
 
 /// Drains the events up to the end of a step, writes a report if one is due, and has holders searched for.
 #[inline(never)]
-fn act_at(boundary: Boundary) {
+fn act_at(boundary: Boundary, step: u32) {
     let _undisturbed = Undisturbed::begin();
     // Asked again: a handler may have forked, and this be the child.
     if !state::is_recording() {
@@ -326,11 +326,16 @@ fn act_at(boundary: Boundary) {
     }
     let Some(mut guard) = ANALYZER.lock() else { return };
     let Some(analyzer) = guard.as_mut() else { return };
+    let is_asked_for = settings::get().dump_every.is_some();
+    // Where all that is due is a report that is not worth its time, what waits is drained with what comes later.
+    let only_dumps = step_schedule::backlog_is_small() && !step_schedule::is_look_due(step);
+    if only_dumps && !boundary.supersedes && !is_asked_for && analyzer.dumps_too_much() {
+        return;
+    }
     if !analyzer.drain() || boundary.supersedes {
         return;
     }
     let step = analyzer.ledger.step_count();
-    let is_asked_for = settings::get().dump_every.is_some();
     let dumps = step_schedule::is_report_due(step) && (is_asked_for || !analyzer.dumps_too_much());
     let looks = analyzer.searches.is_look_due(step);
     if looks {
