@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::analysis::analyzer;
-use crate::analysis::loop_steps;
 use crate::analysis::step_boundaries::{self, Services};
 use crate::coverage_gaps;
 use crate::fork;
@@ -110,7 +109,7 @@ fn arm_now() {
                     python::poke();
                 },
             });
-            thread_state::set_end_callback(|address| shield(|| loop_steps::thread_ended(address)));
+            thread_state::set_end_callback(|address| shield(|| step_boundaries::thread_ended(address)));
             stacks::arm(settings.stacks);
             python::arm(&CALLBACKS);
             state::set(State::Armed);

@@ -8,6 +8,7 @@
 //!   iteration), and the training loop has not come round since. Another cycle begins where that one is gone, or another
 //!   training loop runs.
 
+mod cycles;
 pub mod loops;
 
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use crate::format::event::StepSource;
 use crate::ledger::verdict::MIN_STEPS;
+use cycles::{Cycles, Turn};
 use loops::Stepped;
 
 /// The setting of what ends a step.
@@ -85,15 +87,6 @@ const WITHOUT_OPTIMIZER: u32 = 64;
 const FEW_PASSES: u32 = 4;
 /// From so many backward passes for each optimizer step on, gradients are accumulated: fewer may be losses of one batch.
 const ACCUMULATED: u32 = 4;
-/// Optimizer steps without the one that opened the cycle, after which another one opens it.
-const WITHOUT_FIRST: u32 = 64;
-/// Cycles after which it is known how many others follow the one that opens them …
-const KNOWN_CYCLES: u32 = 8;
-/// … and so many times as many and `BEYOND` are no part of its cycle: the program goes on with another
-/// optimizer.
-const MORE_THAN_EVER: u32 = 4;
-/// More than the critic's usual steps for one of the generator's.
-const BEYOND: u32 = 12;
 
 /// The stream of steps of one process.
 #[derive(Debug)]
@@ -105,12 +98,7 @@ pub struct Steps {
     optimizer_steps: u32,
     looped: bool,
     backwards: u32,
-    backward_since: bool,
-    first: Option<usize>,
-    without_first: u32,
-    /// How often the one that opens the cycle stepped, and the most steps of others in between.
-    cycles: u32,
-    most_between: u32,
+    cycles: Cycles,
     last_tick: Duration,
 }
 
@@ -123,69 +111,42 @@ impl Steps {
             optimizer_steps: 0,
             looped: false,
             backwards: 0,
-            backward_since: true,
-            first: None,
-            without_first: 0,
-            cycles: 0,
-            most_between: 0,
+            cycles: Cycles::new(),
             last_tick: Duration::ZERO,
         }
     }
 
-    /// Takes in that an optimizer stepped; `id` tells it from others, where it is known. `stepped`: what the loops around it
-    /// and the one before tell.
-    pub fn optimizer(&mut self, id: Option<usize>, stepped: Stepped) -> Option<Boundary> {
+    /// Takes in that an optimizer stepped on a thread; `id` tells it from others, where it is known. `stepped`: what the loops
+    /// around it and the one before tell.
+    pub fn optimizer(&mut self, thread: usize, id: Option<usize>, stepped: Stepped) -> Option<Boundary> {
         let ends_step = match self.setting {
             StepSetting::Auto => !self.called,
             StepSetting::Optimizer => true,
             _ => false,
         };
-        if stepped.new_phase && self.backward_since && id != self.first {
-            self.begin_cycles(id);
-        }
-        // The first of all always ends a step: what came before it had no boundary to replace.
-        let again = self.optimizer_seen && (!self.backward_since || (self.follows(id) && !stepped.new_round));
         self.optimizer_seen = true;
-        self.optimizer_steps = self.optimizer_steps.saturating_add(u32::from(!again));
-        self.backward_since = false;
-        if let (None, Some(_)) = (self.first, id) {
-            self.first = id;
-        }
-        Some(Boundary { source: StepSource::Optimizer, supersedes: again, ends_step, level: 0 })
+        let supersedes = match self.cycles.optimizer(thread, id, stepped) {
+            Turn::Ends => false,
+            Turn::Again => true,
+            Turn::AgainBehindOthers => return None,
+        };
+        self.optimizer_steps = self.optimizer_steps.saturating_add(u32::from(!supersedes));
+        Some(Boundary { source: StepSource::Optimizer, supersedes, ends_step, level: 0 })
     }
 
     /// Takes in that there is an optimizer no more: what steps from now on follows another one.
     pub fn optimizer_gone(&mut self, id: usize) {
-        if self.first == Some(id) {
-            self.begin_cycles(None);
-        }
+        self.cycles.optimizer_gone(id);
     }
 
-    fn begin_cycles(&mut self, first: Option<usize>) {
-        (self.first, self.without_first, self.cycles, self.most_between) = (first, 0, 0, 0);
+    /// Takes in that a thread has ended.
+    pub fn thread_ended(&mut self, thread: usize) {
+        self.cycles.thread_ended(thread);
     }
 
-    /// Returns whether this is an optimizer other than the one that opened the cycle.
-    fn follows(&mut self, id: Option<usize>) -> bool {
-        if id.is_none() || self.first.is_none() || id == self.first {
-            self.cycles = self.cycles.saturating_add(1);
-            self.most_between = self.most_between.max(self.without_first);
-            self.without_first = 0;
-            return false;
-        }
-        self.without_first += 1;
-        let known = self.cycles >= KNOWN_CYCLES;
-        let usual = if known { MORE_THAN_EVER * self.most_between + BEYOND } else { WITHOUT_FIRST };
-        if self.without_first > usual.min(WITHOUT_FIRST) {
-            self.begin_cycles(id);
-            return false;
-        }
-        true
-    }
-
-    /// Takes in that a backward pass begins.
-    pub fn backward(&mut self) -> Option<Boundary> {
-        self.backward_since = true;
+    /// Takes in that a backward pass begins on a thread.
+    pub fn backward(&mut self, thread: usize) -> Option<Boundary> {
+        self.cycles.backward(thread);
         self.backwards = self.backwards.saturating_add(1);
         let ends_step = match self.setting {
             StepSetting::Backward => true,
@@ -294,17 +255,18 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use super::cycles::BEYOND;
     use super::*;
 
     fn supersedes(steps: &mut Steps, id: usize) -> bool {
-        steps.optimizer(Some(id), Stepped::default()).is_some_and(|b| b.supersedes)
+        steps.optimizer(1, Some(id), Stepped::default()).is_some_and(|b| b.supersedes)
     }
 
     #[test]
     fn optimizers_without_a_backward_between_are_one_step() {
         let mut steps = Steps::new(StepSetting::Auto);
         for _ in 0..3 {
-            steps.backward();
+            steps.backward(1);
             assert!(!supersedes(&mut steps, 1));
             assert!(supersedes(&mut steps, 2));
         }
@@ -316,7 +278,7 @@ mod tests {
         let mut boundaries = 0;
         for _ in 0..5 {
             for id in [7, 9] {
-                steps.backward();
+                steps.backward(1);
                 boundaries += u32::from(!supersedes(&mut steps, id));
             }
         }
@@ -326,11 +288,11 @@ mod tests {
     #[test]
     fn a_lost_first_optimizer_is_replaced() {
         let mut steps = Steps::new(StepSetting::Auto);
-        steps.backward();
-        steps.optimizer(Some(1), Stepped::default());
+        steps.backward(1);
+        steps.optimizer(1, Some(1), Stepped::default());
         let kept = (0..200)
             .filter(|_| {
-                steps.backward();
+                steps.backward(1);
                 !supersedes(&mut steps, 2)
             })
             .count();
@@ -343,7 +305,7 @@ mod tests {
         let mut boundaries = |id: usize, count: usize| {
             (0..count)
                 .filter(|_| {
-                    steps.backward();
+                    steps.backward(1);
                     !supersedes(&mut steps, id)
                 })
                 .count()
@@ -359,9 +321,9 @@ mod tests {
         let mut steps = Steps::new(StepSetting::Auto);
         let mut boundary = |id: usize, new_phase: bool, gone: Option<usize>| {
             gone.into_iter().for_each(|id| steps.optimizer_gone(id));
-            steps.backward();
+            steps.backward(1);
             let stepped = Stepped { new_phase, ..Stepped::default() };
-            steps.optimizer(Some(id), stepped).is_some_and(|b| !b.supersedes)
+            steps.optimizer(1, Some(id), stepped).is_some_and(|b| !b.supersedes)
         };
         assert!(boundary(1, false, None) && !boundary(2, false, None));
         assert!(boundary(2, true, None) && boundary(2, false, None) && !boundary(1, false, None));
@@ -369,10 +331,44 @@ mod tests {
     }
 
     #[test]
+    fn each_thread_has_cycles_of_its_own() {
+        let mut steps = Steps::new(StepSetting::Auto);
+        let mut ends = 0;
+        for _ in 0..40 {
+            // Each with two optimizers for one loss, at the same time as the others.
+            for thread in 1..4 {
+                steps.backward(thread);
+                ends += u32::from(
+                    !steps.optimizer(thread, Some(thread * 10), Stepped::default()).unwrap().supersedes,
+                );
+            }
+            for thread in 1..4 {
+                let second = steps.optimizer(thread, Some(thread * 10 + 1), Stepped::default());
+                assert!(second.is_none(), "another has ended a step since");
+            }
+        }
+        assert_eq!(ends, 120);
+        // Another thread with the same address.
+        steps.thread_ended(2);
+        steps.backward(2);
+        assert!(steps.optimizer(2, Some(50), Stepped::default()).is_some_and(|b| !b.supersedes));
+    }
+
+    #[test]
+    fn an_optimizer_may_step_on_a_thread_that_never_goes_backward() {
+        let mut steps = Steps::new(StepSetting::Auto);
+        for _ in 0..9 {
+            steps.backward(1);
+            assert!(steps.optimizer(2, Some(7), Stepped::default()).is_some_and(|b| !b.supersedes));
+            assert!(steps.optimizer(2, Some(8), Stepped::default()).is_some_and(|b| b.supersedes));
+        }
+    }
+
+    #[test]
     fn a_call_silences_the_optimizers() {
         let mut steps = Steps::new(StepSetting::Auto);
         assert!(steps.call().is_some());
-        steps.backward();
-        assert!(steps.optimizer(None, Stepped::default()).is_some_and(|b| !b.ends_step));
+        steps.backward(1);
+        assert!(steps.optimizer(1, None, Stepped::default()).is_some_and(|b| !b.ends_step));
     }
 }

@@ -105,12 +105,19 @@ pub fn optimizer(id: Option<usize>) {
     if state::is_recording() && loop_steps::is_enabled() {
         shield(|| stepped = loop_steps::optimizer());
     }
-    emit(|steps| steps.optimizer(id, stepped), None);
+    let thread = thread_state::current().address();
+    emit(|steps| steps.optimizer(thread, id, stepped), None);
 }
 
 /// Takes in that there is an optimizer no more that stepped before.
 pub fn optimizer_gone(id: usize) {
     with_steps(|steps| steps.optimizer_gone(id));
+}
+
+/// Takes in that a thread has ended, which was at this address.
+pub fn thread_ended(address: usize) {
+    with_steps(|steps| steps.thread_ended(address));
+    loop_steps::thread_ended(address);
 }
 
 /// Takes in that a backward pass begins.
@@ -133,7 +140,8 @@ pub fn backward() {
             }
         });
     }
-    emit(Steps::backward, None);
+    let thread = thread_state::current().address();
+    emit(|steps| steps.backward(thread), None);
 }
 
 /// Takes in that a CUDA graph was launched, which repeats what was captured. From a hook.

@@ -309,6 +309,10 @@ impl Loops {
         let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else {
             return Some(Stepped::default());
         };
+        // Where it stands is not looked at any more.
+        if self.tree.phased && thread != self.thread {
+            return Some(Stepped::default());
+        }
         let stepped = self.tree.optimizer(shadow.node());
         if self.unasked && !self.tree.phased {
             if self.tree.chosen && thread != self.thread {
