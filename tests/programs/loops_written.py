@@ -1146,6 +1146,301 @@ def members_of_a_population():
     return 2 * N
 
 
+def trained_in_threads():
+    """Each thread trains a model of its own, with an optimizer of its own."""
+
+    def train():
+        trained = Trained()
+        optimizer = trained.sgd()
+        for _ in range(N):
+            trained.step(optimizer)
+
+    group = [threading.Thread(target=train) for _ in range(3)]
+    for thread in group:
+        thread.start()
+    for thread in group:
+        thread.join()
+    return 3 * N
+
+
+def trained_by_a_pool():
+    """A search of hyperparameters: two at a time, more models than threads."""
+
+    def train(rate):
+        trained = Trained()
+        optimizer = torch.optim.SGD(trained.net.parameters(), lr=rate)
+        for _ in range(N // 2):
+            trained.step(optimizer)
+
+    with ThreadPoolExecutor(2) as executor:
+        for done in [executor.submit(train, 0.1 / n) for n in range(1, 7)]:
+            done.result()
+    return 3 * N
+
+
+def in_two_threads_by_turns():
+    """Two threads that do not do the same, as often as each other."""
+
+    def infer():
+        with torch.no_grad():
+            for _ in range(N):
+                kept.append(net(batch()))
+
+    def evaluate():
+        with torch.no_grad():
+            for _ in range(N):
+                kept.append(net(batch()).sum())
+
+    group = [threading.Thread(target=target) for target in (infer, evaluate)]
+    for thread in group:
+        thread.start()
+    for thread in group:
+        thread.join()
+    return 2 * N
+
+
+def lengths():
+    """As many tokens as an answer has: no two are alike."""
+    return [5 + 37 * n % 53 for n in range(2 * N)]
+
+
+def generate(tokens):
+    """One token after the other, with a cache that grows, and is kept."""
+    with torch.no_grad():
+        x, cache = batch(), None
+        for _ in range(tokens):
+            y = net[0](x[-1:])
+            cache = y if cache is None else torch.cat([cache, y])
+            x = torch.cat([x, y])[-8:]
+        kept.append(cache)
+
+
+def answers():
+    for tokens in lengths():
+        generate(tokens)
+    return 2 * N
+
+
+def answers_by_a_thread():
+    requests, answered = queue.Queue(), queue.Queue()
+
+    def serve():
+        while (tokens := requests.get()) is not None:
+            answered.put(generate(tokens))
+
+    server = threading.Thread(target=serve)
+    server.start()
+    for tokens in lengths():
+        requests.put(tokens)
+        answered.get()
+    requests.put(None)
+    server.join()
+    return 2 * N
+
+
+def answers_by_a_thread_each():
+    for tokens in lengths():
+        thread = threading.Thread(target=generate, args=(tokens,))
+        thread.start()
+        thread.join()
+    return 2 * N
+
+
+def answers_by_a_pool():
+    with ThreadPoolExecutor(2) as executor:
+        list(executor.map(generate, lengths()))
+    return 2 * N
+
+
+def answers_by_a_server():
+    """A library's loop has a thread answer each."""
+    import http.server
+    import urllib.request
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            generate(int(self.path[1:]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for tokens in lengths():
+        proxies.open(f"http://127.0.0.1:{server.server_address[1]}/{tokens}").read()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    return 2 * N
+
+
+def answers_awaited():
+    async def answer(tokens):
+        x, cache = batch(), None
+        for _ in range(tokens):
+            y = net[0](x[-1:])
+            cache = y if cache is None else torch.cat([cache, y])
+            x = torch.cat([x, y])[-8:]
+            await asyncio.sleep(0)
+        kept.append(cache)
+
+    async def main():
+        for tokens in lengths():
+            await answer(tokens)
+
+    asyncio.run(main())
+    return 2 * N
+
+
+def epochs_of_two_lengths():
+    """One function goes over the batches of a training set and then of a small one: its rounds are steps all the same."""
+
+    def go_over(batches):
+        for _ in range(batches):
+            answer(0)
+
+    for _ in range(16):
+        go_over(18)
+        go_over(12)
+    return 16 * 30
+
+
+def warmed_up():
+    for _ in range(10):
+        net(batch())
+    for n in range(4 * N):
+        answer(n)
+    return 4 * N
+
+
+def looked_at_in_the_end():
+    """What a few rounds at the end do does not hide what leaked all the time before."""
+    for n in range(4 * N):
+        answer(n)
+    for _ in range(10):
+        net(batch())
+    return 4 * N
+
+
+def sizes_tried():
+    """A loop in a loop looks for the size of a batch."""
+    for size in (1, 2, 4, 8):
+        for _ in range(4):
+            net(torch.ones(size, 16).to(DEVICE))
+    for n in range(4 * N):
+        answer(n)
+    return 4 * N
+
+
+def sizes_tried_in_training():
+    model = nn.Linear(16, 4).to(DEVICE)
+    with torch.enable_grad():
+        for size in range(1, 13):
+            model(torch.ones(size, 16).to(DEVICE)).mean().backward()
+        for _ in range(4 * N):
+            loss = model(batch()).square().mean()
+            loss.backward()
+            for p in model.parameters():
+                p.data -= 0.1 * p.grad
+                p.grad = None
+            kept.append(loss.detach())
+    return 4 * N
+
+
+def prepared():
+    """As many batches are made as there are steps."""
+    data = []
+    for _ in range(4 * N):
+        x = torch.randn(8, 16).to(DEVICE)
+        data.append(x / x.norm())
+    for x in data:
+        y = net(x)
+        kept.append(y.sum())
+    return 4 * N
+
+
+def prepared_by_an_expression():
+    """One event each."""
+    data = [torch.zeros(8, device=DEVICE) for _ in range(4 * N)]
+    for x in data:
+        kept.append(x + 1)
+    return 4 * N
+
+
+def prepared_for_a_training():
+    """More than it takes."""
+    data, model = [], nn.Linear(16, 4).to(DEVICE)
+    for _ in range(6 * N):
+        x = torch.randn(8, 16).to(DEVICE)
+        data.append((x - x.mean()) / x.norm())
+    with torch.enable_grad():
+        for x in data[: 4 * N]:
+            loss = model(x).square().mean()
+            loss.backward()
+            for p in model.parameters():
+                p.data -= 0.1 * p.grad
+                p.grad = None
+            kept.append(loss.detach())
+    return 4 * N
+
+
+def nearest_in_an_archive():
+    """A generator expression goes over what each round adds to."""
+    archive = []
+
+    def distance(x, other):
+        return (x - other).norm().item()
+
+    for n in range(5 * N):
+        x = net(batch())
+        min((distance(x, other) for other in archive), default=0)
+        archive.append(x)
+    kept.append(archive)
+    return 5 * N
+
+
+def sorted_by_an_archive():
+    """C asks for it, several times in a round."""
+    archive = []
+
+    def novelty(x):
+        return sum(sorted((x - other).norm().item() for other in archive)[:3])
+
+    for n in range(2 * N):
+        ones = [net(batch()) for _ in range(3)]
+        ones.sort(key=novelty)
+        archive.append(ones[0])
+    kept.append(archive)
+    return 2 * N
+
+
+def many_members():
+    """A population of more members than are few, for more generations."""
+    population = [torch.ones(16, 16, device=DEVICE) for _ in range(40)]
+    for _ in range(4 * N):
+        scores = [torch.tanh(member @ member).sum() for member in population]
+        kept.append(scores[0])
+    return 4 * N
+
+
+def few_folds_by_hand():
+    """Five models, each of three epochs: the epochs are the steps, since there are enough of them."""
+    with torch.enable_grad():
+        for _ in range(5):
+            model = nn.Linear(16, 4).to(DEVICE)
+            for _ in range(3):
+                model(batch()).mean().backward()
+                for p in model.parameters():
+                    p.data -= 0.1 * p.grad
+                    p.grad = None
+            kept.append(model(batch()).mean().detach())
+    return 15
+
+
 def straight():
     answer(0)
     answer(1)

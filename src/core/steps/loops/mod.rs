@@ -392,8 +392,22 @@ impl Loops {
                 choice = Some(Choice { past, locations: self.locations() });
             }
         }
-        self.tree.log.clear();
+        self.forget_ends();
         choice
+    }
+
+    /// Forgets the ends that were looked at, but for those of loops which came round too few times yet to join the level.
+    fn forget_ends(&mut self) {
+        let mut log = std::mem::take(&mut self.tree.log);
+        let may_join = |end: &tree::End| {
+            let few = |n: &Node| n.mark.signs == 0 && (n.iterations() as f64) < choice::TO_JUDGE;
+            self.tree.get(end.node).is_some_and(few)
+        };
+        log.retain(|end| !self.tree.phased && may_join(end));
+        if log.len() > log.capacity() / 2 {
+            log.clear();
+        }
+        self.tree.log = log;
     }
 
     /// Seeks the level, again.

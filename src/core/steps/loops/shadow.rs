@@ -36,7 +36,7 @@ const MOST_AWAITED: usize = 64;
 /// all loops.
 pub(super) const CALL: u8 = 254;
 /// The number of what is no loop either, but a function that threads or tasks begin with, each time anew.
-const BEGINS: u8 = 253;
+pub(super) const BEGINS: u8 = 253;
 
 /// What stands for a code and the offset of such a call in a tree.
 fn call_at(code: u32, offset: u32) -> u32 {
@@ -296,6 +296,7 @@ impl Shadow {
                         Some(_) => {}
                         None => self.iteration_ends(view, inside, code, seen.offset, Sign::Proof, at + 1),
                     }
+                    self.note_expression(view, at, inside);
                     self.moved(view, at, seen.offset);
                     return at + 1;
                 }

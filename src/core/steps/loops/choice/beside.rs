@@ -1,5 +1,6 @@
 //! Two loops beside each other: does one do the same work as the main one, or does it prepare, wind up or accompany it?
 
+use super::super::shadow::BEGINS;
 use super::super::tree::{End, Id, Node};
 use super::{CALLBACK, Chooser, EPOCH, FEW, LEAST_SHARE, TO_JUDGE};
 
@@ -9,6 +10,12 @@ const LEAST_BIRTHS: f64 = 2.0;
 const SHARE_OF_LITTLE: f64 = 0.25;
 /// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
 const FAR_OFTENER: f64 = 10.0;
+/// Where the main loop came round this many times as often, one that came round before it is no other phase; one of too few
+/// rounds to be judged by is none where it did so twice as often.
+const MANY_TIMES: f64 = 5.0;
+const TWICE: f64 = 2.0;
+/// What is entered no more than this many times as often as another loop comes round is entered once in each of its rounds.
+const OFTENER: f64 = 1.25;
 /// What allocates less than this share of what the main loop does in each round is no other phase of the same work.
 const LIGHT: f64 = 0.5;
 /// Least ends of two loops together that show whether they take turns, and the share of these that the other one's follow.
@@ -29,17 +36,57 @@ impl Chooser<'_> {
         self.births_each(id) < LIGHT * self.births_each(main)
     }
 
-    /// Whether a loop ran once before the main one, for fewer rounds of less work, and something of each of them stayed:
-    /// it makes weights, or loads data. An evaluation leaves nothing, or as the training does.
+    /// Whether a loop ran once before the main one, and something of each of its rounds stayed: it makes weights, or loads data.
+    /// An evaluation leaves nothing, or as the training does. Its rounds are of less work, and there are fewer of them; or as many,
+    /// one for each of those that go over what it has made; or only the main loop trains.
     pub(super) fn sets_up(&self, id: Id, main: Id) -> bool {
-        let rounds = self.iterations(id);
+        let (rounds, of_main) = (self.iterations(id), self.iterations(main));
         let takes = self.births(id) - self.copies[usize::from(id)] as f64;
         let stays = takes - self.frees[usize::from(id)] as f64;
-        id < main
-            && self.tree.get(id).is_some_and(|n| n.instances <= 1)
-            && rounds < self.iterations(main)
-            && stays >= STAYS * rounds
-            && self.is_light(id, main)
+        let trains = |id: Id| self.backwards[usize::from(id)] > 0;
+        let once = self.tree.get(id).is_some_and(|n| n.instances <= 1);
+        let is_less = || self.births_each(id) <= self.births_each(main);
+        let prepares = || {
+            (rounds < of_main && self.is_light(id, main))
+                || ((rounds - of_main).abs() <= 1.0
+                    && is_less()
+                    && self.thread_of(id) == self.thread_of(main))
+                || trains(main)
+        };
+        id < main && once && stays >= STAYS * rounds && !trains(id) && prepares()
+    }
+
+    /// Whether a loop came round far fewer times than the main one, all of them before it or after it: it warms up, tries sizes, or
+    /// looks at what has come of it. What leaks in so few rounds cannot be told; or, in those of a warm-up, what follows tells it.
+    pub(super) fn is_brief(&self, id: Id, main: Id) -> bool {
+        let (rounds, of_main) = (self.iterations(id), self.iterations(main));
+        let warms_up = || rounds * MANY_TIMES <= of_main && self.backwards[usize::from(id)] == 0;
+        let is_few = rounds < TO_JUDGE && rounds * TWICE <= of_main;
+        of_main >= TO_JUDGE
+            && match self.is_before(id, main) {
+                Some(before) => is_few || (before && warms_up()),
+                None => false,
+            }
+    }
+
+    /// What the thread begins with that a loop runs in; its root, where that is not known.
+    fn thread_of(&self, id: Id) -> Option<Id> {
+        let begins = |n: &Node| n.is_root || (n.is_call && n.number == BEGINS);
+        std::iter::successors(Some(id), |&at| self.tree.get(at).map(|n| n.parent))
+            .find(|&at| self.tree.get(at).is_some_and(begins))
+    }
+
+    /// Whether a loop came round before another one did, and not after that had begun; `Some(false)`: the other way about.
+    fn is_before(&self, id: Id, other: Id) -> Option<bool> {
+        let span = |of: Id| {
+            let mut ends = self.tree.log.iter().filter(|end| end.node == of).map(|end| end.at.seq);
+            let first = ends.next()?;
+            Some((first, ends.next_back().unwrap_or(first)))
+        };
+        let own = span(id)?;
+        // Of the level that was chosen no ends are remembered.
+        let Some(others) = span(other) else { return self.tree.chosen.then_some(false) };
+        if own.1 <= others.0 { Some(true) } else { (own.0 >= others.1).then_some(false) }
     }
 
     /// Whether two loops come round one after the other each time.
@@ -67,7 +114,21 @@ impl Chooser<'_> {
     pub(super) fn is_part_of_round(&self, id: Id, library: Id) -> bool {
         let rounds = self.iterations(library);
         let entered = self.tree.get(id).map_or(0.0, |n| f64::from(n.instances));
-        rounds >= TO_JUDGE && entered >= CALLBACK * rounds && self.rounds_each_time(id) < EPOCH
+        let few = || self.rounds_each_time(id) < EPOCH;
+        rounds >= TO_JUDGE && entered >= CALLBACK * rounds && (few() || self.are_answers(library, id))
+    }
+
+    /// Whether a loop is what answers requests, each by as many rounds of the loop inside as there are tokens in it: that is
+    /// entered once for each, comes round as often as it likes, and trains nothing.
+    pub(super) fn are_answers(&self, outer: Id, inner: Id) -> bool {
+        let Some(n) = self.tree.get(inner) else { return false };
+        let rounds = self.iterations(outer);
+        let entered = f64::from(n.instances);
+        rounds >= TO_JUDGE
+            && (CALLBACK * rounds..=OFTENER * rounds).contains(&entered)
+            && n.is_uneven()
+            && self.optimizers[usize::from(inner)] == 0
+            && self.backwards[usize::from(inner)] == 0
     }
 
     /// Whether a loop comes round a few times only whenever it is entered, or is an expression that is entered once, and seldom

@@ -26,6 +26,7 @@ mod beside;
 mod figures;
 mod training;
 
+use super::shadow::BEGINS;
 use super::tree::{Id, Tree};
 use crate::ledger::verdict::MIN_STEPS;
 pub(super) use training::{LEAST_OF_A_PHASE, phases, training, work_of_a_batch};
@@ -58,7 +59,7 @@ const NOTICEABLE: f64 = 0.1;
 /// Rounds that are too few for steps.
 const FEW: u64 = 4;
 /// Steps of which a run must have as many.
-const TO_JUDGE: f64 = MIN_STEPS as f64;
+pub(super) const TO_JUDGE: f64 = MIN_STEPS as f64;
 
 /// Least rounds of a loop that hands the work out, and what it allocates in each; it began in the first and went on to the last
 /// of so many parts of the run.
@@ -237,13 +238,16 @@ impl<'a> Chooser<'a> {
         {
             main = lasting;
         }
+        // What it is prepared for may do less.
+        let prepared = |id: &Id| noticeable(id) && self.sets_up(main, *id);
+        main = self.largest(loops.iter().copied().filter(prepared)).unwrap_or(main);
         let prepares = |id: &Id| *id < main && !self.gives_back(*id);
         let aside = |id: &Id| {
             let is_small = self.is_short(*id, main) || self.is_routine_of_library(*id, main);
-            // Last, since it goes through the log.
+            // Last, since they go through the log.
             let takes_turns =
                 || self.tree.get(*id).is_some_and(|n| n.takes_turns) || self.take_turns(*id, main);
-            prepares(id) || self.sets_up(*id, main) || is_small || takes_turns()
+            prepares(id) || self.sets_up(*id, main) || is_small || self.is_brief(*id, main) || takes_turns()
         };
         let belongs = |id: &Id| *id == main || (!aside(id) && self.works_like(*id, main));
         loops.iter().copied().filter(belongs).collect()
@@ -265,7 +269,8 @@ impl<'a> Chooser<'a> {
                     && (births(&self.nearest(outer, true)) < CALLBACK * self.births(outer)
                         || self.is_part_of_round(top, outer))
             });
-            let id = callback.unwrap_or(top);
+            let begun = || self.begun_around(top).filter(|&begun| self.is_part_of_round(top, begun));
+            let id = callback.or_else(begun).unwrap_or(top);
             if !level.contains(&id) {
                 level.push(id);
             }
@@ -283,6 +288,14 @@ impl<'a> Chooser<'a> {
             at = n.parent;
         }
         found
+    }
+
+    /// What a thread began with that a loop runs in, if no loop is around it: a library's, which calls for it.
+    fn begun_around(&self, id: Id) -> Option<Id> {
+        let around = std::iter::successors(self.tree.get(id), |n| self.tree.get(n.parent));
+        let parents = around.take_while(|n| !n.is_root).map(|n| n.parent);
+        let begins = |&at: &Id| self.tree.get(at).is_some_and(|n| n.is_call && n.number == BEGINS);
+        parents.into_iter().find(begins)
     }
 
     /// The nearest loops below one that come round: through those that were entered and left.
@@ -319,14 +332,16 @@ impl<'a> Chooser<'a> {
         let rounds = self.iterations(main) / n;
         // The round outside that is under way has not had all of its own yet: ten batches an epoch are ten all the time.
         let whole = self.iterations(main) / (n - 1.0).max(1.0);
-        let too_few = self.finer && n < TO_JUDGE && rounds >= FEW as f64;
+        // Each backward pass is one of a batch, and no step where a few are gathered; but where there are so few steps …
+        let least = if self.backwards[usize::from(main)] > 0 { LEAST_ROUNDS } else { FEW as f64 };
+        let too_few = self.finer && n < TO_JUDGE && rounds >= least;
         let enough = match rounds >= OFTEN {
             // Else nothing at all is judged.
             _ if too_few => DIRECT,
             true => COVERED_OFTEN,
             false => COVERED,
         };
-        let are_epochs = whole >= EPOCH || rounds > n || too_few;
+        let are_epochs = (whole >= EPOCH || rounds > n || too_few) && !self.are_answers(outer, main);
         if directly < DIRECT || covered < enough || rounds < LEAST_ROUNDS || !are_epochs {
             return vec![outer];
         }

@@ -31,6 +31,8 @@ pub(super) struct Items {
     offset: u32,
     /// Other ones since the first.
     others: u8,
+    /// How far the iterator of a generator expression had come.
+    index: u64,
 }
 
 /// What the frames show of a loop's iteration.
@@ -209,6 +211,22 @@ impl Shadow {
         let changed = stood && now != 0 && last != 0 && now != last;
         items.others |= u8::from(changed);
         Look { changed, first_after: None }
+    }
+
+    /// A generator expression came round whose frame is at this depth. Where its iterator begins again, it is another one in the
+    /// same memory, and its loop was entered anew.
+    #[inline]
+    pub(super) fn note_expression(&mut self, view: &mut View<'_>, at: usize, inside: usize) {
+        let Level { seen, code, .. } = self.levels[at];
+        let facts = view.codes.get(code);
+        let Some(i) = self.insides.get_mut(inside).filter(|_| facts.iterated) else { return };
+        let l = facts.extents.all().get(usize::from(i.number)).filter(|l| l.comprehension && l.is_for);
+        let Some((l, variables)) = l.zip(facts.variables) else { return };
+        let now = view.around.iterator(&seen, variables.saturating_add(l.below), l.depth);
+        let before = std::mem::replace(&mut i.items.index, now);
+        if now != 0 && now < before {
+            view.tree.entered(i.node, false);
+        }
     }
 
     /// Whether no other loop of the frame at this depth is in one of it.

@@ -183,6 +183,7 @@ impl Shadow {
             Some(inside) => {
                 self.leave(view.tree, view.around, first + inside + 1);
                 self.iteration_ends(view, first + inside, waiting.code, offset, Sign::Proof, at + 1);
+                self.note_expression(view, at, first + inside);
                 self.insides[first..].iter_mut().for_each(|i| i.items.begin());
                 self.note_items(view, at);
             }
