@@ -1418,15 +1418,6 @@ def sorted_by_an_archive():
     return 2 * N
 
 
-def many_members():
-    """A population of more members than are few, for more generations."""
-    population = [torch.ones(16, 16, device=DEVICE) for _ in range(40)]
-    for _ in range(4 * N):
-        scores = [torch.tanh(member @ member).sum() for member in population]
-        kept.append(scores[0])
-    return 4 * N
-
-
 def few_folds_by_hand():
     """Five models, each of three epochs: the epochs are the steps, since there are enough of them."""
     with torch.enable_grad():

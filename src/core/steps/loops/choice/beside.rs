@@ -10,8 +10,8 @@ const LEAST_BIRTHS: f64 = 2.0;
 const SHARE_OF_LITTLE: f64 = 0.25;
 /// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
 const FAR_OFTENER: f64 = 10.0;
-/// Where the main loop came round this many times as often, one that came round before it is no other phase; one of too few
-/// rounds to be judged by is none where it did so twice as often.
+/// Where the main loop came round this many times as often, one before it that has too few rounds each time is no other phase; one
+/// of too few in all is none where it did so twice as often.
 const MANY_TIMES: f64 = 5.0;
 const TWICE: f64 = 2.0;
 /// What is entered no more than this many times as often as another loop comes round is entered once in each of its rounds.
@@ -57,14 +57,19 @@ impl Chooser<'_> {
     }
 
     /// Whether a loop came round far fewer times than the main one, all of them before it or after it: it warms up, tries sizes, or
-    /// looks at what has come of it. What leaks in so few rounds cannot be told; or, in those of a warm-up, what follows tells it.
+    /// looks at what has come of it. What leaks in so few rounds cannot be told. One that came round oftener, as an encoder does
+    /// that runs first, is a phase.
     pub(super) fn is_brief(&self, id: Id, main: Id) -> bool {
         let (rounds, of_main) = (self.iterations(id), self.iterations(main));
-        let warms_up = || rounds * MANY_TIMES <= of_main && self.backwards[usize::from(id)] == 0;
+        let tries = || {
+            self.rounds_each_time(id) < TO_JUDGE
+                && rounds * MANY_TIMES <= of_main
+                && self.backwards[usize::from(id)] == 0
+        };
         let is_few = rounds < TO_JUDGE && rounds * TWICE <= of_main;
         of_main >= TO_JUDGE
             && match self.is_before(id, main) {
-                Some(before) => is_few || (before && warms_up()),
+                Some(before) => is_few || (before && tries()),
                 None => false,
             }
     }
