@@ -10,10 +10,10 @@ const LEAST_BIRTHS: f64 = 2.0;
 const SHARE_OF_LITTLE: f64 = 0.25;
 /// Where the main loop came round this many times as often, one that began before it and had so few has prepared something.
 const FAR_OFTENER: f64 = 10.0;
-/// Where the main loop came round this many times as often, one before it that has too few rounds each time is no other phase; one
-/// of too few in all is none where it did so twice as often.
-const MANY_TIMES: f64 = 5.0;
-const TWICE: f64 = 2.0;
+/// Where the main loop came round this many times as often, one before or after it of too few rounds to be judged is no phase.
+const MANY_TIMES: f64 = 4.0;
+/// What prepares as many things as there are rounds that go over them does at most this share of the work of these.
+const LESS: f64 = 0.8;
 /// What is entered no more than this many times as often as another loop comes round is entered once in each of its rounds.
 const OFTENER: f64 = 1.25;
 /// What allocates less than this share of what the main loop does in each round is no other phase of the same work.
@@ -45,7 +45,9 @@ impl Chooser<'_> {
         let stays = takes - self.frees[usize::from(id)] as f64;
         let trains = |id: Id| self.backwards[usize::from(id)] > 0;
         let once = self.tree.get(id).is_some_and(|n| n.instances <= 1);
-        let is_less = || self.births_each(id) <= self.births_each(main);
+        // A comprehension makes a list of things, whatever it takes.
+        let share = if self.is_single_expression(id) { 1.0 } else { LESS };
+        let is_less = || self.births_each(id) <= share * self.births_each(main);
         let prepares = || {
             (rounds < of_main && self.is_light(id, main))
                 || ((rounds - of_main).abs() <= 1.0
@@ -61,15 +63,11 @@ impl Chooser<'_> {
     /// that runs first, is a phase.
     pub(super) fn is_brief(&self, id: Id, main: Id) -> bool {
         let (rounds, of_main) = (self.iterations(id), self.iterations(main));
-        let tries = || {
-            self.rounds_each_time(id) < TO_JUDGE
-                && rounds * MANY_TIMES <= of_main
-                && self.backwards[usize::from(id)] == 0
-        };
-        let is_few = rounds < TO_JUDGE && rounds * TWICE <= of_main;
+        let tries = || self.rounds_each_time(id) < TO_JUDGE && self.backwards[usize::from(id)] == 0;
         of_main >= TO_JUDGE
+            && rounds * MANY_TIMES <= of_main
             && match self.is_before(id, main) {
-                Some(before) => is_few || (before && tries()),
+                Some(before) => rounds < TO_JUDGE || (before && tries()),
                 None => false,
             }
     }

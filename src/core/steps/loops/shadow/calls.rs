@@ -94,6 +94,9 @@ impl Shadow {
                 self.pop(view, kept);
             }
             self.iteration_ends(view, inside, code, offset, Sign::through(crossings), at + 1);
+            if by_c.is_none() {
+                self.note_expression(view, above, inside);
+            }
         }
         kept
     }

@@ -224,7 +224,7 @@ impl Shadow {
         let Some((l, variables)) = l.zip(facts.variables) else { return };
         let now = view.around.iterator(&seen, variables.saturating_add(l.below), l.depth);
         let before = std::mem::replace(&mut i.items.index, now);
-        if now != 0 && now < before {
+        if now != 0 && now <= before {
             view.tree.entered(i.node, false);
         }
     }
