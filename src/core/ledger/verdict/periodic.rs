@@ -56,11 +56,13 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     // What is freed in training is not over because an evaluation has its turn.
     let own = PhaseClock::of(view, &steps);
     let over = f64::from(own.at(view.steps).saturating_sub(own.at(last))) > OVER * period;
-    // The blocks of nearly a whole period are there when it ends, of the steps that its phases have of one: a list, and
-    // not a few blocks that die in pairs.
-    let turns: Vec<u32> = steps.iter().map(|&step| own.at(step)).collect();
+    // The blocks of nearly a whole period are there when it ends, by the steps in which they are made: a list, and not a
+    // few blocks that die in pairs.
+    let newest: Vec<u32> = releases.iter().map(|r| r.newest).collect();
+    let born = PhaseClock::of(view, &newest);
+    let turns: Vec<u32> = newest.iter().map(|&step| born.at(step)).collect();
     let turn = median(gaps(&turns).iter().copied()) as u32;
-    let gathers = releases.iter().all(|r| own.at(r.newest).saturating_sub(own.at(r.oldest)) * 2 >= turn);
+    let gathers = releases.iter().all(|r| born.at(r.newest).saturating_sub(born.at(r.oldest)) * 2 >= turn);
     (period >= MIN_PERIOD && same && !collected && !over && gathers).then_some(Tooth {
         number,
         site,
