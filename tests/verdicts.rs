@@ -122,6 +122,9 @@ fn what_the_last_loop_gathers_is_told_and_a_leak_if_it_is_most_of_the_run() {
     assert_eq!(told("keeps", "60"), found("last-loop"));
     assert_eq!(told("releases", "60"), Vec::<Value>::new());
     assert_eq!(told("keeps", "200"), found("leak"));
+    // One list had losses of the training before.
+    let [one] = &told("goes-on", "60")[..] else { panic!("one cause") };
+    assert_eq!(one[0], "leak");
 }
 
 #[test]

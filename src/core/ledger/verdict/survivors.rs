@@ -281,19 +281,21 @@ fn together(view: &View<'_>, a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bo
     if x.layer != y.layer {
         return false;
     }
-    match holders::share(&a.holders, &b.holders) {
-        Some(true) => return true,
-        // What the same lines make may go to one object each: a cache of every layer's own.
-        Some(false) if (view.context.lines)(x.stack) != (view.context.lines)(y.stack) => return false,
-        _ if !x.may_be_one_with(y) => return false,
-        _ => {}
+    let shared = holders::share(&a.holders, &b.holders);
+    if shared == Some(true) {
+        return true;
+    }
+    if !x.may_be_one_with(y) {
+        return false;
     }
     // Compared where both can have survivors: the one with the higher age has no young ones yet.
     let latest = a.proof.last().map_or(0, |c| c.birth).min(b.proof.last().map_or(0, |c| c.birth));
     let births = |s: &Survivors<'_, '_>| -> Vec<u32> {
         s.proof.iter().map(|c| c.birth).filter(|&birth| birth <= latest).collect()
     };
-    overlap(&births(a), &births(b)) >= SAME_STEPS
+    // What the same lines make may go to one object each: a cache of every layer's own. Last, since it takes all frames.
+    let are_apart = || shared.is_some() && (view.context.lines)(x.stack) != (view.context.lines)(y.stack);
+    overlap(&births(a), &births(b)) >= SAME_STEPS && !are_apart()
 }
 
 /// Returns the cohorts of several sites born up to `latest`. What comes every few steps may come around the end of a
@@ -363,10 +365,12 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let is_collected = mostly_collected(group.iter().map(|s| s.site.site));
     let is_owned = group.iter().any(|s| holders::is_owned(view, s.site.number));
+    let in_last_loop = || group.iter().all(|s| s.clock.under_way == UnderWay::Short);
     let kind = match () {
         // What this site frees is freed by the collector: so will this be, unless it is reachable.
         () if is_collected && !is_owned => Kind::PendingGc,
-        () if leader.clock.under_way == UnderWay::Short && !view.ran_out() => Kind::LastLoop,
+        // What it gathers may be released with it; not what was there before.
+        () if in_last_loop() && !view.ran_out() => Kind::LastLoop,
         () if group.iter().any(|s| s.is_certain) => Kind::Leak,
         () => Kind::Growing,
     };
