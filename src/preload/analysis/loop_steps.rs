@@ -9,11 +9,14 @@
 //! Where optimizers end the steps, it is shown samples only, to find the phases between them that have loops
 //! of their own.
 
+mod block_stack;
+
+pub use block_stack::{block_stack, known_stack};
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 use crate::allocator;
-use crate::analysis::frequency::is_frequent;
 use crate::analysis::{loop_entries, step_boundaries, step_schedule};
 use crate::coverage_gaps;
 use crate::lock::{FrequentGuard, Mutex, Rank};
@@ -22,7 +25,7 @@ use crate::python::walk::Walk;
 use crate::settings;
 use crate::stacks;
 use crate::state;
-use crate::thread_state::{self, ThreadState};
+use crate::thread_state;
 use crate::writer::recording;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
 use leaktrace_core::format::entry::TableEntry;
@@ -107,6 +110,7 @@ pub fn level() -> u32 {
 /// Enables the detector, or leaves it out from the start.
 pub fn enable(yes: bool) {
     loop_entries::forget();
+    block_stack::forget();
     ENABLED.store(yes, Release);
 }
 
@@ -213,95 +217,6 @@ pub fn elsewhere(thread: usize, freed: bool) {
         loops.count(freed);
         loops.elsewhere(thread, freed, recording::sequence());
     }
-}
-
-/// The stack of the last event that the detector was shown, if that is the stack of every event in its epoch that has the
-/// same Python frames; above it the lower half of the event's number.
-#[unsafe(link_section = ".data.leaktrace")]
-static REPEATED: AtomicU64 = AtomicU64::new(0);
-
-/// Returns the stack of a block that is about to be recorded, and shows it to the detector unless it is left
-/// out of the sample.
-#[inline(always)]
-pub fn block_stack() -> u32 {
-    let thread = thread_state::current();
-    match repeated(thread) {
-        Some(stack) => stack,
-        None => other_stack(thread),
-    }
-}
-
-/// Shows the detector a block whose event is the one before over again, and returns its stack, which is the one's before.
-/// `None`: it is another event, and nothing was done. A small and straight piece of code, see [`stacks`].
-#[inline(never)]
-#[unsafe(link_section = ".text.leaktrace")]
-fn repeated(thread: &ThreadState) -> Option<u32> {
-    let (chosen, known) = (THREAD.load(Relaxed), REPEATED.load(Relaxed));
-    if known as u32 == 0
-        || (chosen != thread.address() && chosen != ANY_THREAD)
-        || PHASED.load(Relaxed)
-        || !ENABLED.load(Relaxed)
-        || stacks::takes_backward(thread)
-    {
-        return None;
-    }
-    let mut detector = detector()?;
-    let loops = detector.as_deref_mut()?;
-    if loops.number() as u32 != (known >> 32) as u32 {
-        return None;
-    }
-    let (level, ends_step) = thread.read_section(|| {
-        loops.repeat(thread.address(), thread_state::epoch(), |frames| {
-            frames::if_same(frames).map(|(objects, code)| (objects, Here(Some(code))))
-        })
-    })??;
-    LAST.store(recording::sequence(), Relaxed);
-    REPEATED.store(known + (1 << 32), Relaxed);
-    drop(detector);
-    step_boundaries::looped(level, ends_step);
-    Some(known as u32)
-}
-
-#[inline(never)]
-fn other_stack(thread: &ThreadState) -> u32 {
-    if !SAMPLING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
-        let shown = event(false);
-        let (stack, repeats) = stacks::stack_for_repeats(thread, shown.map(|(walk, _)| walk));
-        if let Some((_, number)) = shown
-            && repeats
-        {
-            REPEATED.store(number << 32 | u64::from(stack), Relaxed);
-        }
-        return stack;
-    }
-    let stack = stacks::stack(thread);
-    let frequent = is_frequent(stack, STEP.load(Relaxed));
-    // The first one behind a phase shows that it is over.
-    if !(frequent && LAST_WAS_FREQUENT.load(Relaxed)) {
-        show_again(thread.address(), frequent);
-    }
-    stack
-}
-
-/// Returns the stack of such a block where this thread has it cached and the detector need not be shown it.
-/// `None`: what [`block_stack`] does is needed.
-#[inline(always)]
-pub fn known_stack(thread: &ThreadState) -> Option<u32> {
-    if ENABLED.load(Relaxed) {
-        let chosen = THREAD.load(Relaxed);
-        if chosen == 0 {
-            return None;
-        }
-        if chosen == thread.address() || chosen == ANY_THREAD {
-            if !SAMPLING.load(Relaxed) {
-                return None;
-            }
-            let stack = stacks::cached_stack(thread)?;
-            let frequent = is_frequent(stack, STEP.load(Relaxed));
-            return (frequent && LAST_WAS_FREQUENT.load(Relaxed)).then_some(stack);
-        }
-    }
-    stacks::cached_stack(thread)
 }
 
 /// Returns whether the detector need not be shown frees.
@@ -628,6 +543,7 @@ pub fn after_fork_child() {
     THREAD.store(0, Release);
     PHASED.store(false, Release);
     SAMPLING.store(false, Release);
+    block_stack::forget();
     // Freeing it would copy its pages.
     std::mem::forget(DETECTOR.lock().and_then(|mut detector| detector.take()));
 }

@@ -1,0 +1,110 @@
+//! The stack of a block that is about to be recorded, and its event for the detector. Where the event is the one before over
+//! again, both take a small and straight piece of code: in a program that calls one compiled function in its loop that is
+//! most blocks, and the program leaves none of ours in the processor's caches between two of them.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::{
+    ENABLED, Here, LAST, LAST_WAS_FREQUENT, PHASED, SAMPLING, STEP, THREAD, detector, event, show_again,
+};
+use crate::analysis::frequency::is_frequent;
+use crate::analysis::step_boundaries;
+use crate::python::frames;
+use crate::stacks;
+use crate::thread_state::{self, ThreadState};
+use crate::writer::recording;
+use leaktrace_core::steps::loops::ANY_THREAD;
+
+/// The stack of the last event that the detector was shown, if that is the stack of every event in its epoch that has the
+/// same Python frames; above it the lower half of the event's number.
+#[unsafe(link_section = ".data.leaktrace")]
+static REPEATED: AtomicU64 = AtomicU64::new(0);
+
+/// Forgets that stack: another detector counts its events anew, and another recording its stacks.
+pub fn forget() {
+    REPEATED.store(0, Release);
+}
+
+/// Returns the stack of a block that is about to be recorded, and shows it to the detector unless it is left
+/// out of the sample.
+#[inline(always)]
+pub fn block_stack() -> u32 {
+    let thread = thread_state::current();
+    match repeated(thread) {
+        Some(stack) => stack,
+        None => other_stack(thread),
+    }
+}
+
+/// Shows the detector a block whose event is the one before over again, and returns its stack, which is the one's before.
+/// `None`: it is another event, and nothing was done.
+#[inline(never)]
+#[unsafe(link_section = ".text.leaktrace")]
+fn repeated(thread: &ThreadState) -> Option<u32> {
+    let (chosen, known) = (THREAD.load(Relaxed), REPEATED.load(Relaxed));
+    if known as u32 == 0
+        || (chosen != thread.address() && chosen != ANY_THREAD)
+        || PHASED.load(Relaxed)
+        || !ENABLED.load(Relaxed)
+        || stacks::takes_backward(thread)
+    {
+        return None;
+    }
+    let mut detector = detector()?;
+    let loops = detector.as_deref_mut()?;
+    if loops.number() as u32 != (known >> 32) as u32 {
+        return None;
+    }
+    let (level, ends_step) = thread.read_section(|| {
+        loops.repeat(thread.address(), thread_state::epoch(), |frames| {
+            frames::if_same(frames).map(|(objects, code)| (objects, Here(Some(code))))
+        })
+    })??;
+    LAST.store(recording::sequence(), Relaxed);
+    REPEATED.store(known.wrapping_add(1 << 32), Relaxed);
+    drop(detector);
+    step_boundaries::looped(level, ends_step);
+    Some(known as u32)
+}
+
+#[inline(never)]
+fn other_stack(thread: &ThreadState) -> u32 {
+    if !SAMPLING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
+        let shown = event(false);
+        let (stack, repeats) = stacks::stack_for_repeats(thread, shown.map(|(walk, _)| walk));
+        if let Some((_, number)) = shown
+            && repeats
+        {
+            REPEATED.store(number << 32 | u64::from(stack), Relaxed);
+        }
+        return stack;
+    }
+    let stack = stacks::stack(thread);
+    let frequent = is_frequent(stack, STEP.load(Relaxed));
+    // The first one behind a phase shows that it is over.
+    if !(frequent && LAST_WAS_FREQUENT.load(Relaxed)) {
+        show_again(thread.address(), frequent);
+    }
+    stack
+}
+
+/// Returns the stack of such a block where this thread has it cached and the detector need not be shown it.
+/// `None`: what [`block_stack`] does is needed.
+#[inline(always)]
+pub fn known_stack(thread: &ThreadState) -> Option<u32> {
+    if ENABLED.load(Relaxed) {
+        let chosen = THREAD.load(Relaxed);
+        if chosen == 0 {
+            return None;
+        }
+        if chosen == thread.address() || chosen == ANY_THREAD {
+            if !SAMPLING.load(Relaxed) {
+                return None;
+            }
+            let stack = stacks::cached_stack(thread)?;
+            let frequent = is_frequent(stack, STEP.load(Relaxed));
+            return (frequent && LAST_WAS_FREQUENT.load(Relaxed)).then_some(stack);
+        }
+    }
+    stacks::cached_stack(thread)
+}
