@@ -4,6 +4,11 @@
 //! It runs on the thread that ended a step, outside the allocator's lock; where a loop's iteration is the
 //! step, in a hook. It knows neither Python nor the driver: who asks them is registered (see [`Services`]).
 
+mod searching;
+
+use searching::search;
+pub use searching::{loop_was_drafted, search_when_asked};
+
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -24,7 +29,6 @@ use crate::writer::signals::Undisturbed;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::holders::{Found, Wanted};
-use leaktrace_core::ledger::Ledger;
 use leaktrace_core::ledger::verdict::MIN_STEPS;
 use leaktrace_core::report::{self, End};
 use leaktrace_core::steps::loops::Stepped;
@@ -380,88 +384,7 @@ fn act_at(boundary: Boundary, step: u32) {
     }
 }
 
-/// Has what leaks by now searched for, since it shows what the program's loop may be, and that it has had so
-/// many iterations. From a hook.
-#[cold]
-pub fn loop_was_drafted(steps: u32) {
-    let is_due = |analyzer: &mut Analyzer| {
-        analyzer.searches.set_level(loop_steps::level());
-        let is_due = analyzer.searches.is_look_due(steps);
-        if is_due {
-            step_schedule::postpone_look(steps);
-        }
-        is_due
-    };
-    if ANALYZER.lock().is_some_and(|mut a| a.as_deref_mut().is_some_and(is_due)) {
-        with_services(|services| (services.ask_for_search)());
-    }
-}
-
 type Guard = MutexGuard<'static, Option<Box<Analyzer>>>;
-
-/// Searches for who holds what leaks, if that can be done here and now. The lock is released meanwhile: a
-/// search may take long, and others have events to drain. `drafted`: a ledger to be judged in place of the
-/// analyzer's own.
-fn search(mut guard: Guard, occasion: Occasion, drafted: Option<Ledger>) -> Option<Guard> {
-    let may_run = settings::get().holders && with_services(|s| (s.may_search)()) == Some(true);
-    // At the end there is no other time: that nothing can be searched is said then.
-    if !settings::get().holders || !(may_run || occasion == Occasion::End) {
-        return Some(guard);
-    }
-    let Some(analyzer) = guard.as_mut() else { return Some(guard) };
-    analyzer.searches.set_level(loop_steps::level());
-    let question = analyzer.searches.question(drafted.as_ref().unwrap_or(&analyzer.ledger), occasion);
-    let obstacle = || with_services(|s| (s.search_obstacle)()).flatten();
-    if question.is_empty() || analyzer.searches.is_obstructed(may_run, obstacle) || !may_run {
-        return Some(guard);
-    }
-    drop(guard);
-    let answer = holders::search(&question, |wanted| {
-        with_services(|services| (services.search)(wanted)).unwrap_or_default()
-    });
-    let mut guard = ANALYZER.lock()?;
-    // Without memory to catch up the answer stands as it was found.
-    match (guard.as_mut(), &drafted) {
-        (Some(analyzer), Some(ledger)) => analyzer.searches.record(ledger, &question, &answer),
-        (Some(analyzer), None) => {
-            analyzer.drain();
-            analyzer.searches.record(&analyzer.ledger, &question, &answer);
-        }
-        (None, _) => {}
-    }
-    Some(guard)
-}
-
-/// Searches for holders, since the interpreter calls back for that, GIL in hand.
-pub fn search_when_asked() {
-    if !state::is_recording() || !settings::get().holders {
-        return;
-    }
-    let _undisturbed = Undisturbed::begin();
-    shield(|| {
-        let Some(mut guard) = ANALYZER.lock() else { return };
-        let ran_out = RAN_OUT.swap(false, AcqRel);
-        // Where the program's loop was not chosen yet, draining events would have it chosen too early.
-        if !ran_out && loop_steps::is_searching() {
-            if let Some(ledger) = guard.as_ref().and_then(|analyzer| analyzer.drafted()) {
-                search(guard, Occasion::Look, Some(ledger));
-            }
-            return;
-        }
-        if !guard.as_mut().is_some_and(|analyzer| analyzer.drain()) {
-            return;
-        }
-        let occasion = match REPORTED.swap(false, AcqRel) {
-            _ if ran_out => Occasion::Memory,
-            true => Occasion::Step,
-            false => Occasion::Look,
-        };
-        let mut guard = search(guard, occasion, None);
-        if let Some(analyzer) = guard.as_mut().and_then(|guard| guard.as_mut()).filter(|_| ran_out) {
-            analyzer.write_out_of_memory();
-        }
-    });
-}
 
 /// Appends what allocator, pools and driver say of each device at this moment.
 fn sample_counters() {
