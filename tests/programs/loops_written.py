@@ -1336,6 +1336,14 @@ def sizes_tried():
     return 4 * N
 
 
+def learn(model, loss):
+    """An optimizer's step by hand."""
+    loss.backward()
+    for p in model.parameters():
+        p.data -= 0.1 * p.grad
+        p.grad = None
+
+
 def sizes_tried_in_training():
     model = nn.Linear(16, 4).to(DEVICE)
     with torch.enable_grad():
@@ -1343,10 +1351,7 @@ def sizes_tried_in_training():
             model(torch.ones(size, 16).to(DEVICE)).mean().backward()
         for _ in range(4 * N):
             loss = model(batch()).square().mean()
-            loss.backward()
-            for p in model.parameters():
-                p.data -= 0.1 * p.grad
-                p.grad = None
+            learn(model, loss)
             kept.append(loss.detach())
     return 4 * N
 
@@ -1380,10 +1385,7 @@ def prepared_for_a_training():
     with torch.enable_grad():
         for x in data[: 4 * N]:
             loss = model(x).square().mean()
-            loss.backward()
-            for p in model.parameters():
-                p.data -= 0.1 * p.grad
-                p.grad = None
+            learn(model, loss)
             kept.append(loss.detach())
     return 4 * N
 
@@ -1424,10 +1426,7 @@ def few_folds_by_hand():
         for _ in range(5):
             model = nn.Linear(16, 4).to(DEVICE)
             for _ in range(3):
-                model(batch()).mean().backward()
-                for p in model.parameters():
-                    p.data -= 0.1 * p.grad
-                    p.grad = None
+                learn(model, model(batch()).mean())
             kept.append(model(batch()).mean().detach())
     return 15
 

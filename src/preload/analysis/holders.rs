@@ -172,10 +172,7 @@ impl Searches {
             }
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            let grows = matches!(
-                finding.kind,
-                Kind::Leak | Kind::Growing | Kind::PendingGc | Kind::Residue | Kind::LastLoop
-            );
+            let grows = finding.kind.grows() || matches!(finding.kind, Kind::PendingGc | Kind::Residue);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
                 Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
@@ -381,7 +378,7 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
         living.retain(|l| l.birth == steps);
         return sample(living);
     }
-    if matches!(kind, Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc) {
+    if kind.grows() || kind == Kind::PendingGc {
         leave_out_warm_up(&mut living);
     }
     for age in [2, 1] {

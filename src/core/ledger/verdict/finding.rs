@@ -65,6 +65,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns whether it is memory that grew to the end of the run.
+    pub const fn grows(self) -> bool {
+        matches!(self, Kind::Leak | Kind::Growing | Kind::LastLoop)
+    }
+
     /// Returns the name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
@@ -206,7 +211,7 @@ impl Finding {
     /// Sorts the sites, the largest first, and adds them up. Of what grows that is the one that has grown most: another may
     /// add more at a time, and seldom.
     pub fn add_up(&mut self) {
-        let grows = matches!(self.kind, Kind::Leak | Kind::Growing | Kind::LastLoop);
+        let grows = self.kind.grows();
         self.sites.sort_by(|a, b| {
             let by_step = b.bytes_per_step.total_cmp(&a.bytes_per_step);
             let by_live = b.live_bytes.cmp(&a.live_bytes);

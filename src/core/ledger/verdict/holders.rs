@@ -95,7 +95,7 @@ fn may_be_by_size(f: &Finding) -> bool {
 pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut bounded = Vec::new();
     findings.retain_mut(|f| {
-        if !matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop) || f.sites.is_empty() {
+        if !f.kind.grows() || f.sites.is_empty() {
             return true;
         }
         let held = f.sites.iter().flat_map(|p| (view.context.holders)(p.site));

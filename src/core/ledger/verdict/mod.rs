@@ -84,7 +84,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let bounded = holders::weigh(&view, &mut findings);
     let larger = larger_inputs::take(&view, &mut findings);
     let weight = |f: &Finding| match f.kind {
-        Kind::Leak | Kind::Growing | Kind::LastLoop => f.growth_bytes_per_step,
+        kind if kind.grows() => f.growth_bytes_per_step,
         Kind::CarryOver => f.peak_reduction_bytes as f64,
         _ => f.live_bytes as f64,
     };

@@ -171,6 +171,18 @@ fn what_cannot_grow_is_not_named_where_something_can() {
     assert_eq!(told(Kind::Growing, 20, &[pins, recent, more]).0, both);
 }
 
+#[test]
+fn gradients_that_live_on_are_given_up_earlier() {
+    let told = |path: &str| {
+        let mut f = held(&[path], 512.0);
+        f.kind = Kind::CarryOver;
+        wording::advice(&f).expect("a carry-over has advice")
+    };
+    let earlier = "call `zero_grad()` right after the optimizer's step";
+    assert!(told("__main__.opt.param_groups[0]['params'][*].grad").starts_with(earlier));
+    assert!(!told("__main__.opt.param_groups[0]['params'][*].grad_fn").starts_with(earlier));
+}
+
 /// Where nothing but an optimizer's state knows the parameters, no group is to be removed.
 #[test]
 fn what_only_the_state_of_an_optimizer_has_is_stale() {

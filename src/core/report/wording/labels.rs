@@ -139,7 +139,7 @@ fn with_many<'h>(holders: &[&'h Holder]) -> Vec<&'h Holder> {
 pub(super) fn keepers(f: &Finding) -> Vec<&Holder> {
     let all: Vec<&Holder> = f.holders.iter().collect();
     let can_grow = |h: &&Holder| matches!(h.retention, Some("unbounded" | "unreachable"));
-    if matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop) && with_many(&all).iter().any(can_grow) {
+    if f.kind.grows() && with_many(&all).iter().any(can_grow) {
         return all.into_iter().filter(can_grow).collect();
     }
     all
@@ -199,10 +199,10 @@ pub fn rate(f: &Finding) -> Option<String> {
     }
     let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
-        Kind::Leak | Kind::Growing | Kind::LastLoop if is_uneven(f) => {
+        kind if kind.grows() && is_uneven(f) => {
             format!("{per_step} {} {}, {mean} per {step} on average", in_most(f), adding_steps(f))
         }
-        Kind::Leak | Kind::Growing | Kind::LastLoop if is_seldom(f) => {
+        kind if kind.grows() && is_seldom(f) => {
             format!("{per_step} per {step} that adds, {mean} per {step} on average")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per {step} that adds"),
@@ -281,10 +281,10 @@ pub fn title(f: &Finding) -> (String, String) {
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
         Kind::Periodic if is_code(f) => compiles_and_releases(f),
-        Kind::Leak | Kind::Growing | Kind::LastLoop if is_uneven(f) => {
+        kind if kind.grows() && is_uneven(f) => {
             format!("{each} {} {}, {mean} per {step} on average, {live} so far", in_most(f), adding_steps(f))
         }
-        Kind::Leak | Kind::Growing | Kind::LastLoop if is_seldom(f) => {
+        kind if kind.grows() && is_seldom(f) => {
             format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far")
         }
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
@@ -371,8 +371,7 @@ pub fn device_word(name: &str) -> &'static str {
 
 /// Returns by how much the memory reserved from the driver grew with the finding; `None` where it does not grow.
 pub fn reserved_growth(f: &Finding) -> Option<String> {
-    let grows = matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop);
-    Some(match f.reserved_growth_bytes.filter(|_| grows)? {
+    Some(match f.reserved_growth_bytes.filter(|_| f.kind.grows())? {
         bytes if bytes > 0 => format!("reserved +{}", size(bytes as f64)),
         // How another framework comes by its memory may not be seen.
         _ if f.sites.first().is_some_and(|site| site.entry_point.is_some()) => return None,
