@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::programs::{driver_calls, pythons, script, torch};
+use crate::common::programs::{driver_calls, line_of, pythons, script, torch};
 use crate::common::report::{Report, leaktrace};
 use crate::common::{Run, Running, library};
 use tempfile::TempDir;
@@ -181,11 +181,6 @@ fn recording(folder: &Path) -> PathBuf {
     let mut all: Vec<PathBuf> = all.filter(|p| p.extension().is_some_and(|e| e == "ltrace")).collect();
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
-}
-
-fn line_of(program: &str, text: &str) -> u64 {
-    let source = fs::read_to_string(script(program)).unwrap();
-    1 + source.lines().position(|l| l.contains(text)).unwrap() as u64
 }
 
 /// Returns the line that most of the live memory was allocated at.

@@ -1,12 +1,11 @@
 //! What a backward pass allocates is told with the line of the forward pass that caused it.
 
-use crate::common::programs::{script, torch};
+use crate::common::programs::{line_of, torch};
 use crate::common::report::{Report, frames};
 
 /// The line of the program whose comment says so.
 fn line(comment: &str) -> u64 {
-    let text = std::fs::read_to_string(script("backward.py")).unwrap();
-    text.lines().position(|l| l.contains(comment)).unwrap() as u64 + 1
+    line_of("backward.py", comment)
 }
 
 #[track_caller]

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::common::programs::{script, torch, torch_at, torch_python, torch_pythons};
+use crate::common::programs::{line_of, torch, torch_at, torch_python, torch_pythons};
 use crate::common::report::Report;
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -119,12 +119,6 @@ fn workers_of_a_fork_server() {
     trained(&["--workers", "forkserver", "--steps", "12"], "1", "");
 }
 
-/// Returns the number of the line of `train.py` that has this text.
-fn line_of(text: &str) -> u64 {
-    let source = std::fs::read_to_string(script("train.py")).unwrap();
-    1 + source.lines().position(|l| l.contains(text)).unwrap() as u64
-}
-
 #[test]
 fn leaks_are_found_at_their_line() {
     for (leak, text, function, bytes) in [
@@ -140,7 +134,11 @@ fn leaks_are_found_at_their_line() {
             "{leak}"
         );
         let line = &finding["sites"][0]["allocated_at"];
-        assert_eq!((&line["line"], &line["function"]), (&line_of(text).into(), &function.into()), "{leak}");
+        assert_eq!(
+            (&line["line"], &line["function"]),
+            (&line_of("train.py", text).into(), &function.into()),
+            "{leak}"
+        );
         assert!(line["file"].as_str().unwrap().ends_with("train.py"));
         assert!(finding["explanation"].as_str().unwrap().contains("leak"));
     }

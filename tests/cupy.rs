@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::programs::{bare_cudart, compile, pythons, script};
+use crate::common::programs::{bare_cudart, compile, line_of, pythons, script};
 use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
@@ -33,8 +33,7 @@ fn run(python: &Path, form: &[&str], threads: &str) -> (Ran, Report) {
 }
 
 fn line() -> u64 {
-    let source = fs::read_to_string(script("cupy/pool.py")).unwrap();
-    source.lines().position(|line| line.ends_with("# allocates")).unwrap() as u64 + 1
+    line_of("cupy/pool.py", "# allocates")
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What PyTorch has beside eager mode: CUDA graphs, compiled modules, pools of the program's own, fused attention, ranks
 //! that talk by NCCL. Steps, the leak and its holder are as in any training.
 
-use crate::common::programs::{script, torch};
+use crate::common::programs::{line_of, torch};
 use crate::common::report::Report;
 
 /// The steps that `features.py FEATURE` says it made, and the reports of its processes.
@@ -15,8 +15,7 @@ fn reports(feature: &str, devices: &str, mended: bool) -> (u64, Vec<Report>) {
 
 #[track_caller]
 fn told(feature: &str, devices: &str) {
-    let source = std::fs::read_to_string(script("features.py")).unwrap();
-    let line = 1 + source.lines().position(|l| l.ends_with("# kept")).unwrap() as u64;
+    let line = line_of("features.py", "# kept");
     let (steps, kept) = reports(feature, devices, false);
     assert_eq!(kept.len().to_string(), devices, "{feature}");
     for report in kept {

@@ -1,7 +1,7 @@
 //! Who holds it: in the report of real programs, whatever way they keep things, and without changing them.
 
 use crate::common::Run;
-use crate::common::programs::{jax_python, pythons, script, torch, torch_at};
+use crate::common::programs::{jax_python, line_of, pythons, script, torch, torch_at};
 use crate::common::report::Report;
 use serde_json::Value;
 
@@ -141,10 +141,9 @@ fn it_can_be_switched_off() {
 
 /// The findings at the line of a program that ends with this comment.
 fn at<'r>(list: &'r Value, program: &str, mark: &str) -> Vec<&'r Value> {
-    let source = std::fs::read_to_string(script(program)).unwrap();
-    let line = 1 + source.lines().position(|l| l.ends_with(mark)).unwrap();
+    let line = line_of(program, mark);
     let is_at = |f: &&Value| {
-        f["sites"].as_array().unwrap().iter().any(|s| s["allocated_at"]["line"].as_u64() == Some(line as u64))
+        f["sites"].as_array().unwrap().iter().any(|s| s["allocated_at"]["line"].as_u64() == Some(line))
     };
     list.as_array().unwrap().iter().filter(is_at).collect()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::grows::grows;
-use crate::common::programs::{compile, driver_calls, linked, script, torch};
+use crate::common::programs::{compile, driver_calls, line_of, linked, torch};
 use crate::common::report::{Report, call, leaktrace};
 use crate::common::{Chance, Ran, Run, library, root};
 use serde_json::Value;
@@ -362,8 +362,7 @@ fn a_browser_shows_it() {
     assert_eq!((&saw["nameless"], &saw["sideways"]), (&none, &false.into()));
     let heading = saw["heading"].as_str().unwrap();
     assert!(heading.starts_with("1 leak: ") && heading.contains(" per step at "), "{heading}");
-    let source = fs::read_to_string(script("train.py")).unwrap();
-    let line = 1 + source.lines().position(|l| l.contains("y = torch.relu(self.inner(x))")).unwrap();
+    let line = line_of("train.py", "y = torch.relu(self.inner(x))");
     let finding = saw["findings"][0].as_str().unwrap();
     assert!(finding.contains(&format!("train.py:{line} Net.forward")), "{finding}");
     assert!(finding.contains(report.findings()[0]["why"].as_str().unwrap()), "{finding}");

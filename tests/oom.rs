@@ -1,18 +1,12 @@
 //! Memory runs out: what was alive at that moment stays on record, and the program meets its error as ever.
 
-use crate::common::programs::{script, torch};
+use crate::common::programs::{line_of, torch};
 use crate::common::report::{Report, call};
 use crate::common::{Ran, Run};
 
 fn out_of_memory(how: &str, traced: bool) -> Ran {
     let run = torch("memory_out.py").arg(how).env("SIMGPU_MEM", "512M").env("LEAKTRACE_QUIET", "1");
     Run::traced_if(run, traced).run()
-}
-
-/// The line of `memory_out.py` that holds this text.
-fn line_of(text: &str) -> u64 {
-    let source = std::fs::read_to_string(script("memory_out.py")).unwrap();
-    1 + source.lines().position(|l| l.contains(text)).unwrap() as u64
 }
 
 #[test]
@@ -32,12 +26,12 @@ fn a_dump_ranks_what_was_alive() {
     let figures = |f: &str| ranked.iter().map(|r| r[f].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!(figures("live_bytes").iter().sum::<u64>(), held);
     assert!(figures("live_bytes").is_sorted_by(|a, b| a >= b));
-    let hoard = line_of("kept.append");
+    let hoard = line_of("memory_out.py", "kept.append");
     for place in [&moment["allocated_at"], &ranked[0]["allocated_at"]] {
         assert_eq!((&place["line"], &place["function"]), (&hoard.into(), &"hoard".into()), "{place}");
         assert!(place["file"].as_str().unwrap().ends_with("memory_out.py"));
     }
-    assert_eq!(ranked[1]["allocated_at"]["line"], line_of("torch.empty(1000 + i"));
+    assert_eq!(ranked[1]["allocated_at"]["line"], line_of("memory_out.py", "torch.empty(1000 + i"));
     assert_eq!(ranked[1]["live_blocks"], 10);
 
     // What was asked for did not fit into any hole, nor would it have into all of them.

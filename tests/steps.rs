@@ -3,7 +3,9 @@
 use std::io::{BufRead, BufReader};
 
 use crate::common::grows::flat;
-use crate::common::programs::{bare_cudart, free_threaded, pythons, script, torch, torch_at, torch_python};
+use crate::common::programs::{
+    bare_cudart, free_threaded, line_of, pythons, script, torch, torch_at, torch_python,
+};
 use crate::common::report::{Report, call};
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -133,8 +135,7 @@ fn a_loop_that_begins_after_the_choice_has_steps() {
 fn a_loop_is_at_the_line_where_it_begins() {
     // The instruction that ends this one leaves a `with`, and has no line of its own.
     let report = written("bare_within", "auto");
-    let source = std::fs::read_to_string(script("loops_written.py")).unwrap();
-    let line = 1 + source.lines().position(|l| l.ends_with("# loop")).unwrap();
+    let line = line_of("loops_written.py", "# loop");
     let [at] = &report.0["steps"]["loop_locations"].as_array().unwrap()[..] else { panic!("{:#}", report.0) };
     assert!(at.as_str().unwrap().ends_with(&format!("loops_written.py:{line}")), "{at}");
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::common::grows::flat;
-use crate::common::programs::script;
+use crate::common::programs::{line_of, script};
 use crate::common::report::{Report, call};
 use crate::common::{Run, target};
 
@@ -27,9 +27,7 @@ fn untraced(python: PathBuf, program: &str) -> Run {
 }
 
 fn mark(program: &str) -> u64 {
-    let source = std::fs::read_to_string(script(&format!("tensorflow/{program}.py"))).unwrap();
-    let line = source.lines().position(|line| line.ends_with("# made"));
-    line.unwrap_or_else(|| panic!("{program} has no mark")) as u64 + 1
+    line_of(&format!("tensorflow/{program}.py"), "# made")
 }
 
 /// Runs a program that leaks, and mended; returns what the first one's report says.

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::common::programs::{script, torch};
+use crate::common::programs::{line_of, script, torch};
 use crate::common::report::{Report, call};
 use serde_json::{Value, json};
 
@@ -125,6 +125,24 @@ fn what_the_last_loop_gathers_is_told_and_a_leak_if_it_is_most_of_the_run() {
     // One list had losses of the training before.
     let [one] = &told("goes-on", "60")[..] else { panic!("one cause") };
     assert_eq!(one[0], "leak");
+}
+
+/// No step is seen there: it is told and not judged.
+#[test]
+fn what_is_gathered_after_the_last_step_is_told_with_its_line_and_holder() {
+    let told = |what: &str| -> Vec<Value> {
+        let run = torch("verdicts/served_after.py").arg(what).env("LEAKTRACE_QUIET", "1").traced();
+        let report = Report::of(&run.run().success().recording());
+        let of = |f: &Value| {
+            let line = &f["sites"][0]["allocated_at"]["line"];
+            json!([f["kind"], line, f["live_blocks"], f["live_bytes"], f["holders"][0]["path"]])
+        };
+        report.findings().iter().map(of).collect()
+    };
+    let line = line_of("verdicts/served_after.py", "# answer");
+    assert_eq!(told("keeps"), [json!(["after-last", line, 200, 200 * 2048, "__main__.answers[*]"])]);
+    assert_eq!(told("drops"), Vec::<Value>::new());
+    assert_eq!(told("sets-up"), Vec::<Value>::new());
 }
 
 #[test]

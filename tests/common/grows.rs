@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use super::programs::{bare_cudart, pythons, script};
+use super::programs::{self, bare_cudart, pythons, script};
 use super::report::leaktrace;
 use super::{Ran, Run};
 
@@ -36,8 +36,7 @@ pub fn grown(steps: u32, args: &[&str]) -> Ran {
 
 /// Returns the number of the line of `grows.py` that has this text.
 pub fn line_of(text: &str) -> usize {
-    let source = std::fs::read_to_string(script("grows.py")).unwrap();
-    1 + source.lines().position(|l| l.contains(text)).unwrap()
+    programs::line_of("grows.py", text) as usize
 }
 
 /// Runs `leaktrace ARGS…` in a folder.

@@ -89,6 +89,14 @@ pub fn script(name: &str) -> PathBuf {
     root().join("tests/programs").join(name)
 }
 
+/// Returns the number of the line of a script that has this text.
+#[track_caller]
+pub fn line_of(program: &str, text: &str) -> u64 {
+    let source = fs::read_to_string(script(program)).unwrap();
+    let at = source.lines().position(|line| line.contains(text));
+    1 + at.unwrap_or_else(|| panic!("{program} has no line with {text:?}")) as u64
+}
+
 /// Returns the Python that has PyTorch.
 pub fn torch_python() -> PathBuf {
     let made = std::env::var_os("LEAKTRACE_PYENV").map_or_else(|| target().join("pyenv"), PathBuf::from);

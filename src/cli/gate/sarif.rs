@@ -14,12 +14,13 @@ use leaktrace_core::report::{Frame, Location, Program};
 const FRAMES: usize = 64;
 
 /// What each kind of finding means, for the list of rules.
-const RULES: [(Kind, &str); 8] = [
+const RULES: [(Kind, &str); 9] = [
     (Kind::Leak, "GPU memory grows with the steps, and nothing releases it"),
     (Kind::Growing, "GPU memory grows, and the run does not show a bound"),
     (Kind::PendingGc, "GPU memory waits for Python's garbage collector"),
     (Kind::Residue, "GPU memory stayed when what it was set up with was released"),
     (Kind::LastLoop, "GPU memory grew in the loop that ran last, and may be released behind it"),
+    (Kind::AfterLast, "GPU memory was gathered after the last step, where no step was seen"),
     (Kind::Fragmentation, "A few blocks keep empty segments from going back to the driver"),
     (Kind::CarryOver, "GPU memory of one step is alive at the next one's peak"),
     (Kind::Periodic, "GPU memory accumulates and is released down to the same floor"),

@@ -12,10 +12,11 @@
 //!   query/              what can be asked: totals, what is alive, what was retained, the map of segments
 //!   replay              Ledger: each event to its layer, and what happens at a boundary
 //!   out_of_memory  fragmentation  graphs
-//!   driver  blocks  releases  carry_over  steps
+//!   after_last  ◂ driver  blocks  releases  carry_over  steps
 //!   block_table  books  ◂ sites ◂ made, devices  sequence  annotations  phases  step_sources  untracked  allocation  cohort
 //! ```
 
+mod after_last;
 mod allocation;
 mod annotations;
 mod block_table;

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::after_last::{self, Gathered};
 use super::annotations::{Annotation, Annotations};
 use super::blocks::Blocks;
 use super::books::{Books, Space};
@@ -40,6 +41,8 @@ pub struct Ledger {
     pub(super) fragmentation: Fragmentation,
     pub(super) out_of_memory: OutOfMemoryLog,
     pub(super) untracked: Untracked,
+    /// What was gathered after the last step when the program exited.
+    pub(super) after_last: Vec<Gathered>,
 }
 
 impl Ledger {
@@ -214,6 +217,7 @@ impl Ledger {
     fn exit(&mut self, e: &Event) {
         if self.books.exit.is_none() {
             self.books.last_ns = e.address;
+            self.after_last = after_last::gathered(&self.books, &self.blocks);
             self.books.exit = Some(self.books.devices.iter().map(Device::now).collect());
         }
     }

@@ -22,12 +22,13 @@ use super::{Finding, Report, Site};
 use crate::ledger::verdict::{Confidence, Kind};
 
 /// The kinds of findings that a rule may name.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 9] = [
     Kind::Leak,
     Kind::Growing,
     Kind::PendingGc,
     Kind::Residue,
     Kind::LastLoop,
+    Kind::AfterLast,
     Kind::Fragmentation,
     Kind::CarryOver,
     Kind::Periodic,
@@ -182,7 +183,7 @@ impl KindPattern {
             KindPattern::One(kind) => f.kind == kind,
             // What has outlived all that its line lets go is no cache, whatever was expected.
             KindPattern::Cache => match f.kind {
-                Kind::Growing | Kind::Residue | Kind::LastLoop | Kind::Periodic => true,
+                Kind::Growing | Kind::Residue | Kind::LastLoop | Kind::AfterLast | Kind::Periodic => true,
                 Kind::Leak => f.confidence == Confidence::Likely,
                 _ => false,
             },

@@ -371,15 +371,20 @@ fn key(ledger: &Ledger, site: u32) -> Option<Site> {
     Some(Site { stack: s.stack, entry_point: s.entry_point, device: s.device, layer: s.layer as u8 })
 }
 
-/// Returns the blocks that outlived a step, if there are any; of carry-over those that the last step has
-/// left.
+/// Returns the blocks that outlived a step, if there are any; of carry-over those that the last step has left, and of what
+/// came after it just that.
 fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveAllocation> {
-    if kind == Kind::CarryOver {
-        living.retain(|l| l.birth == steps);
-        return sample(living);
+    match kind {
+        Kind::CarryOver => living.retain(|l| l.birth == steps),
+        Kind::AfterLast => living.retain(|l| l.birth > steps),
+        _ => leave_out_young(&mut living, kind, steps),
     }
+    sample(living)
+}
+
+fn leave_out_young(living: &mut Vec<LiveAllocation>, kind: Kind, steps: u32) {
     if kind.grows() || kind == Kind::PendingGc {
-        leave_out_warm_up(&mut living);
+        leave_out_warm_up(living);
     }
     for age in [2, 1] {
         if living.iter().any(|l| l.birth.saturating_add(age) <= steps) {
@@ -387,7 +392,6 @@ fn lasting(mut living: Vec<LiveAllocation>, kind: Kind, steps: u32) -> Vec<LiveA
             break;
         }
     }
-    sample(living)
 }
 
 /// Leaves out what came in the first steps and is more than what any later step has added: it is no part of

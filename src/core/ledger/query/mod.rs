@@ -5,6 +5,7 @@ pub mod live;
 pub mod retained;
 pub mod segment_map;
 
+use super::after_last::{self, Gathered};
 use super::annotations::Annotation;
 use super::books::CLASSES;
 use super::devices::{Device, DeviceAt};
@@ -20,6 +21,8 @@ use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 /// Allocations that are those of several steps: so many at least, and as many as so many steps have.
 const LEAST_BEHIND: u64 = 32;
 const STEPS_BEHIND: u64 = 8;
+/// … of a program that has exited: no long step can be under way.
+const STEPS_BEHIND_AT_EXIT: u64 = 2;
 
 impl Ledger {
     /// Returns the sequence number of the next event it has not seen.
@@ -135,6 +138,17 @@ impl Ledger {
         (grown > 0).then_some((allocations, grown))
     }
 
+    /// Returns what was allocated after the last step and was there still when the program exited, or is now; nothing where
+    /// that is no more than the rest of a step.
+    pub fn gathered_after_last_step(&self) -> Vec<Gathered> {
+        let allocations = self.books.newborn.len() as u64;
+        match self.books.exit {
+            Some(_) if self.are_steps(allocations, STEPS_BEHIND_AT_EXIT) => self.after_last.clone(),
+            None if self.are_several_steps(allocations) => after_last::gathered(&self.books, &self.blocks),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns by how many bytes less was alive on a device when the program exited, or is by now, than after the last step.
     pub fn freed_after_last_step(&self, device: u8) -> u64 {
         let live = |at: &[DeviceAt]| at.iter().find(|d| d.device == device).map_or(0, DeviceAt::live_bytes);
@@ -145,8 +159,12 @@ impl Ledger {
 
     /// Returns whether so many allocations are those of several steps.
     pub fn are_several_steps(&self, allocations: u64) -> bool {
+        self.are_steps(allocations, STEPS_BEHIND)
+    }
+
+    fn are_steps(&self, allocations: u64, steps: u64) -> bool {
         let all = self.devices().iter().fold(0u64, |sum, d| sum.saturating_add(d.allocations()));
-        allocations >= LEAST_BEHIND.max(STEPS_BEHIND * (all / u64::from(self.books.completed.max(1))))
+        allocations >= LEAST_BEHIND.max(steps * (all / u64::from(self.books.completed.max(1))))
     }
 
     /// Returns whether the program announced its exit.

@@ -43,6 +43,8 @@ pub enum Kind {
     Residue,
     /// Grows in the loop that ran last, for the first time and to the end of the run: it may be freed behind it.
     LastLoop,
+    /// Gathered after the last step, where none was seen.
+    AfterLast,
     /// A few blocks keep much unused memory from going back to the driver.
     Fragmentation,
     /// Born in the step before, alive at the next one's peak.
@@ -78,6 +80,7 @@ impl Kind {
             Kind::PendingGc => "pending-gc",
             Kind::Residue => "residue",
             Kind::LastLoop => "last-loop",
+            Kind::AfterLast => "after-last",
             Kind::Fragmentation => "fragmentation",
             Kind::CarryOver => "carry-over",
             Kind::Periodic => "periodic",

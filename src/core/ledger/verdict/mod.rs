@@ -1,6 +1,7 @@
 //! Is it a leak? One rule per file over one view of the ledger, each resting on the identity of blocks: in
 //! which step they were born, what they outlived, what was freed together. Never on a rising curve.
 
+mod after_last;
 mod carry_over;
 mod doubling;
 mod finding;
@@ -62,7 +63,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let mut findings = pending_gc::find(&view);
     let grown = survivors::find(&view, &sites_of(&findings));
     findings.extend(grown.findings);
-    for rule in [renewal::find, doubling::find, periodic::find, residue::find] {
+    for rule in [renewal::find, doubling::find, periodic::find, residue::find, after_last::find] {
         let explained = sites_of(&findings);
         findings.extend(rule(&view, &explained));
     }

@@ -57,7 +57,10 @@ impl Builder<'_> {
     /// Returns why no search found a holder of a finding's blocks.
     pub(super) fn why_no_holder(&self, f: &Finding) -> Option<String> {
         let has_owner = f.kind.grows()
-            || matches!(f.kind, Kind::PendingGc | Kind::Residue | Kind::CarryOver | Kind::Periodic);
+            || matches!(
+                f.kind,
+                Kind::PendingGc | Kind::Residue | Kind::AfterLast | Kind::CarryOver | Kind::Periodic
+            );
         if f.sites.is_empty() || !has_owner {
             return None;
         }

@@ -66,6 +66,13 @@ pub fn advice(f: &Finding) -> Option<String> {
                 "if the device need not keep all of it at once, move each part to the host as it comes ({name})"
             )
         }
+        Kind::AfterLast => {
+            let name = named.map_or_else(|| "it".to_owned(), holder);
+            format!(
+                "if it goes on for as long as the program runs, limit what {name} keeps; to have it judged, call \
+                 leaktrace_step() or end a range once per round (LEAKTRACE_STEP=api or range:NAME)"
+            )
+        }
         Kind::PendingGc => PENDING.to_owned(),
         Kind::Residue => {
             let from = named.map_or_else(String::new, |path| format!(" ({})", holder(path)));

@@ -16,6 +16,7 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, cwd),
         Kind::Growing if f.doubling => arena(f, sites, cwd),
         Kind::Leak | Kind::Growing | Kind::LastLoop => grows(f, sites, holders, cwd),
+        Kind::AfterLast => after_last(f, sites, cwd),
         Kind::PendingGc => pending(f, sites, cwd),
         Kind::Residue => residue(f, sites, cwd),
         Kind::Fragmentation => fragmentation(f, sites, cwd),
@@ -41,6 +42,7 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
         Kind::Leak | Kind::Growing | Kind::LastLoop => {
             format!("{}. {}", grounds(f, these), bound(f, holders))
         }
+        Kind::AfterLast => format!("{}.", turns(f)),
         Kind::PendingGc => garbage(f),
         Kind::Residue if f.confidence == Confidence::Confirmed => format!(
             "{} of what was allocated together were freed in step {}, and these were not. Nothing grows.",
@@ -129,6 +131,17 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
         ),
         None => "The run is too short or too irregular to tell whether there is a bound.".to_owned(),
     }
+}
+
+/// Returns how what came after the last step did so.
+fn turns(f: &Finding) -> String {
+    format!(
+        "these {}s came {} after step {}, each time after others that were freed, and are still live. No step was seen there, \
+         so nothing shows whether it goes on",
+        noun(f.layer),
+        count(f64::from(f.cohorts), "time"),
+        grouped(u64::from(f.evidence_step)),
+    )
 }
 
 fn garbage(f: &Finding) -> String {
@@ -266,6 +279,13 @@ fn doubles(f: &Finding) -> String {
         grouped(u64::from(f.cohorts)),
         grouped(u64::from(f.evidence_step)),
     )
+}
+
+fn after_last(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, plural, .. } = subject(sites, cwd);
+    let keep = if plural { "keep" } else { "keeps" };
+    let amount = amount(f.live_blocks as f64, f.live_bytes as f64, noun(f.layer));
+    format!("{name} {keep} {amount}: {}.", turns(f))
 }
 
 fn pending(f: &Finding, sites: &[Site], cwd: &str) -> String {

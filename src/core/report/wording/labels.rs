@@ -31,6 +31,7 @@ pub const fn kind(kind: Kind) -> &'static str {
         Kind::PendingGc => "waiting for garbage collection",
         Kind::Residue => "left after unload",
         Kind::LastLoop => "growth in the last loop",
+        Kind::AfterLast => "growth after the last step",
         Kind::Periodic => "sawtooth",
         Kind::LargerInputs => "larger inputs",
         Kind::ReservedGrowth => "reserved growth",
@@ -59,6 +60,7 @@ pub fn found(findings: &[Finding]) -> String {
         let name = match f.kind {
             Kind::Growing if f.sites.is_empty() => ("growth", " of unattributed memory"),
             Kind::LastLoop => ("growth", " in the last loop"),
+            Kind::AfterLast => ("growth", " after the last step"),
             Kind::PendingGc => ("case", " of memory waiting for garbage collection"),
             Kind::Residue => ("case", " of memory left after unload"),
             Kind::Leak if f.confidence == Confidence::Likely => ("likely leak", ""),
@@ -139,7 +141,8 @@ fn with_many<'h>(holders: &[&'h Holder]) -> Vec<&'h Holder> {
 pub(super) fn keepers(f: &Finding) -> Vec<&Holder> {
     let all: Vec<&Holder> = f.holders.iter().collect();
     let can_grow = |h: &&Holder| matches!(h.retention, Some("unbounded" | "unreachable"));
-    if f.kind.grows() && with_many(&all).iter().any(can_grow) {
+    let gathers = f.kind.grows() || f.kind == Kind::AfterLast;
+    if gathers && with_many(&all).iter().any(can_grow) {
         return all.into_iter().filter(can_grow).collect();
     }
     all
@@ -266,7 +269,7 @@ pub fn title(f: &Finding) -> (String, String) {
         (Kind::Growing, _) if f.sites.is_empty() => "growth of unattributed memory".to_owned(),
         // A possible leak is never more certain than that.
         (Kind::Growing, _) => kind.to_owned(),
-        (Kind::LastLoop, _) => format!("{kind} (not judged)"),
+        (Kind::LastLoop | Kind::AfterLast, _) => format!("{kind} (not judged)"),
         (Kind::Leak, Confidence::Likely) => "likely leak".to_owned(),
         (_, sure) => format!("{kind} ({})", confidence(sure)),
     };

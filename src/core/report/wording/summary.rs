@@ -62,7 +62,10 @@ fn no_leak(report: &Report) -> String {
 
 /// Returns whether a finding is worth a look, and no leak.
 fn is_no_leak(f: &Finding) -> bool {
-    matches!(f.kind, Kind::Periodic | Kind::CarryOver | Kind::Fragmentation | Kind::LastLoop)
+    matches!(
+        f.kind,
+        Kind::Periodic | Kind::CarryOver | Kind::Fragmentation | Kind::LastLoop | Kind::AfterLast
+    )
 }
 
 /// Returns why the library has switched itself off; empty: it has not.
@@ -168,9 +171,10 @@ pub fn lacking(coverage: &Coverage) -> impl Iterator<Item = &str> {
     coverage.gaps.iter().map(String::as_str).filter(|gap| cpython::is_interpreters(gap))
 }
 
-/// Returns what came after the last step, and is not judged.
+/// Returns what came after the last step, and is not judged, unless a finding tells it.
 pub fn after_last(report: &Report) -> Option<String> {
-    let after = report.steps.after_last.as_ref()?;
+    let is_told = report.findings.iter().any(|f| f.kind == Kind::AfterLast);
+    let after = report.steps.after_last.as_ref().filter(|_| !is_told)?;
     let allocations = count(after.allocations as f64, "allocation");
     Some(format!(
         "{allocations} after the last step left {} more, which is not judged: no step was seen there",
