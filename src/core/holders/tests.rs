@@ -163,7 +163,27 @@ fn an_attribute_does_not_stand_for_another_one() {
             }
         }
         let blocks = 1120..1120 + 2 * jobs;
-        assert_eq!(toy.find(blocks), one("__main__.jobs[*] → …", 2 * jobs as usize), "{jobs} jobs");
+        assert_eq!(toy.find(blocks), one("__main__.jobs[*] → .x, .result", 2 * jobs as usize), "{jobs} jobs");
+    }
+}
+
+/// Ways that are of one kind are named, those that are named by numbers as one.
+#[test]
+fn ways_on_are_named_where_paths_part() {
+    let closure = |n: usize| Step::Closure(["logits", "y"][n % 2].into());
+    let cases: [(&dyn Fn(usize) -> Step, &str); 4] = [
+        (&closure, "__main__.jobs[*] → closure variables `logits`, `y`"),
+        (&|n| Step::Default(["a", "b"][n % 2].into()), "__main__.jobs[*] → defaults of arguments `a`, `b`"),
+        (&|n| Step::Attribute(format!("out_{n}")), "__main__.jobs[*].out_*"),
+        (&|n| [closure(n), Step::Attribute("x".into())][n % 2].clone(), "__main__.jobs[*] → …"),
+    ];
+    for (way, words) in cases {
+        let mut toy = Toy::default().root(0, 1, "__main__.jobs").list(1, 10..20);
+        for job in 10..20 {
+            toy = toy.holds(job, 90 + job, way(job as usize)).tensor(90 + job);
+            toy.sorts.insert(job, 9);
+        }
+        assert_eq!(toy.find(1100..1110), one(words, 10));
     }
 }
 

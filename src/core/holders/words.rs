@@ -110,7 +110,7 @@ pub(super) fn paths(examples: &[Vec<Step>], parting: Option<usize>, linked: bool
             }
             say(&mut out, &piece);
         } else {
-            out.push_str(&frames(&here).unwrap_or_else(|| " → …".into()));
+            out.push_str(&alternatives(&here).unwrap_or_else(|| " → …".into()));
             break;
         }
     }
@@ -164,18 +164,52 @@ fn fold_runs(paths: &mut [(Vec<Piece>, Option<usize>)], linked: bool) {
     }
 }
 
-/// Returns the functions whose variables several paths go through: those of one exception's traceback.
-fn frames(here: &[Option<&Piece>]) -> Option<String> {
-    let mut functions: Vec<&str> = Vec::new();
+/// Names the ways that several paths go on, if these are of one kind: attributes of an object, what a function uses, the
+/// functions whose variables they go through, which are those of one exception's traceback.
+fn alternatives(here: &[Option<&Piece>]) -> Option<String> {
+    let mut ways: Vec<&str> = Vec::new();
     for piece in here {
         let Some(Piece::Text(text)) = piece else { return None };
-        let (function, _) = text.strip_prefix(" → ")?.split_once(" local `")?;
-        if !functions.contains(&function) {
-            functions.push(function);
+        if !ways.contains(&text.as_str()) {
+            ways.push(text);
         }
     }
-    let more = if functions.len() > NAMES { ", …" } else { "" };
-    Some(format!(" → locals of {}{more}", functions[..functions.len().min(NAMES)].join(", ")))
+    let listed = |all: Vec<&str>| {
+        let mut names: Vec<&str> = Vec::new();
+        for name in all {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let more = if names.len() > NAMES { ", …" } else { "" };
+        format!("{}{more}", names[..names.len().min(NAMES)].join(", "))
+    };
+    let after = |mark: &str| ways.iter().map(|way| way.strip_prefix(mark)).collect::<Option<Vec<&str>>>();
+    if let Some(names) = after(".") {
+        let begin = common_start(&names);
+        // Named by a number, as entries are.
+        return Some(match names.len() > NAMES && !begin.is_empty() {
+            true => format!(".{begin}*"),
+            false => format!(" → {}", listed(ways)),
+        });
+    }
+    if let Some(variables) = after(" → closure variable ") {
+        return Some(format!(" → closure variables {}", listed(variables)));
+    }
+    if let Some(arguments) = after(" → default of argument ") {
+        return Some(format!(" → defaults of arguments {}", listed(arguments)));
+    }
+    let functions = after(" → ")?.into_iter().map(|way| Some(way.split_once(" local `")?.0));
+    Some(format!(" → locals of {}", listed(functions.collect::<Option<Vec<&str>>>()?)))
+}
+
+/// Returns what all names begin with, before a number.
+fn common_start<'n>(names: &[&'n str]) -> &'n str {
+    let Some((first, others)) = names.split_first() else { return "" };
+    let alike = |other: &&str| first.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let most = others.iter().map(alike).min().unwrap_or(0);
+    let start = first.char_indices().nth(most).map_or(*first, |(end, _)| &first[..end]);
+    start.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
 /// Returns the one walk through a graph that stands for several, which end at different nodes.

@@ -95,6 +95,16 @@ fn advice_is_for_what_holds() {
         ),
         (
             512.0,
+            &["__main__.jobs[*] → .x, .result"],
+            "remove entries that nobody needs any more from `jobs` in __main__",
+        ),
+        (
+            512.0,
+            &["__main__.fs[*] → closure variables `x`, `y`"],
+            "pass this as an argument, or do not keep the function",
+        ),
+        (
+            512.0,
             &["__main__.snaps.models[*][1][1] → …"],
             "remove entries that nobody needs any more from `snaps.models` in __main__",
         ),

@@ -9,11 +9,12 @@ use crate::report::{Finding, Frame};
 /// What leads from a tensor to its graph, in a holder's path.
 const GRAPH: &str = ".grad_fn";
 /// How the path goes on from a function, and from a generator or a coroutine that is suspended.
-const FUNCTION: [&str; 3] = [" → function", " → closure variable `", " → default of argument `"];
+const FUNCTION: [&str; 3] = [" → function", " → closure variable", " → default"];
 const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
 /// What stands for one of many entries, and for parts that have no way in common.
 const ENTRY: &str = "[*]";
 const PARTS: &str = " → …";
+const ATTRIBUTES: &str = " → .";
 /// Allocators give a block of so many bytes for a number.
 const NUMBER: f64 = 512.0;
 const PENDING: &str = "break the reference cycle (a weak reference, or `del` of what closes it), or call `gc.collect()` where a \
@@ -26,7 +27,7 @@ pub fn advice(f: &Finding) -> Option<String> {
     let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
-        Kind::Leak | Kind::Growing if f.layer == "code" => of.recompiles?.to_owned(),
+        Kind::Leak | Kind::Growing | Kind::Periodic if f.layer == "code" => of.recompiles?.to_owned(),
         Kind::Leak | Kind::Growing if is_garbage(&f.holders) => PENDING.to_owned(),
         Kind::Leak | Kind::Growing if f.layer != "block" => {
             if let Some(arena) = f.sites.first().filter(|_| f.layer == "driver").and_then(|s| arena(&s.stack))
@@ -181,6 +182,11 @@ fn of_kept(path: &str, name: &str) -> Option<String> {
     })
 }
 
+/// Returns where several paths part, of a path that stands for them.
+fn parted(path: &str) -> Option<&str> {
+    path.strip_suffix(PARTS).or_else(|| Some(path.split_once(ATTRIBUTES)?.0))
+}
+
 /// What would end the growth of a holder, by what its path shows of the cause. `name`: the holder as text names it.
 fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> String {
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
@@ -232,7 +238,7 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         }
     } else if let Some(cut) = of.cuts_graph.filter(|_| has(&["saved by"])) {
         format!("keep {cut} in {name}: a tensor with its graph keeps all that the graph saved")
-    } else if let Some((container, _)) = path.strip_suffix(PARTS).and_then(|path| path.split_once(ENTRY)) {
+    } else if let Some((container, _)) = parted(path).and_then(|path| path.split_once(ENTRY)) {
         // What an entry has in turn is mostly as it always was.
         format!("remove entries that nobody needs any more from {}", holder(container))
     } else {
