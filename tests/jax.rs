@@ -229,6 +229,23 @@ fn programs_that_are_compiled_again_and_again_are_counted() {
     assert!(report.findings().is_empty(), "{:#?}", report.findings());
 }
 
+/// It takes time, and no memory in the end.
+#[test]
+fn programs_that_are_compiled_in_each_step_and_released_are_told() {
+    let text = |args: &[&str]| {
+        let ran = jax("programs").args(args).run().success();
+        flat(&String::from_utf8(call([ran.recording().as_os_str()]).stdout).unwrap())
+    };
+    let (line, told) = (mark("lambdas", "# compiled"), text(&["lambdas"]));
+    let answer = "1 recompilation: a new program is compiled in each step, and released at ";
+    assert!(
+        told.starts_with(&format!("No leak in {STEPS} steps; {answer}programs.py:{line} lambdas")),
+        "{told}"
+    );
+    assert!(told.contains("make the compiled function once, outside of the loop"), "{told}");
+    assert!(!text(&["lambdas", "mended"]).contains("recompilation"));
+}
+
 #[test]
 fn live_bytes_are_those_of_live_arrays() {
     live_bytes_agree(jax("live"));

@@ -146,6 +146,22 @@ fn what_is_gathered_after_the_last_step_is_told_with_its_line_and_holder() {
 }
 
 #[test]
+fn what_is_much_and_no_leak_has_its_line_and_its_holder_too() {
+    let at = format!("kept_and_known.py:{} <module>", line_of("verdicts/kept_and_known.py", "# out"));
+    for (how, size, held, why) in [
+        ("stops", "488.0 KiB", "`bank[*]` in __main__", "no more since step 60"),
+        ("slots", "1.2 MiB", "`slots[*]` in __main__", "it can grow to 156.2 MiB"),
+        ("renews", "328.0 KiB", "`latest[*]` in __main__", "older ones are released"),
+    ] {
+        let run = torch("verdicts/kept_and_known.py").arg(how).env("LEAKTRACE_QUIET", "1").traced();
+        let text = String::from_utf8(call([run.run().success().recording()]).stdout).unwrap();
+        let told = text.replace("\n    ", " ");
+        assert!(text.starts_with("No leak in 160 steps.\n"), "{text}");
+        assert!(told.contains(&format!("\n  {size} at {at}, held by {held}: {why}\n")), "{text}");
+    }
+}
+
+#[test]
 fn the_graph_that_a_validation_gathers_is_a_sawtooth_with_its_lines() {
     let run = torch("verdicts/validation_graph.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
     let text = String::from_utf8(call([run.recording()]).stdout).unwrap();

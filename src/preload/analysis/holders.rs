@@ -12,7 +12,7 @@ use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::format::tables::{COLLECTOR, COLLECTOR_OFF};
 use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
-use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Kind, judge, old_age};
+use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Finding, Kind, is_much, judge, old_age};
 use leaktrace_core::ledger::{Layer, Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
@@ -190,11 +190,15 @@ impl Searches {
             );
             known.extend(sites);
         }
-        // Holders of what came late and stayed are searched for along with the rest.
-        let plateaus = verdict.non_leaks.iter().filter(|f| f.kind == Kind::Plateau);
-        for (cause, f) in
-            (verdict.findings.len() as u32..).zip(plateaus.filter(|_| !verdict.findings.is_empty()))
-        {
+        // Holders of what came late and stayed are searched for along with the rest, and at the end if that is much.
+        let live = ledger.judged_devices().iter().fold(0u64, |sum, d| sum.saturating_add(d.live_bytes()));
+        let is_much = |f: &Finding| {
+            f.sites.first().is_some_and(|p| is_much(f.kind, f.cohorts, p.live_bytes, live)) && question.at_end
+        };
+        let wanted = |f: &&Finding| is_much(f) || (f.kind == Kind::Plateau && !verdict.findings.is_empty());
+        let plateaus: Vec<&Finding> = verdict.non_leaks.iter().filter(wanted).collect();
+        due |= plateaus.iter().any(|f| is_much(f)) && verdict.findings.is_empty();
+        for (cause, f) in (verdict.findings.len() as u32..).zip(plateaus) {
             let sites: Vec<u32> = f.sites.iter().map(|p| p.site).collect();
             let living = ledger.live_at_sites(&sites);
             if living.len() <= MAX_PLATEAU_BLOCKS {

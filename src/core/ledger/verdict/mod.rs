@@ -24,6 +24,7 @@ use std::collections::BTreeSet;
 
 pub use finding::{Confidence, CountedSteps, Finding, Kind, SiteShare};
 pub use holders::may_hold;
+pub use non_leaks::is_much;
 pub use unattributed::is_shared;
 pub use view::{BURN_IN_STEPS, Context, MIN_COHORTS, MIN_STEPS, SiteHolder, old_age};
 

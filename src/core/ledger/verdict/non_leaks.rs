@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::statistics::median;
-use super::view::{MIN_AGE, SiteView, View};
+use super::view::{MIN_AGE, MIN_COHORTS, SiteView, View};
 use crate::ledger::cohort::{blocks, bytes};
 use crate::ledger::sites::Layer;
 use crate::ledger::steps::StepRecord;
@@ -20,6 +20,15 @@ const BACK_SHARE: f64 = 0.05;
 /// Reserved memory counts as grown from this share, and so many bytes, on.
 const RESERVED_SHARE: f64 = 0.1;
 const MIN_RESERVED: i64 = 4 << 20;
+
+/// What takes this share of all that is live is much of it.
+const MUCH: f64 = 0.25;
+
+/// Returns whether what is no leak came over several steps and takes much of what is live: somebody may not need it.
+pub fn is_much(kind: Kind, cohorts: u32, bytes: u64, live: u64) -> bool {
+    let gathers = matches!(kind, Kind::Plateau | Kind::Cache) && cohorts as usize >= MIN_COHORTS;
+    gathers && bytes as f64 >= MUCH * live as f64
+}
 
 pub fn find(view: &View<'_>, explained: &BTreeSet<u32>, saturating: &[u32]) -> Vec<Finding> {
     let mut groups: BTreeMap<(Kind, u8, Layer), Vec<&SiteView<'_>>> = BTreeMap::new();
@@ -47,8 +56,10 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
         return Some(Kind::WarmUp);
     }
     // A container without a bound that takes in no more is no cache.
-    let recycles =
-        s.cohorts.len() >= CACHE_COHORTS && s.site.aged > 0 && !holders::is_unbounded(view, s.number);
+    let stays = || births_to_stay(view, s).next().is_some();
+    let recycles = s.cohorts.len() >= CACHE_COHORTS
+        && s.site.aged > 0
+        && !(holders::is_unbounded(view, s.number) && stays());
     if is_saturating || recycles {
         return Some(Kind::Cache);
     }
@@ -73,7 +84,12 @@ fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&SiteVi
     f.add_up();
     f.sites.truncate(MAX_SITES);
     let births: BTreeSet<u32> = sites.iter().flat_map(|s| births_to_stay(view, s)).collect();
-    f.cohorts = births.len() as u32;
+    f.cohorts = match kind {
+        Kind::Cache => {
+            sites.iter().flat_map(|s| &s.cohorts).map(|c| c.birth).collect::<BTreeSet<u32>>().len()
+        }
+        _ => births.len(),
+    } as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
     f.first_step = f.oldest_step;
     f.evidence_step = births.last().copied().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Sawtooth: accumulates step by step, and is freed down to the same floor at regular intervals.
+//! Sawtooth: accumulates step by step, and is freed down to the same floor at regular intervals. And programs that are compiled
+//! again and again, each of which is released soon: that takes time, and no memory in the end.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -6,9 +7,9 @@ use std::collections::BTreeSet;
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::phase_clock::PhaseClock;
 use super::statistics::{gaps, grouped, interval, is_regular, median, overlap, sum_intervals};
-use super::view::View;
+use super::view::{CERTAIN_COHORTS, View};
 use crate::ledger::cohort::{blocks, bytes};
-use crate::ledger::sites::{Release, Site};
+use crate::ledger::sites::{Layer, Release, Site};
 
 /// Anything shorter is the ordinary churn of a loop.
 const MIN_PERIOD: f64 = 3.0;
@@ -16,6 +17,8 @@ const MIN_PERIOD: f64 = 3.0;
 const SAME_FLOOR: f64 = 0.1;
 /// A floor that is higher after each of so many releases rises.
 const RISES: usize = 4;
+/// Programs are compiled again and again if that is in this share of the steps.
+const RECOMPILES: f64 = 0.25;
 /// After so many periods without a release the sawtooth is over.
 const OVER: f64 = 1.5;
 
@@ -34,7 +37,44 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let together = |a: &Tooth<'_, '_>, b: &Tooth<'_, '_>| {
         a.site.may_be_one_with(b.site) && overlap(&steps(a), &steps(b)) >= 0.9
     };
-    grouped(found, together).iter().filter_map(|g| finding(view, g)).collect()
+    let mut findings: Vec<Finding> =
+        grouped(found, together).iter().filter_map(|g| finding(view, g)).collect();
+    let known =
+        |n: u32| explained.contains(&n) || findings.iter().any(|f| f.sites.iter().any(|s| s.site == n));
+    let others = view.ledger.sites().filter(|(n, _)| !known(*n));
+    let recompiled: Vec<Finding> = others.filter_map(|(n, site)| recompiled(view, n, site)).collect();
+    findings.extend(recompiled);
+    findings
+}
+
+/// Finds a line that has programs compiled step after step, and releases them.
+fn recompiled(view: &View<'_>, number: u32, site: &Site) -> Option<Finding> {
+    let span = site.last_birth.saturating_sub(site.first_birth).saturating_add(1);
+    let share = f64::from(site.births) / f64::from(span);
+    let over = f64::from(view.steps.saturating_sub(site.last_birth)) > OVER / share + 1.0;
+    let again = site.layer == Layer::Code && site.births as usize >= CERTAIN_COHORTS && share >= RECOMPILES;
+    if !again || over || site.last_birth <= view.burn_in {
+        return None;
+    }
+    let alive = SiteShare {
+        site: number,
+        device: site.device,
+        bytes_per_step: 0.0,
+        live_bytes: site.live_bytes,
+        live_blocks: site.live_blocks,
+    };
+    let mut f = Finding {
+        sites: vec![alive],
+        blocks_per_step: site.allocs as f64 / f64::from(site.births),
+        growth_step_ratio: share,
+        first_step: site.first_birth,
+        evidence_step: site.last_birth,
+        freed: site.frees,
+        longest_life: site.longest_life(),
+        ..Finding::new(Kind::Periodic, Confidence::Confirmed, site.device, site.layer)
+    };
+    f.add_up();
+    Some(f)
 }
 
 fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, 'a>> {

@@ -165,6 +165,7 @@ fn non_leaks(text: &mut Text, report: &Report, all: bool) {
         }
     } else {
         text.wrap("", 2, &[(Bold, "Not leaks:"), (Plain, &wording::non_leaks(&report.non_leaks))]);
+        wording::large_non_leaks(report).iter().for_each(|large| text.wrap("  ", 4, &[(Plain, large)]));
     }
     text.gap();
 }

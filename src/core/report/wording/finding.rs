@@ -21,6 +21,7 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         Kind::Residue => residue(f, sites, cwd),
         Kind::Fragmentation => fragmentation(f, sites, cwd),
         Kind::CarryOver => carry_over(f, sites, cwd),
+        Kind::Periodic if f.layer == Layer::Code && f.period_steps.is_none() => recompiled(f, sites, cwd),
         Kind::Periodic => periodic(f, sites, cwd),
         Kind::WarmUp
         | Kind::Plateau
@@ -359,6 +360,15 @@ fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
         "{name} {accumulate} {} per step and {release} all of it every {}, down to the same floor (sawtooth). This is no leak.",
         amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
         count(f.period_steps.unwrap_or(0.0), "step"),
+    )
+}
+
+fn recompiled(f: &Finding, sites: &[Site], cwd: &str) -> String {
+    let Subject { name, .. } = subject(sites, cwd);
+    format!(
+        "{name} had {} compiled up to step {}, and nearly all of them were released: that costs time, and no memory.",
+        count(f.freed as f64 + f.live_blocks as f64, noun(f.layer)),
+        grouped(u64::from(f.evidence_step)),
     )
 }
 

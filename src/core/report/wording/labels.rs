@@ -9,6 +9,7 @@ use crate::ledger::verdict::{Confidence, Kind};
 use crate::report::{Finding, Holder, Location, Site};
 
 const HELD_BY: &str = "held by ";
+const RECOMPILATION: &str = "recompilation";
 /// What separates two objects of a holder's path that are no attribute or entry of each other.
 const LEADS_TO: &str = " → ";
 /// What stands between a function and the name of its variable.
@@ -61,6 +62,7 @@ pub fn found(findings: &[Finding]) -> String {
             Kind::Growing if f.sites.is_empty() => ("growth", " of unattributed memory"),
             Kind::LastLoop => ("growth", " in the last loop"),
             Kind::AfterLast => ("growth", " after the last step"),
+            Kind::Periodic if recompiles(f) => (RECOMPILATION, ""),
             Kind::PendingGc => ("case", " of memory waiting for garbage collection"),
             Kind::Residue => ("case", " of memory left after unload"),
             Kind::Leak if f.confidence == Confidence::Likely => ("likely leak", ""),
@@ -187,8 +189,17 @@ fn compiles(f: &Finding) -> String {
     format!("{programs} compiled in {when}")
 }
 
-/// Returns `2 compiled programs per step, released every 15 steps`: what they take may not be known.
+/// Returns whether programs are compiled again and again, each of which is released soon.
+fn recompiles(f: &Finding) -> bool {
+    f.kind == Kind::Periodic && f.period_steps.is_none() && is_code(f)
+}
+
+/// Returns `2 compiled programs per step, released every 15 steps`: what they take may not be known. Where each is released
+/// soon, `a new program is compiled in each step, and released`.
 fn compiles_and_releases(f: &Finding) -> String {
+    if recompiles(f) {
+        return format!("{}, and released", compiles(f));
+    }
     let (programs, period) = (f.blocks_per_step.round().max(1.0), f.period_steps.unwrap_or(0.0).round());
     format!("{} per {}, released every {}", count(programs, noun(f)), step(f), count(period, "step"))
 }
@@ -269,6 +280,7 @@ pub fn title(f: &Finding) -> (String, String) {
         (Kind::Growing, _) if f.sites.is_empty() => "growth of unattributed memory".to_owned(),
         // A possible leak is never more certain than that.
         (Kind::Growing, _) => kind.to_owned(),
+        (Kind::Periodic, _) if recompiles(f) => RECOMPILATION.to_owned(),
         (Kind::LastLoop | Kind::AfterLast, _) => format!("{kind} (not judged)"),
         (Kind::Leak, Confidence::Likely) => "likely leak".to_owned(),
         (_, sure) => format!("{kind} ({})", confidence(sure)),

@@ -4,6 +4,7 @@
 mod advice;
 mod finding;
 mod labels;
+mod non_leaks;
 mod out_of_memory;
 pub mod stack;
 mod summary;
@@ -16,10 +17,11 @@ pub use labels::{
     is_garbage, is_named, kind, package_folder, place, place_in, rate, reserved_growth, site_amount,
     time_to_oom, title,
 };
+pub use non_leaks::{large_non_leaks, non_leaks};
 pub use out_of_memory::{details as out_of_memory_details, explanation as out_of_memory};
 pub use summary::{
     after_last, answer, command, coverage, final_failure, finding_of, findings_suppressed, how_it_ended,
-    lacking, live_heading, non_leaks, run, step_details, untracked_calls, where_and_who,
+    lacking, live_heading, run, step_details, untracked_calls, where_and_who,
 };
 pub use units::{
     base_folder, count, exact, file_line, grouped, location, moment, ordinal, relative_path, sanitize, size,

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::cpython;
 use crate::frameworks;
-use crate::ledger::verdict::{Kind, MIN_COHORTS, MIN_STEPS};
+use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::suppress::Suppressed;
 use crate::report::{Coverage, End, Finding, OutOfMemory, Program, Report, Retained, StepSource, UnusedLoop};
 
@@ -351,39 +351,6 @@ pub fn live_heading(report: &Report) -> String {
         }
         None => format!("Live {at}"),
     }
-}
-
-/// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`.
-pub fn non_leaks(findings: &[Finding]) -> String {
-    let mut kinds: Vec<Kind> = findings.iter().map(|f| f.kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let of_kind = |kind: &Kind| {
-        let of = || findings.iter().filter(|f| f.kind == *kind);
-        let bytes = size(of().fold(0u64, |sum, f| sum.saturating_add(f.live_bytes)) as f64);
-        let step = of().filter_map(|f| f.evidence_step).max().map_or(0, u64::from);
-        match kind {
-            Kind::WarmUp => {
-                format!("{bytes} allocated during warm-up (weights, optimizer state, workspaces)")
-            }
-            Kind::Plateau => match of().map(|f| f.cohorts).max().unwrap_or(0) {
-                grew if grew as usize >= MIN_COHORTS => format!(
-                    "{bytes} that came after warm-up in {}, none since step {}",
-                    count(f64::from(grew), "step"),
-                    grouped(step)
-                ),
-                _ => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
-            },
-            Kind::Cache => format!("{bytes} in caches and bounded containers"),
-            Kind::LargerInputs => {
-                format!("{bytes} allocated anew and larger in each step, as the inputs are")
-            }
-            Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
-            Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
-            _ => format!("{bytes} more reserved than came to be live"),
-        }
-    };
-    kinds.iter().map(of_kind).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns how far the figures can be relied on.

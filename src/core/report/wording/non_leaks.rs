@@ -1,0 +1,66 @@
+//! What looks like a leak and is none, in words: all of it in one sentence, and what is much of the memory in use with its line
+//! and its holder. Knows the model; no layout.
+
+use super::labels::held_by_whom;
+use super::{count, grouped, place, sanitize, size};
+use crate::ledger::verdict::{Kind, MIN_COHORTS, is_much};
+use crate::report::{Finding, Report};
+
+/// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`.
+pub fn non_leaks(findings: &[Finding]) -> String {
+    let mut kinds: Vec<Kind> = findings.iter().map(|f| f.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of_kind = |kind: &Kind| {
+        let of = || findings.iter().filter(|f| f.kind == *kind);
+        let bytes = size(of().fold(0u64, |sum, f| sum.saturating_add(f.live_bytes)) as f64);
+        let step = of().filter_map(|f| f.evidence_step).max().map_or(0, u64::from);
+        match kind {
+            Kind::WarmUp => {
+                format!("{bytes} allocated during warm-up (weights, optimizer state, workspaces)")
+            }
+            Kind::Plateau => match of().map(|f| f.cohorts).max().unwrap_or(0) {
+                grew if grew as usize >= MIN_COHORTS => format!(
+                    "{bytes} that came after warm-up in {}, none since step {}",
+                    count(f64::from(grew), "step"),
+                    grouped(step)
+                ),
+                _ => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
+            },
+            Kind::Cache => format!("{bytes} in caches and bounded containers"),
+            Kind::LargerInputs => {
+                format!("{bytes} allocated anew and larger in each step, as the inputs are")
+            }
+            Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
+            Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
+            _ => format!("{bytes} more reserved than came to be live"),
+        }
+    };
+    kinds.iter().map(of_kind).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns, for what takes much of the memory in use and came over several steps, its line, its holder and why it is none.
+pub fn large_non_leaks(report: &Report) -> Vec<String> {
+    let live = report.devices.iter().fold(0u64, |sum, d| sum.saturating_add(d.live_bytes));
+    let describe = |f: &Finding| {
+        let site = f.sites.first()?;
+        if !is_much(f.kind, f.cohorts, site.live_bytes, live) {
+            return None;
+        }
+        let held = held_by_whom(f).map_or_else(String::new, |held| format!(", {held}"));
+        let at = place(site, &report.program.base);
+        Some(sanitize(&format!("{} at {at}{held}: {}", size(f.live_bytes as f64), reason(f))))
+    };
+    report.non_leaks.iter().filter_map(describe).collect()
+}
+
+fn reason(f: &Finding) -> String {
+    match f.bound_bytes {
+        Some(bound) if bound <= f.live_bytes => "what holds it is full".to_owned(),
+        Some(bound) => format!("it can grow to {}", size(bound as f64)),
+        None if f.kind == Kind::Plateau => {
+            format!("no more since step {}", grouped(f.evidence_step.map_or(0, u64::from)))
+        }
+        None => "older ones are released".to_owned(),
+    }
+}

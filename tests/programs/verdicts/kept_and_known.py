@@ -1,0 +1,24 @@
+"""A training that has gathered much and gathers no more: `kept_and_known.py stops`, a list that is filled in the first steps;
+`slots`, a list of fixed length, far from full; `renews`, the latest 40 outputs."""
+import sys
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+net = nn.Linear(16, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+slots, bank, latest = [None] * 20000, [], OrderedDict()
+for step in range(160):
+    out = net(torch.randn(32, 16).cuda())  # out
+    optimizer.zero_grad()
+    out.square().mean().backward()
+    optimizer.step()
+    if sys.argv[1] == "stops" and step < 60:
+        bank.append(out.detach())
+    elif sys.argv[1] == "slots":
+        slots[step] = out.detach()
+    elif sys.argv[1] == "renews":
+        latest[step] = out.detach()
+        if len(latest) > 40:
+            latest.popitem(last=False)
