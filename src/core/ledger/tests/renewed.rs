@@ -143,3 +143,40 @@ fn what_is_freed_at_the_end_as_ever_was_not_held_until_then() {
     let [f] = &v.findings[..] else { panic!("{v:#?}") };
     assert_eq!((f.kind, f.live_blocks, f.evidence_step), (Kind::Leak, 24, 0));
 }
+
+/// One block that becomes larger at times, by so much: the kinds of what is found.
+fn replaced_at_times(larger: impl Fn(u64) -> u64, steps: u64) -> Vec<Kind> {
+    let mut held: Option<(u64, u64)> = None;
+    let step = |s: &mut Shape, n: u64| {
+        let size = larger(n);
+        if held.is_none_or(|(_, before)| size > before) {
+            let new = s.block(size, 7);
+            held.replace((new, size)).into_iter().for_each(|(old, _)| s.p.free(old));
+        }
+    };
+    Shape::run(step, steps).findings.iter().map(|f| f.kind).collect()
+}
+
+#[test]
+fn what_is_replaced_by_a_larger_one_at_intervals_grows() {
+    for every in [5, 20, 30] {
+        assert_eq!(replaced_at_times(|n| (1 + n / every) << 14, 240), [Kind::Growing], "every {every}th");
+    }
+    // Too few times.
+    assert_eq!(replaced_at_times(|n| (1 + n / 60) << 14, 240), []);
+}
+
+#[test]
+fn what_is_replaced_by_a_larger_one_up_to_a_bound_does_not_grow() {
+    // It doubles when it is full.
+    assert_eq!(replaced_at_times(|n| n.next_power_of_two() << 12, 240), []);
+    // It has its size by now.
+    assert_eq!(replaced_at_times(|n| (1 + n.min(120) / 10) << 14, 240), []);
+    // The longest batch so far.
+    let mut r = Random(7);
+    let lengths: Vec<u64> = (0..=240).map(|_| 64 + r.below(400)).collect();
+    assert_eq!(
+        replaced_at_times(|n| lengths[..=n as usize].iter().max().copied().unwrap_or(1) << 9, 240),
+        []
+    );
+}

@@ -162,6 +162,8 @@ pub struct Finding {
     pub reserved_bytes_per_step: Option<f64>,
     /// True if it is reallocated again and again, each time larger: no block is old.
     pub renewed: bool,
+    /// Of what is renewed: true if it became larger as regularly, and as often, as a list does that is a leak.
+    pub rises_steadily: bool,
     /// True if it is seen only when an arena grows, by ever larger pieces.
     pub doubling: bool,
     /// True if what it frees is older and older, as in a queue whose consumer is too slow.
@@ -203,6 +205,7 @@ impl Finding {
             reserved_growth_bytes: None,
             reserved_bytes_per_step: None,
             renewed: false,
+            rises_steadily: false,
             doubling: false,
             ever_later: false,
             bound_bytes: None,

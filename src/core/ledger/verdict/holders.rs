@@ -127,7 +127,13 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             if f.kind == Kind::Growing && !f.may_end && (every_step || f.cohorts as usize >= STEADY_COHORTS) {
                 f.kind = Kind::Leak;
             }
-            if f.kind == Kind::Leak && !may_be_by_size(f) {
+            // A variable whose block is replaced by ever larger ones keeps all that was put into it. What a call gave back when
+            // its loop was over was the work of that call: a generation's keys and values, say.
+            let is_given_back = || 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes;
+            if f.kind == Kind::Growing && f.rises_steadily && !is_given_back() {
+                f.kind = Kind::Leak;
+            }
+            if f.kind == Kind::Leak && !f.renewed && !may_be_by_size(f) {
                 f.confidence = Confidence::Confirmed;
             }
             return true;

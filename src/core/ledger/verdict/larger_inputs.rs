@@ -21,8 +21,7 @@ const AS_OFTEN: f64 = 0.5;
 pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut taken = Vec::new();
     findings.retain(|f| {
-        let is_one =
-            f.kind == Kind::Growing && f.renewed && f.blocks_per_step == 0.0 && grows_with_the_rest(view, f);
+        let is_one = f.renewed && f.blocks_per_step == 0.0 && grows_with_the_rest(view, f);
         if is_one {
             let kind = Kind::LargerInputs;
             taken.push(Finding { kind, confidence: Confidence::Confirmed, ..f.clone() });

@@ -13,6 +13,7 @@ mod pending_gc;
 mod periodic;
 mod phase_clock;
 mod renewal;
+mod renewed_at_intervals;
 mod reserved_growth;
 mod residue;
 mod statistics;
@@ -64,7 +65,15 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let mut findings = pending_gc::find(&view);
     let grown = survivors::find(&view, &sites_of(&findings));
     findings.extend(grown.findings);
-    for rule in [renewal::find, doubling::find, periodic::find, residue::find, after_last::find] {
+    let rules = [
+        renewed_at_intervals::find,
+        renewal::find,
+        doubling::find,
+        periodic::find,
+        residue::find,
+        after_last::find,
+    ];
+    for rule in rules {
         let explained = sites_of(&findings);
         findings.extend(rule(&view, &explained));
     }

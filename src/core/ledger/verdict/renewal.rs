@@ -9,6 +9,7 @@ use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::PhaseClock;
 use super::statistics::{grouped, interval, median, steady, sum_intervals};
+use super::survivors::STEADY_COHORTS;
 use super::view::View;
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
@@ -24,7 +25,7 @@ const MIN_STEPS: u32 = 40;
 /// At least this share of the steps that allocate must leave more than was held before, and no later step less than that: what
 /// is as large as before in most of them has its size from outside, as a batch does whose length grows from epoch to epoch. It
 /// may be smaller again at once: PyTorch's allocator leaves a block what it was found in, if that is up to 1 MiB more …
-const RISING: f64 = 0.5;
+pub const RISING: f64 = 0.5;
 /// … or this share, where it rises by no more than PyTorch's allocator rounds up: blocks of more than 10 MiB to 2 MiB. What grows
 /// by half a MiB in each step becomes larger in every fourth …
 const RISING_ROUNDED: f64 = 0.2;
@@ -127,9 +128,11 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let rounded = bytes_per_step <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
         let rising = if rounded { RISING_ROUNDED } else { RISING };
+        let rises = || lasting_rises(view, &clock, number, stock.bytes, from);
+        let rises = if ever_later { 0 } else { rises() };
         let grows = match ever_later {
             true => backs_up(site, &stock.lows, &clock, length as u32),
-            false => f64::from(lasting_rises(view, &clock, number, stock.bytes, from)) >= rising * births,
+            false => f64::from(rises) >= rising * births,
         };
         if !grows {
             return None;
@@ -163,6 +166,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             freed: site.frees,
             longest_life: site.longest_life(),
             renewed: !ever_later,
+            rises_steadily: rises as usize >= STEADY_COHORTS,
             ever_later,
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
         };
@@ -176,7 +180,11 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         f.add_up();
         Some(f)
     };
-    let found = numbers.into_iter().filter_map(grows).collect();
+    by_cause(view, numbers.into_iter().filter_map(grows).collect())
+}
+
+/// Joins the findings that are one cause.
+pub fn by_cause(view: &View<'_>, found: Vec<Finding>) -> Vec<Finding> {
     grouped(found, |a, b| together(view, a, b)).into_iter().filter_map(joined).collect()
 }
 
@@ -220,6 +228,7 @@ fn joined(group: Vec<Finding>) -> Option<Finding> {
         first_step: a.first_step.min(b.first_step),
         freed: a.freed.wrapping_add(b.freed),
         longest_life: a.longest_life.max(b.longest_life),
+        rises_steadily: a.rises_steadily && b.rises_steadily,
         ..a
     })?;
     f.add_up();

@@ -23,7 +23,7 @@ const KNOWN_GAPS: usize = 12;
 /// … or this many intervals, where it grows at regular ones.
 const DUE_GAPS: f64 = 2.0;
 /// A site that grows in bursts still grows within this many times their spacing.
-const BURST_WAIT: f64 = 1.5;
+pub const BURST_WAIT: f64 = 1.5;
 /// The share of surviving birth steps that must lie in the later half of those in which one could be over age by now:
 /// growth that stopped is no leak.
 const LATER_SHARE: f64 = 0.25;
@@ -46,7 +46,7 @@ const MIN_BURSTS: usize = 2;
 const CERTAIN_BURSTS: usize = 3;
 /// Single births at regular intervals need be fewer, if the interval is at least so many steps.
 const MIN_REGULAR: usize = 4;
-const MIN_INTERVAL: f64 = 5.0;
+pub const MIN_INTERVAL: f64 = 5.0;
 
 /// A cohort of as many blocks as the others belongs to them up to so many times the bytes of the largest.
 const LARGER: u64 = 2;
@@ -72,12 +72,12 @@ struct Survivors<'a, 'b> {
 }
 
 /// At which intervals births come.
-struct Rhythm {
+pub struct Rhythm {
     /// The first birth of each burst, where births come in bursts with pauses between; else every birth.
-    events: Vec<u32>,
+    pub events: Vec<u32>,
     in_bursts: bool,
-    spacing: f64,
-    regular: bool,
+    pub spacing: f64,
+    pub regular: bool,
 }
 
 /// What the rule found, and the sites that fill up ever more slowly.
@@ -108,7 +108,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Grown {
     Grown { findings, saturating }
 }
 
-fn rhythm(births: &[u32]) -> Rhythm {
+pub fn rhythm(births: &[u32]) -> Rhythm {
     let all = gaps(births);
     let pause = (4.0 * median(all.iter().copied())).max(3.0);
     let starts = |w: &[u32]| (f64::from(w[1].saturating_sub(w[0])) > pause).then_some(w[1]);

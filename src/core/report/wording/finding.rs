@@ -13,7 +13,7 @@ use crate::report::{Holder, Location, Site};
 pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     match f.kind {
         Kind::Growing if f.sites.is_empty() => unattributed(f),
-        Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, cwd),
+        Kind::Leak | Kind::Growing if f.renewed => reallocated(f, sites, holders, cwd),
         Kind::Growing if f.doubling => arena(f, sites, cwd),
         Kind::Leak | Kind::Growing | Kind::LastLoop => grows(f, sites, holders, cwd),
         Kind::AfterLast => after_last(f, sites, cwd),
@@ -37,7 +37,11 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
     let Subject { these, .. } = subject(sites, cwd);
     match f.kind {
         Kind::Growing if f.sites.is_empty() => UNEXPLAINED.to_owned(),
-        Kind::Leak | Kind::Growing if f.renewed => RENEWED.to_owned(),
+        Kind::Leak | Kind::Growing if f.renewed => format!(
+            "it is allocated anew {}, larger each time. No block is old, but the least that is live rises all the time. {}",
+            renewals(f),
+            renewed_bound(f, holders)
+        ),
         Kind::Growing if f.doubling => doubles(f),
         Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
         Kind::Leak | Kind::Growing | Kind::LastLoop => {
@@ -68,8 +72,22 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
 
 const UNEXPLAINED: &str = "no recorded call allocated it: device code loaded anew, the driver's own buffers, another \
                            process on this device, or an allocation through an unhooked path.";
-const RENEWED: &str = "it is allocated anew about every step, larger each time. No block is old, but the least that is \
-                       live rises all the time, and the run does not show a bound.";
+
+/// Returns when what is renewed becomes larger: `about every step`, `about every 20th step`.
+fn renewals(f: &Finding) -> String {
+    match (1.0 / f.growth_step_ratio.max(1e-9)).round() as u64 {
+        0 | 1 => "about every step".to_owned(),
+        n => format!("about every {} step", ordinal(n)),
+    }
+}
+
+/// Returns what is not known of the growth of what is renewed.
+fn renewed_bound(f: &Finding, holders: &[Holder]) -> String {
+    match f.kind {
+        Kind::Growing => "The run does not show a bound.".to_owned(),
+        _ => bound(f, holders),
+    }
+}
 
 /// Returns what the verdict on growth rests on: which steps left blocks, and how long the others lived.
 fn grounds(f: &Finding, these: &str) -> String {
@@ -252,13 +270,14 @@ fn grows(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     format!("{name} {keep} {amount} {}{}: {grounds}. {verdict}", frequency(f), interval(f))
 }
 
-fn reallocated(f: &Finding, sites: &[Site], cwd: &str) -> String {
+fn reallocated(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     let Subject { name, .. } = subject(sites, cwd);
     format!(
-        "{name} reallocates about every step and grows by {} each time, {} by now: no block is old, but the floor rises \
-         all the time, and the run does not show a bound.",
+        "{name} reallocates {} and grows by {} each time, {} by now: no block is old, but the floor rises all the time. {}",
+        renewals(f),
         exact(f.bytes_per_step),
         size(f.live_bytes as f64),
+        renewed_bound(f, holders),
     )
 }
 
