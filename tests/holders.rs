@@ -2,7 +2,7 @@
 
 use crate::common::Run;
 use crate::common::programs::{jax_python, line_of, pythons, script, torch, torch_at};
-use crate::common::report::Report;
+use crate::common::report::{Report, call};
 use serde_json::Value;
 
 /// The holders of all findings: path, blocks.
@@ -57,6 +57,26 @@ fn every_way_to_keep_a_tensor_has_its_name() {
     // This function saves nothing: its context has a tensor as an attribute.
     let all = holders(&report);
     assert!(!all.iter().any(|(path, _)| path.ends_with("saved by KeptBackward")), "{all:#?}");
+}
+
+#[test]
+fn keys_of_a_dict_and_fields_of_named_tuples_are_named_as_such() {
+    let ran = torch("holders/keys_and_fields.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&ran.recording());
+    for path in [
+        "__main__.targets → its keys",
+        "__main__.targets[*]",
+        "__main__.answers[*].logits",
+        "__main__.rounds[*].scores[0]",
+        "__main__.scored[*].scores",
+    ] {
+        held(&report, path);
+    }
+    let text = String::from_utf8(call([ran.recording()]).stdout).unwrap().replace("\n                 ", " ");
+    assert!(
+        text.contains("fix           use a key that compares by value in `targets` in __main__"),
+        "{text}"
+    );
 }
 
 /// Tensors lie otherwise in their Python objects there, and strings in C++.

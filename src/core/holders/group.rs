@@ -222,9 +222,12 @@ fn chain(graph: &mut impl HeapGraph, path: &Path, at: usize) -> (usize, usize) {
     best
 }
 
-/// Puts a group in words. Paths that lead on through objects of different types are told apart.
+/// Puts a group in words. Paths that lead on through objects of different types are told apart, and a dict's keys from its
+/// values.
 pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
     let mut shapes: Vec<(Vec<u64>, Vec<&Path>)> = Vec::new();
+    let parting = group.parting.and_then(|at| group.paths.first()?.nodes.get(at).copied());
+    let keys = parting.and_then(|node| graph.keys(node)).unwrap_or_default();
     for path in &group.paths {
         // The last is the block itself.
         let onward = path.nodes.iter().rev().skip(1).rev().skip(group.parting.map_or(0, |i| i + 1));
@@ -238,6 +241,8 @@ pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
             shape.retain(|sort| *sort != node);
             shape.dedup();
         }
+        let is_key = |at: usize| path.nodes.get(at + 1).is_some_and(|node| keys.contains_key(node));
+        shape.push(u64::from(group.parting.is_some_and(is_key)));
         match shapes.iter_mut().find(|(known, _)| *known == shape) {
             Some((_, paths)) => paths.push(path),
             None => shapes.push((shape, vec![path])),

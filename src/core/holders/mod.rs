@@ -60,6 +60,8 @@ pub enum Step {
     Attribute(String),
     /// By position in a sequence.
     Index(usize),
+    /// By the name of a named tuple's field.
+    Field(String),
     /// By a dict's key, as it is written.
     Key(String),
     /// As the key itself.
@@ -111,6 +113,10 @@ pub trait HeapGraph {
     /// Returns how many entries a collection has, and how many it can ever have, where it drops the others by
     /// itself, or has one for each of so many things. Its `holder` decides it too.
     fn bound(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)>;
+    /// Returns the keys of a dict, where it is one.
+    fn keys(&mut self, _: Node) -> Option<Nodes> {
+        None
+    }
     /// Returns how many entries a collection has, where that is known.
     fn length(&mut self, node: Node) -> Option<u64>;
     /// Returns whether a node may begin an autograd graph.

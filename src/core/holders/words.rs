@@ -12,7 +12,7 @@ const RUN: usize = 4;
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    /// One of many like things: `[3]`, `['loss']`.
+    /// One of many like things: `[3]`, `['loss']`, a named tuple's `.loss`.
     Element(String),
     /// Many equal ones, as many as there are: `[1]…`, `.next…`.
     Run(String),
@@ -248,6 +248,7 @@ fn pieces(steps: &[Step], parting: Option<usize>) -> (Vec<Piece>, Option<usize>)
             (Step::Through, _) => {}
             (Step::Attribute(name), _) => out.push(Piece::Text(format!(".{name}"))),
             (Step::Index(n), _) => out.push(Piece::Element(format!("[{n}]"))),
+            (Step::Field(name), _) => out.push(Piece::Element(format!(".{name}"))),
             (Step::Key(key), _) => out.push(Piece::Element(format!("[{key}]"))),
             (Step::AsKey, _) => out.push(Piece::Text(" → its keys".into())),
             (Step::Element, _) => out.push(Piece::Element("[*]".into())),

@@ -90,6 +90,11 @@ fn advice_is_for_what_holds() {
         (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
         (
             512.0,
+            &["__main__.targets → its keys", "__main__.targets[*]"],
+            "use a key that compares by value in `targets` in __main__ (an `int`, `bytes`): ",
+        ),
+        (
+            8192.0,
             &["__main__.objects[*] → …"],
             "remove entries that nobody needs any more from `objects` in __main__",
         ),

@@ -15,6 +15,8 @@ const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
 const ENTRY: &str = "[*]";
 const PARTS: &str = " → …";
 const ATTRIBUTES: &str = " → .";
+/// How the path goes on from a dict to its keys.
+const KEYS: &str = " → its keys";
 /// Allocators give a block of so many bytes for a number.
 const NUMBER: f64 = 512.0;
 const PENDING: &str = "break the reference cycle (a weak reference, or `del` of what closes it), or call `gc.collect()` where a \
@@ -53,8 +55,10 @@ pub fn advice(f: &Finding) -> Option<String> {
         Kind::Leak | Kind::Growing => match first.zip(named) {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
                 format!(
-                    "limit what {} grows to: keep its newest part only, or begin it anew now and then",
-                    holder(name)
+                    "limit what {} grows to: keep its newest part only, or begin it anew now and then; if all of it is \
+                     needed, keep {} of each part instead",
+                    holder(name),
+                    of.large_copy
                 )
             }
             Some((path, name)) => of_holder(f, path, &holder(name), of),
@@ -145,6 +149,12 @@ fn optimizer<'p>(
     (!behind.contains(ENTRY)).then_some((to, optimizers))
 }
 
+/// Returns the path of the dict that has what grows as its keys, or in keys that are tuples.
+fn has_tensor_as_key(path: &str) -> Option<&str> {
+    let (dict, behind) = path.split_once(KEYS)?;
+    (behind.is_empty() || behind.starts_with('[') && behind.ends_with(']')).then_some(dict)
+}
+
 /// Returns whether the container that grows is called a cache. That is the first one with many entries: what its entries
 /// have in turn may be bounded.
 fn is_cache(path: &str) -> bool {
@@ -223,6 +233,12 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         bounded(name)
     } else if let Some(advice) = of_kept(path, name) {
         advice
+    } else if let Some(dict) = has_tensor_as_key(path) {
+        format!(
+            "use a key that compares by value in {} (an `int`, `bytes`): a tensor is equal to no other as a key, so none is \
+             found again and the dict keeps every one",
+            holder(dict)
+        )
     } else if is_cache(path) {
         bounded(name)
     } else if let Some(cut) = of.cuts_graph

@@ -79,7 +79,9 @@ impl Heap<'_> {
                 }
                 Kind::Dict => self.dict_label(holder, held),
                 Kind::List => self.index(holder, held, true).map(Step::Index),
-                Kind::Tuple => self.index(holder, held, false).map(Step::Index),
+                Kind::Tuple => self
+                    .index(holder, held, false)
+                    .map(|at| self.field(holder, at).map_or(Step::Index(at), Step::Field)),
                 Kind::Set | Kind::Deque => Some(Step::Element),
                 Kind::Array if is_element(holder, held) => Some(Step::Element),
                 Kind::Cell => Some(Step::Through),
@@ -301,6 +303,21 @@ impl Heap<'_> {
             let (length, items) = (word(sequence, VAR_SIZE) as usize, word(sequence, LIST_ITEMS));
             (0..length).find(|&i| word(items, 8 * i) == held)
         }
+    }
+
+    /// Returns the name of a named tuple's field, of which its class has a tuple (`_fields`).
+    fn field(&mut self, tuple: Node, at: usize) -> Option<String> {
+        let is_of_heap = |of: &Node| {
+            // SAFETY: a living type: its flags.
+            unsafe { word(*of, TYPE_FLAGS) & FLAG_HEAP_TYPE != 0 }
+        };
+        let class = self.types.number(tuple);
+        // Types that are no program's have nothing of the kind, and may keep their dict elsewhere.
+        let classes: Vec<Node> = bases(class).into_iter().take_while(is_of_heap).collect();
+        let fields = classes.into_iter().find_map(|of| self.item(self.dict_of_type(of), "_fields"))?;
+        self.types.of(fields).filter(|info| info.kind == Kind::Tuple)?;
+        let name = self.tuple(fields).get(at).copied().filter(|&name| self.is_str(name))?;
+        Some(self.text(name))
     }
 
     fn function_label(

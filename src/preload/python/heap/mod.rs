@@ -339,6 +339,12 @@ impl HeapGraph for Heap<'_> {
         self.bound_of(holder, node)
     }
 
+    fn keys(&mut self, node: Node) -> Option<Nodes> {
+        let is_met = self.graph.met.contains_key(&node) || self.blocks.contains_key(&node);
+        self.types.of(node).filter(|info| !is_met && info.kind == Kind::Dict)?;
+        Some(self.items(node).into_iter().map(|(key, _)| (key, ())).collect())
+    }
+
     fn length(&mut self, node: Node) -> Option<u64> {
         self.length_of(node)
     }

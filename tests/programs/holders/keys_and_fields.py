@@ -1,0 +1,35 @@
+"""Keeps tensors as the keys of a dict, beside its values, and in a field of named tuples and of a class made of one."""
+import collections
+import typing
+
+import torch
+
+Round = collections.namedtuple("Round", "number scores picked")
+
+
+class Answer(typing.NamedTuple):
+    text: str
+    logits: torch.Tensor
+
+
+class Scored(Round):
+    __slots__ = ()
+
+
+def tensor(n):
+    return torch.empty(n, device="cuda")
+
+
+answers, rounds, scored, targets = [], [], [], {}
+weight = torch.nn.Parameter(torch.ones(64, device="cuda"))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(60):
+    optimizer.zero_grad()
+    (weight * 2).sum().backward()
+    optimizer.step()
+    inputs = tensor(1024)
+    if inputs not in targets:
+        targets[inputs] = tensor(64)
+    answers.append(Answer("yes", tensor(300)))
+    rounds.append(Round(step, [tensor(400)], None))
+    scored.append(Scored(step, tensor(500), None))
