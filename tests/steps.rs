@@ -164,6 +164,31 @@ fn steps_that_are_calls_are_called_so() {
 }
 
 #[test]
+fn steps_of_a_librarys_loop_name_what_of_the_program_runs_in_it() {
+    for (style, words) in [
+        ("scheduled", " at sched.py:L, which runs scheduled.<locals>.request() at F:L)"),
+        ("pool", " steps (calls submitted to a thread pool, which runs answer() at F:L)"),
+    ] {
+        let run = torch("loops_written.py").arg(style).env("LEAKTRACE_QUIET", "1").traced().run();
+        let text = flat(&String::from_utf8(call([run.success().recording()]).stdout).unwrap());
+        let told: String = text.split("exit status").nth(1).unwrap().chars().take(400).collect();
+        // Without the numbers of lines, and the folder.
+        let told: Vec<String> = told
+            .split(' ')
+            .map(|word| match word.split_once(".py:") {
+                Some((file, rest)) => {
+                    let file =
+                        if file.ends_with("loops_written") { "F".into() } else { format!("{file}.py") };
+                    format!("{file}:L{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+                }
+                None => word.to_owned(),
+            })
+            .collect();
+        assert!(told.join(" ").contains(words), "{text}");
+    }
+}
+
+#[test]
 fn no_loop_of_the_framework_is_the_steps() {
     for style in ["straight", "mapped", "pool"] {
         written(style, "loop");

@@ -115,6 +115,9 @@ pub struct LoopLocation {
     /// The function there whose calls are the iterations, where threads or tasks begin with it.
     #[serde(skip)]
     pub calls_of: Option<String>,
+    /// The program's function that a library's loop runs, and where that is, as `file:line`.
+    #[serde(skip)]
+    pub runs: Option<(String, String)>,
 }
 
 /// The totals at the end of one step.

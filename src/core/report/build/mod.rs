@@ -4,6 +4,7 @@ mod annotations;
 mod figures;
 mod findings;
 mod holders;
+mod loops;
 mod query;
 mod retained;
 mod stacks;
@@ -11,8 +12,7 @@ mod stacks;
 use std::collections::HashMap;
 
 use super::*;
-use crate::format::entry;
-use crate::format::tables::{COLLECTOR, COLLECTOR_OFF, Stack, Tables};
+use crate::format::tables::{COLLECTOR, COLLECTOR_OFF, Tables};
 use crate::frameworks;
 use crate::ledger::verdict::{Context, CountedSteps, Kind, judge_by};
 use crate::ledger::{self, Ledger};
@@ -240,48 +240,6 @@ impl Builder<'_> {
             CountedSteps::Training => others(true),
             CountedSteps::Other => others(false),
         }
-    }
-
-    /// Locates the loops of a step source, as `file:line`.
-    fn loop_locations(&self, source: &str) -> Vec<LoopLocation> {
-        let all = self.meta(source);
-        all.iter().flat_map(|all| all.split(',')).filter_map(|text| self.loop_location(text)).collect()
-    }
-
-    /// Locates a loop by the numbers of its code, of its first and of its last instruction.
-    fn loop_location(&self, text: &str) -> Option<LoopLocation> {
-        let numbers: Option<Vec<u32>> = text.split(' ').map(|n| n.parse().ok()).collect();
-        let &[code, header, last] = numbers?.as_slice() else { return None };
-        // A `while` begins with its body, and has its condition at the end. What leaves a `with` has no line.
-        let first =
-            [header, last].into_iter().min_by_key(|&at| self.names.line_of(code, at).unwrap_or(u32::MAX))?;
-        let frame = entry::Frame::Python { code, offset: first, entry: false };
-        let [frame] = &self.names.resolve(&Stack { python: vec![frame], native: Vec::new() })[..] else {
-            return None;
-        };
-        // No loop begins with the first instruction.
-        let calls_of = (last == 0).then(|| frame.function.clone());
-        Some(LoopLocation { at: format!("{}:{}", frame.file, frame.line?), calls_of })
-    }
-
-    fn unused_loops(&self) -> Vec<UnusedLoop> {
-        let unused = |text: &str| {
-            let mut words = text.rsplitn(3, ' ');
-            let (reason, iterations) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
-            Some(UnusedLoop { location: self.loop_location(words.next()?)?.at, iterations, reason })
-        };
-        let all = self.meta("loops_unused").filter(|_| self.ledger.step_count() == 0);
-        all.iter().flat_map(|all| all.split(',')).filter_map(unused).collect()
-    }
-
-    fn step_sources(&self) -> Vec<StepSource> {
-        let source = |(by, count): (ledger::BoundarySource, u32)| {
-            let name = by.to_string();
-            StepSource { loop_locations: self.loop_locations(&name), name, count }
-        };
-        let mut all: Vec<StepSource> = self.ledger.step_sources().map(source).collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
     }
 
     fn entry_point(&self, id: u16) -> Option<String> {

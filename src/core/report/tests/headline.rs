@@ -56,7 +56,8 @@ fn a_part_of_a_block_is_not_told() {
 #[test]
 fn the_steps_of_a_source_are_from_its_own_loops() {
     let mut report = report(&ledger(200, false), End::Clean, None).expect("no step asked for");
-    let at = |line: u32| vec![LoopLocation { at: format!("/home/u/train.py:{line}"), calls_of: None }];
+    let at =
+        |line: u32| vec![LoopLocation { at: format!("/home/u/train.py:{line}"), calls_of: None, runs: None }];
     let source =
         |depth: u32, line| StepSource { name: format!("loop:{depth}"), count: 200, loop_locations: at(line) };
     report.steps.source = Some("loop");
@@ -132,7 +133,10 @@ fn loops_of_a_framework_are_no_source_and_places_are_told_once() {
     let source = |name: &str, at: &[&str]| StepSource {
         name: name.to_owned(),
         count: 100,
-        loop_locations: at.iter().map(|at| LoopLocation { at: (*at).to_owned(), calls_of: None }).collect(),
+        loop_locations: at
+            .iter()
+            .map(|at| LoopLocation { at: (*at).to_owned(), calls_of: None, runs: None })
+            .collect(),
     };
     let own = "/home/u/train.py:12";
     report.steps.step_sources =
@@ -176,8 +180,15 @@ fn loops_of_python_s_own_library_are_told_briefly() {
         ("/x/site-packages/ignite/engine.py:9", "200 steps (from loop at ignite/engine.py:9)"),
     ] {
         report.steps.source = Some("loop");
-        report.steps.loop_locations = vec![LoopLocation { at: at.into(), calls_of: None }];
+        let mut place = LoopLocation { at: at.into(), calls_of: None, runs: None };
+        report.steps.loop_locations = vec![place.clone()];
         let told = wording::run(&report);
         assert!(told.ends_with(words), "{told}");
+        // What of the program it runs.
+        place.runs = Some(("Server.handle".into(), "server.py:24".into()));
+        report.steps.loop_locations = vec![place];
+        let told = wording::run(&report);
+        let runs = format!("{}, which runs Server.handle() at server.py:24)", words.trim_end_matches(')'));
+        assert!(told.ends_with(&runs), "{told}");
     }
 }

@@ -205,11 +205,20 @@ pub fn steps(report: &Report) -> String {
     let steps = count(f64::from(report.steps.count), "step");
     let (mut loops, mut calls) = (Vec::new(), Vec::new());
     for place in &report.steps.loop_locations {
-        let at = in_library(relative_path(&place.at, &report.program.base));
+        let mut at = in_library(relative_path(&place.at, &report.program.base)).to_owned();
+        let is_pool = at.starts_with(THREAD_POOL);
+        let runs = place.runs.as_ref().map_or_else(String::new, |(function, line)| {
+            format!(
+                ", which runs {} at {}",
+                called_function(function),
+                relative_path(line, &report.program.base)
+            )
+        });
+        at.push_str(&runs);
         match &place.calls_of {
             // What its threads loop over are the calls that were submitted.
-            _ if at.starts_with(THREAD_POOL) && report.steps.phase_steps == 0 => {
-                return format!("{steps} (calls submitted to a thread pool)");
+            _ if is_pool && report.steps.phase_steps == 0 => {
+                return format!("{steps} (calls submitted to a thread pool{runs})");
             }
             Some(function) => calls.push(format!("{function}() at {at}")),
             None => loops.push(at),
@@ -231,6 +240,11 @@ pub fn steps(report: &Report) -> String {
             from("the loop")
         ),
     }
+}
+
+/// Returns a function as a call: `handle()`; a module, which no call runs, as it is.
+fn called_function(function: &str) -> String {
+    if function.starts_with('<') { function.to_owned() } else { format!("{function}()") }
 }
 
 /// Returns a path of a package, or of Python's own library, as it is within that.
