@@ -18,7 +18,7 @@ const MIN_COLLECTED_COHORTS: u32 = 5;
 const SAME_BLOCKS: f64 = 1.25;
 /// Sites whose collections overlap this much hang on the same cycles.
 const SAME_COLLECTIONS: f64 = 0.5;
-/// … unless one is born more than so many times as often as the other: what comes now and then only (in an
+/// … unless one has more than so many times as many birth steps that waited as the other: what comes now and then only (in an
 /// evaluation) is a cause of its own, and its bytes are no part of what each step adds.
 const SAME_RHYTHM: f64 = 2.0;
 
@@ -41,8 +41,7 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
     let mut found: Vec<Garbage<'_, '_>> = view.sites.iter().filter_map(waits).collect();
     found.sort_by_key(|g| (Reverse(g.site.site.peak_bytes()), g.site.number));
     let together = |a: &Garbage<'_, '_>, b: &Garbage<'_, '_>| {
-        let births = |g: &Garbage<'_, '_>| f64::from(g.site.site.births);
-        let (rare, often) = (births(a).min(births(b)), births(a).max(births(b)));
+        let (rare, often) = (waiting(a.site).min(waiting(b.site)), waiting(a.site).max(waiting(b.site)));
         a.site.site.may_be_one_with(b.site.site)
             && often <= SAME_RHYTHM * rare
             && overlap(&a.steps, &b.steps) >= SAME_COLLECTIONS
@@ -69,7 +68,9 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
         cycles.map(|h| h.holder).collect::<Vec<u64>>()
     };
     let is_same = |a: &[Garbage<'_, '_>], b: &[Garbage<'_, '_>]| {
-        line(a) == line(b) && alike(block(a), block(b)) && holders::share(&held(a), &held(b)) != Some(false)
+        a.iter().any(|of| line(std::slice::from_ref(of)) == line(b))
+            && alike(block(a), block(b))
+            && holders::share(&held(a), &held(b)) != Some(false)
     };
     let mut causes = grouped(groups, |a, b| is_same(a, b));
     // Of what comes so seldom that it shows nothing by itself, too: a collection or a search has met it.
@@ -112,6 +113,23 @@ fn collections(view: &View<'_>, seen: &SiteView<'_>) -> Option<Vec<u32>> {
     is_enough.then(|| collected.map(|r| r.step).collect())
 }
 
+/// The birth steps of what was collected, as far as that is known, and of what waits.
+fn waiting(seen: &SiteView<'_>) -> f64 {
+    let collected = seen.site.releases().iter().filter(|r| r.collected * 2 >= r.blocks);
+    let cohorts: u32 = collected.map(|r| r.cohorts).sum();
+    f64::from(cohorts) + seen.cohorts.len() as f64
+}
+
+/// Returns in which share of the steps something comes that waits for the collector. Of a line that allocates far oftener only
+/// some does: of a model's gradients those of the last batch, the others go at once.
+fn share_of_steps(view: &View<'_>, seen: &SiteView<'_>) -> f64 {
+    let since = |step: u32| f64::from(view.steps.saturating_sub(step).saturating_add(1));
+    let born = f64::from(seen.site.births) / since(seen.site.first_birth);
+    let oldest = seen.site.releases().iter().map(|r| r.oldest).chain(seen.cohorts.first().map(|c| c.birth));
+    let waited = waiting(seen) / since(oldest.min().unwrap_or(0));
+    if SAME_RHYTHM * waited < born { waited } else { born.min(1.0) }
+}
+
 /// The longest life of what a site has freed, with what was collected in the last steps of the run.
 fn longest_life(site: &Site) -> u32 {
     let collected = site.releases().iter().map(|r| r.step.saturating_sub(r.oldest));
@@ -145,8 +163,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(longest_life(site));
         f.evidence_step = f.evidence_step.max(*g.steps.last()?);
-        let since = view.steps.saturating_sub(site.first_birth).saturating_add(1);
-        f.growth_step_ratio = f.growth_step_ratio.max(f64::from(site.births) / f64::from(since)).min(1.0);
+        f.growth_step_ratio = f.growth_step_ratio.max(share_of_steps(view, g.site));
         let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
         f.sites.push(SiteShare {
             site: g.site.number,

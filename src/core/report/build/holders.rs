@@ -1,5 +1,6 @@
 //! Who holds what: as numbers for the verdicts, by name for people.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::Builder;
@@ -13,6 +14,11 @@ use crate::report::{Holder, Searches};
 
 /// How a note begins that says why the heap cannot be searched.
 const NOT_SEARCHED: &str = "who holds what is not searched: ";
+/// What stands between a function and the name of its variable.
+const LOCAL: &str = "() local `";
+/// How the name of a cycle begins, and what stands between its members.
+const CYCLE: &str = "garbage waiting for the cyclic collector: ";
+const LEADS_TO: &str = " → ";
 /// Holders listed under one finding.
 const HOLDERS: usize = 32;
 
@@ -35,7 +41,7 @@ impl Builder<'_> {
 
     /// Returns who holds what, each holder as a number.
     pub(super) fn held(&self) -> HashMap<entry::Site, Vec<SiteHolder>> {
-        let mut numbers: HashMap<&str, u64> = HashMap::new();
+        let mut numbers: HashMap<Cow<'_, str>, u64> = HashMap::new();
         let mut of_sites = HashMap::new();
         for (site, (_, holders)) in &self.tables.holders {
             let held = holders.iter().map(|h| {
@@ -44,7 +50,7 @@ impl Builder<'_> {
                     *numbers.entry(name).or_insert(next)
                 };
                 let name = name_of(h);
-                let (holder, object) = (number(name), number(object_of(name)));
+                let (holder, object) = (number(owner_of(h)), number(object_of(name).into()));
                 let (retention, blocks, bytes) = (h.retention, h.blocks, h.bytes);
                 let is_state = frameworks::of_number(site.entry_point).is_state(name);
                 SiteHolder { holder, object, retention, is_state, blocks, bytes }
@@ -161,6 +167,26 @@ fn name_of(held: &tables::Holder) -> &str {
     held.path.get(..held.name_len).unwrap_or(&held.path)
 }
 
+/// Returns a name of what would have to drop the blocks, by which those of one cause are known. A variable that has several is
+/// one of several calls of its function that run, and so are the others of these: it is the calls that keep them. A cycle is
+/// one wherever it is entered.
+fn owner_of(held: &tables::Holder) -> Cow<'_, str> {
+    let name = name_of(held);
+    if let Some(cycle) = name.strip_prefix(CYCLE) {
+        let mut members: Vec<&str> = cycle.split(LEADS_TO).skip(1).collect();
+        if name.ends_with('…') || members.is_empty() {
+            return name.into();
+        }
+        // It ends where it begins.
+        let rotated = |by: usize| [&members[by..], &members[..by]].concat();
+        members = (0..members.len()).map(rotated).min().unwrap_or_default();
+        return members.join(LEADS_TO).into();
+    }
+    let is_variable =
+        held.blocks > 1 && name == held.path && name.matches('`').count() == 2 && name.ends_with('`');
+    name.split_once(LOCAL).filter(|_| is_variable).map_or(name, |(function, _)| function).into()
+}
+
 /// Returns the name of the object or the collection that a holder is part of; of a variable, and where a module's name
 /// cannot be told from an object's, its own.
 fn object_of(name: &str) -> &str {
@@ -173,7 +199,9 @@ fn object_of(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::object_of;
+    use super::{object_of, owner_of};
+    use crate::format::entry::Retention;
+    use crate::format::tables::Holder;
 
     #[test]
     fn attributes_are_parts_of_objects_and_variables_are_not() {
@@ -186,5 +214,24 @@ mod tests {
         ] {
             assert_eq!(object_of(name), object);
         }
+    }
+    #[test]
+    fn cycles_are_one_and_so_are_the_calls_that_have_several_of_a_variable() {
+        let of = |path: &str, blocks: u64| Holder {
+            path: path.to_owned(),
+            name_len: path.len(),
+            retention: Retention::Unbounded,
+            blocks,
+            bytes: 512 * blocks,
+            step: 1,
+        };
+        let are_one = |a: &str, b: &str, blocks| owner_of(&of(a, blocks)) == owner_of(&of(b, blocks));
+        let cycle = |members: &str| format!("garbage waiting for the cyclic collector: {members}");
+        assert!(are_one(&cycle("A → B → C → A"), &cycle("B → C → A → B"), 2));
+        assert!(!are_one(&cycle("A → B → A"), &cycle("A → A"), 2));
+        assert!(are_one("train() local `x`", "train() local `y`", 2));
+        // One call has one block in each variable, and a list may have many.
+        assert!(!are_one("train() local `x`", "train() local `y`", 1));
+        assert!(!are_one("train() local `x`[*]", "train() local `y`[*]", 2));
     }
 }
