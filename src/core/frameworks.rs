@@ -202,7 +202,8 @@ pub const PYTORCH: Framework = Framework {
             own: (".param_groups[", 3),
             common: &[(".state[", 2), (".state → its keys", 1)],
             advice: "remove the parameter groups that nobody needs any more, and their entries in `state`",
-            stale_advice: "remove the entries of parameters that were replaced from `state` (`del optimizer.state[old]`)",
+            stale_advice: "remove the entries of parameters that were replaced from `state` (`del optimizer.state[old]`), and \
+                           those parameters from `param_groups` where they are still there",
         }),
     }),
     state: None,

@@ -1,5 +1,7 @@
-"""Keeps tensors as the keys of a dict, beside its values, and in a field of named tuples and of a class made of one."""
+"""Keeps tensors as the keys of a dict, beside its values, in a field of named tuples and of a class made of one, and in
+iterators of itertools that keep what they hand out."""
 import collections
+import itertools
 import typing
 
 import torch
@@ -20,7 +22,14 @@ def tensor(n):
     return torch.empty(n, device="cuda")
 
 
+def batches(n):
+    while True:
+        yield tensor(n)
+
+
 answers, rounds, scored, targets = [], [], [], {}
+cycled = itertools.cycle(batches(600))
+first, second = itertools.tee(batches(700))
 weight = torch.nn.Parameter(torch.ones(64, device="cuda"))
 optimizer = torch.optim.SGD([weight], lr=0.1)
 for step in range(60):
@@ -32,4 +41,6 @@ for step in range(60):
         targets[inputs] = tensor(64)
     answers.append(Answer("yes", tensor(300)))
     rounds.append(Round(step, [tensor(400)], None))
+    next(cycled)
+    next(first)
     scored.append(Scored(step, tensor(500), None))

@@ -54,6 +54,9 @@ const LARGER: u64 = 2;
 const OUTLIER: f64 = 16.0;
 const OUTLIER_SHARE: f64 = 0.1;
 
+/// What comes in less than one of so many steps is counted by how often it came.
+const RARE: f64 = 3.0;
+
 /// The over-age survivors of one site.
 struct Survivors<'a, 'b> {
     site: &'b SiteView<'a>,
@@ -380,8 +383,13 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         _ => Confidence::Likely,
     };
     let oldest_step = held.first()?.birth;
-    // The span that `held` can fill: up to the newest birth that counts.
+    // The span that `held` can fill: up to the newest birth that counts. What comes now and then fills none.
     let newest = held.last()?.birth.max(latest);
+    let is_rare = held.len() as f64 * RARE < f64::from(steps(oldest_step, newest));
+    let newest = if is_rare { view.steps } else { newest };
+    // Of the parts of a thing the first may come at the beginning of what makes it and the last at its end: it is one thing.
+    let most = group.iter().map(|s| s.held.len()).max().unwrap_or(0);
+    let times = if is_rare && held.len() <= most + 1 { most } else { held.len() };
     let mut f = Finding {
         counted: leader.clock.counted(),
         bytes_per_step: median(proof.iter().map(|c| c.bytes)),
@@ -390,7 +398,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         growth_step_ratio: (proof.len() as f64 / f64::from(span)).min(1.0),
         period_steps: leader.period,
         growth_bytes_per_step: rate,
-        cohorts: held.len() as u32,
+        cohorts: times as u32,
         oldest_step,
         first_step: oldest_step,
         span: steps(oldest_step, newest),

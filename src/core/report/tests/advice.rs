@@ -90,6 +90,13 @@ fn advice_is_for_what_holds() {
         (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
         (
             512.0,
+            &["weakref.finalize._registry[*].args[0]"],
+            "release the objects that have a finalizer when they are done with, or call it ",
+        ),
+        (512.0, &["__main__.batches → itertools.cycle[*][*]"], "begin the loop over the data anew instead: "),
+        (512.0, &["f() local `it` → itertools.tee[*]"], "advance or drop the iterators of `itertools.tee` "),
+        (
+            512.0,
             &["__main__.targets → its keys", "__main__.targets[*]"],
             "use a key that compares by value in `targets` in __main__ (an `int`, `bytes`): ",
         ),
@@ -184,6 +191,18 @@ fn what_cannot_grow_is_not_named_where_something_can() {
     assert_eq!(told(Kind::CarryOver, 20, &[pins, recent]).0, both);
     let more = ("__main__.store.more[*]", Some("unbounded"));
     assert_eq!(told(Kind::Growing, 20, &[pins, recent, more]).0, both);
+}
+
+#[test]
+fn a_metric_is_to_be_reset() {
+    let mut f = held(&["__main__.curve.preds[*]", "__main__.curve.target[*]"], 512.0);
+    let reset = "call `reset()` of the metric when its result was computed: ";
+    assert!(!wording::advice(&f).is_some_and(|fix| fix.starts_with(reset)));
+    for frame in f.sites.iter_mut().flat_map(|site| &mut site.stack).take(1) {
+        frame.frame.file = "/x/site-packages/torchmetrics/metric.py".into();
+    }
+    let fix = wording::advice(&f).unwrap_or_default();
+    assert!(fix.starts_with(reset) && fix.ends_with("(`curve` in __main__)"), "{fix}");
 }
 
 #[test]

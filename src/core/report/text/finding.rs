@@ -239,8 +239,11 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
 
 /// Writes how it grew, the reserved memory beside it, and when the device will be full.
 fn growth(rows: &mut Rows<'_>, f: &Finding, program: &Program) {
-    let [first, .., last] = &f.retained_over_steps[..] else { return };
-    let values: Vec<u64> = f.retained_over_steps.iter().map(|p| p.bytes).collect();
+    // The bars show the largest of several points: of a sawtooth they would be alike, but for its last teeth.
+    let shown = &f.retained_over_steps;
+    let shown = if f.kind == Kind::Periodic { &shown[shown.len().saturating_sub(CURVE)..] } else { shown };
+    let [first, .., last] = shown else { return };
+    let values: Vec<u64> = shown.iter().map(|p| p.bytes).collect();
     // Of compiled programs they may not be known.
     if values.iter().all(|&bytes| bytes == 0) {
         return;

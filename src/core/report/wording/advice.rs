@@ -15,6 +15,21 @@ const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
 const ENTRY: &str = "[*]";
 const PARTS: &str = " → …";
 const ATTRIBUTES: &str = " → .";
+/// Where `weakref.finalize` keeps its own objects.
+const FINALIZERS: &str = "weakref.finalize._registry";
+/// Iterators that keep what they have handed out, by what a path says of them, and what to do.
+const ITERATORS: [(&str, &str); 2] = [
+    (
+        " → itertools.cycle",
+        "begin the loop over the data anew instead: `itertools.cycle` keeps every item to hand it out again",
+    ),
+    (
+        " → itertools.tee",
+        "advance or drop the iterators of `itertools.tee` that are behind: it keeps what one of them has not reached",
+    ),
+];
+/// The files of a package of metrics, which gather what they are given.
+const METRICS: &str = "/torchmetrics/";
 /// How the path goes on from a dict to its keys.
 const KEYS: &str = " → its keys";
 /// Allocators give a block of so many bytes for a number.
@@ -149,6 +164,11 @@ fn optimizer<'p>(
     (!behind.contains(ENTRY)).then_some((to, optimizers))
 }
 
+/// Returns whether a metric of a package was given what grows, or made it.
+fn is_of_metrics(f: &Finding) -> bool {
+    f.sites.iter().any(|site| site.stack.iter().any(|frame| frame.frame.file.contains(METRICS)))
+}
+
 /// Returns the path of the dict that has what grows as its keys, or in keys that are tuples.
 fn has_tensor_as_key(path: &str) -> Option<&str> {
     let (dict, behind) = path.split_once(KEYS)?;
@@ -204,6 +224,20 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     let copy = if in_block > NUMBER { of.large_copy } else { of.copy };
     if has(&["__traceback__", "tb_frame", "exception", "Traceback", "__cause__", "__context__"]) {
         format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
+    } else if has(&[FINALIZERS]) {
+        format!(
+            "release the objects that have a finalizer when they are done with, or call it or its `detach()`: a \
+             `weakref.finalize` keeps its arguments as long as its object is alive ({name})"
+        )
+    } else if let Some((_, advice)) = ITERATORS.iter().find(|(kept, _)| has(&[kept])) {
+        format!("{advice} ({name})")
+    } else if let Some((metric, _)) =
+        path.split_once(ENTRY).and_then(|(state, _)| state.rsplit_once('.')).filter(|_| is_of_metrics(f))
+    {
+        format!(
+            "call `reset()` of the metric when its result was computed: it keeps what each `update()` was given ({})",
+            holder(metric)
+        )
     } else if has(&["_hooks", " → its hooks"]) {
         format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
     } else if let Some((one, optimizers)) = optimizer(f, path, of)

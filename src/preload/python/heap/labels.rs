@@ -11,6 +11,8 @@ use leaktrace_core::holders::{Node, Step};
 
 /// Longer keys are not written out.
 const LONGEST: usize = 60;
+/// The type of what `itertools.tee` keeps things in.
+const TEE: &str = "_tee_dataobject";
 /// Attributes of an object that are looked through for one by name.
 const MOST_ATTRIBUTES: u64 = 256;
 
@@ -498,6 +500,12 @@ impl Heap<'_> {
             return Step::Named("its hooks".into());
         }
         match self.types.name(holder).as_str() {
+            // The list in which it keeps what it has handed out.
+            "cycle" if held_kind == Some(Kind::List) => Step::Named("itertools.cycle".into()),
+            // Objects of its own, in a row, that have what one of its iterators has not reached.
+            "_tee" if self.types.name(held) == TEE => Step::Named("itertools.tee".into()),
+            TEE if self.types.name(held) == TEE => Step::Through,
+            TEE => Step::Element,
             // An entry of the cache: of a result and its key.
             "_lru_list_elem" => Step::Through,
             "Context" if self.is_context(holder) => Step::Through,
