@@ -70,10 +70,15 @@ fn keys_of_a_dict_and_fields_of_named_tuples_are_named_as_such() {
         "__main__.rounds[*].scores[0]",
         "__main__.scored[*].scores",
         "__main__.cycled → itertools.cycle[*]",
-        "__main__.second → itertools.tee[*]",
     ] {
         held(&report, path);
     }
+    // The two iterators have some of their objects in common.
+    assert!(
+        holders(&report).iter().any(|(path, _)| path.ends_with(" → itertools.tee[*]")),
+        "{:#?}",
+        holders(&report)
+    );
     let text = String::from_utf8(call([ran.recording()]).stdout).unwrap().replace("\n                 ", " ");
     assert!(
         text.contains("fix           use a key that compares by value in `targets` in __main__"),
