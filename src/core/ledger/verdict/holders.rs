@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Confidence, Finding, Kind};
+use super::renewal;
 use super::survivors::{STEADY_COHORTS, STEADY_SHARE};
 use super::view::{CERTAIN_COHORTS, SiteHolder, View};
 use crate::format::entry::Retention;
@@ -94,6 +95,7 @@ fn may_be_by_size(f: &Finding) -> bool {
 /// findings.
 pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut bounded = Vec::new();
+    let following = renewal::following(findings);
     findings.retain_mut(|f| {
         if !f.kind.grows() || f.sites.is_empty() {
             return true;
@@ -130,7 +132,8 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             // A variable whose block is replaced by ever larger ones keeps all that was put into it. What a call gave back when
             // its loop was over was the work of that call: a generation's keys and values, say.
             let is_given_back = || 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes;
-            if f.kind == Kind::Growing && f.rises_steadily && !is_given_back() {
+            let follows = || f.sites.iter().any(|p| following.contains(&p.site));
+            if f.kind == Kind::Growing && f.rises_steadily && !follows() && !is_given_back() {
                 f.kind = Kind::Leak;
             }
             if f.kind == Kind::Leak && !f.renewed && !may_be_by_size(f) {

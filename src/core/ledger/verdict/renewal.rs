@@ -40,6 +40,9 @@ const KEEPS_ON: f64 = 0.8;
 /// The windows of the second half for one of the first half.
 const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as f64;
 
+/// What grows by as much as another thing, but for this share, may be computed from it.
+const SAME_GROWTH: f64 = 0.1;
+
 /// What a site holds, followed over the run.
 #[derive(Default)]
 struct Stock {
@@ -213,6 +216,19 @@ fn together(view: &View<'_>, a: &Finding, b: &Finding) -> bool {
     let held = |site: u32| -> Vec<u64> { (view.context.holders)(site).iter().map(|h| h.object).collect() };
     let one = || holders::share(&held(x.site), &held(y.site)).unwrap_or_else(|| line(x.site) == line(y.site));
     a.layer == b.layer && one()
+}
+
+/// Returns the sites of what grows by as much as something else that is renewed and came before it: it is computed from that,
+/// and ends with it.
+pub fn following(findings: &[Finding]) -> BTreeSet<u32> {
+    let renewed = || findings.iter().filter(|f| f.renewed && !f.sites.is_empty());
+    let first = |f: &Finding| f.sites.iter().map(|s| s.site).min();
+    let alike = |a: f64, b: f64| (a - b).abs() <= SAME_GROWTH * a;
+    let follows = |f: &&Finding| {
+        let is_before = |other: &Finding| first(other) < first(f) && other.device == f.device;
+        renewed().any(|other| is_before(other) && alike(other.growth_bytes_per_step, f.growth_bytes_per_step))
+    };
+    renewed().filter(follows).flat_map(|f| f.sites.iter().map(|s| s.site)).collect()
 }
 
 fn joined(group: Vec<Finding>) -> Option<Finding> {
