@@ -8,7 +8,7 @@ use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::renewal::{RISING, by_cause};
 use super::statistics::{interval, median, steady};
 use super::survivors::{BURST_WAIT, MIN_INTERVAL, rhythm};
-use super::view::{CERTAIN_COHORTS, MIN_COHORTS, View};
+use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View};
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{blocks, bytes};
 use crate::ledger::sites::{Delta, Layer};
@@ -39,15 +39,21 @@ impl Rises {
 }
 
 pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
-    let mut rises: IntMap<u32, Rises> = IntMap::default();
-    let worth = |number: u32| {
-        let Some(alive) = view.site(number).filter(|_| !explained.contains(&number)) else { return false };
+    let is_one = |alive: &&SiteView<'_>| {
         let is_one = alive.site.frees > 0 && alive.late == 0 && blocks(&alive.cohorts) == 1;
-        is_one && matches!(alive.site.layer, Layer::Block | Layer::Driver)
+        let may_be = matches!(alive.site.layer, Layer::Block | Layer::Driver);
+        is_one && may_be && !explained.contains(&alive.number)
     };
+    let mut rises: IntMap<u32, Rises> =
+        view.sites.iter().filter(is_one).map(|alive| (alive.number, Rises::default())).collect();
+    if rises.is_empty() {
+        return Vec::new();
+    }
     for record in view.ledger.steps() {
-        for delta in record.deltas.iter().filter(|d| worth(d.site)) {
-            rises.entry(delta.site).or_default().take(record.step, delta, record.step > view.burn_in);
+        for delta in &record.deltas {
+            if let Some(rises) = rises.get_mut(&delta.site) {
+                rises.take(record.step, delta, record.step > view.burn_in);
+            }
         }
     }
     let mut found: Vec<Finding> =
