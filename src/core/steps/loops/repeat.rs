@@ -13,21 +13,24 @@ impl Loops {
     }
 
     /// Takes in an allocation of `thread` if it is the thread's last event over again, which was the last of all. Returns the
-    /// iteration that it ended, as [`Loops::ended`] does. `None`: nothing was done, and it is to be shown by
-    /// [`Loops::event`]. `look` returns Python's count of objects and what more can be asked, if these are the event's frames.
+    /// iteration that it ended, as [`Loops::ended`] does, if that is one of the chosen level. `None`: nothing was done, and it
+    /// is to be shown by [`Loops::event`]. `look` returns Python's count of objects and what more can be asked, if these are
+    /// the event's frames.
     #[inline(always)]
     pub fn repeat<E: EventContext>(
         &mut self,
         thread: usize,
         epoch: u64,
         look: impl FnOnce(&[Seen]) -> Option<(u32, E)>,
-    ) -> Option<(u8, bool)> {
+    ) -> Option<Option<(u8, bool)>> {
         let shadow = self.shadows.get(self.latest).filter(|s| s.thread == thread && s.repeats())?;
+        let is_within = || self.tree.get(shadow.node()).is_some_and(|n| n.within);
         if !self.tree.chosen
             || self.tree.phased
+            || self.tree.is_full()
             || self.codes.epoch() != epoch
             || self.events + 1 >= self.measured
-            || shadow.frames.len() > self.depth
+            || (shadow.frames.len() > self.depth && is_within())
             || self.is_foreign(self.latest)
         {
             return None;

@@ -369,13 +369,16 @@ impl EventContext for Named {
 /// Whatever comes: two detectors, of which one takes short cuts, know the same.
 #[test]
 fn an_event_over_again_is_the_same_as_the_event() {
-    let stacks: [Stack; 6] = [
+    let stacks: [Stack; 8] = [
         &[(10, 1, 6, false)],
         &[(10, 1, 8, false)],
         &[(10, 1, 6, false), (20, 202, 4, true)],
         &[(10, 1, 6, false), (20, 202, 4, false), (21, 202, 8, false)],
         &[(10, 1, 6, false), (20, 201, 6, false)],
         &[(10, 1, 6, false), (20, 201, 6, false), (21, 202, 4, true)],
+        // The last two come after the choice, so that it is not of their loop.
+        &[(12, 201, 6, false)],
+        &[(13, 202, 4, false), (12, 201, 6, false), (21, 202, 4, true)],
     ];
     let mut state = 1u64;
     let mut random = move |below: u64| {
@@ -390,9 +393,9 @@ fn an_event_over_again_is_the_same_as_the_event() {
         for n in 0..4000 {
             program.seq += 1;
             if random(20) == 0 {
-                stack = random(stacks.len() as u64) as usize;
+                stack = random(stacks.len() as u64 - if n < 400 { 2 } else { 0 }) as usize;
             }
-            for frame in [10, 20] {
+            for frame in [10, 12, 20] {
                 if random(if frame == 10 { 3 } else { 2 }) > 0 {
                     program.items[frame] = random(6) * 16;
                 }
@@ -424,11 +427,14 @@ fn an_event_over_again_is_the_same_as_the_event() {
             let quick = if shown == Free { None } else { short.repeat(1, 1, same) };
             taken += usize::from(quick.is_some());
             let quick = match quick {
-                Some(ended) => vec![ended],
+                Some(ended) => ended.into_iter().collect(),
                 None => full(&mut short, &mut program),
             };
             assert_eq!(quick, full(&mut whole, &mut program), "at {n}");
         }
+        // What may join the loop that was chosen.
+        let [others, quickly] = [&whole, &short].map(|loops| format!("{:?}", loops.tree.log));
+        assert!(others == quickly && others.len() > 1000);
         // What ended last is told once.
         [&mut whole, &mut short].into_iter().for_each(|loops| loops.finish(&mut program));
         let known = |loops: &Loops| format!("{:?} {:?} {}", loops.tree, loops.shadows, loops.kept);

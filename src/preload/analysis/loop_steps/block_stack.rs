@@ -16,9 +16,16 @@ use crate::writer::recording;
 use leaktrace_core::steps::loops::ANY_THREAD;
 
 /// The stack of the last event that the detector was shown, if that is the stack of every event in its epoch that has the
-/// same Python frames; above it the lower half of the event's number.
+/// same Python frames, else [`NOT_KNOWN`]; above it the lower half of the event's number. 0: there was none.
 #[unsafe(link_section = ".data.leaktrace")]
 static REPEATED: AtomicU64 = AtomicU64::new(0);
+const NOT_KNOWN: u32 = u32::MAX;
+
+/// Stores the stack of the event of this number, and whether every event over again has it.
+#[inline(always)]
+fn remember(number: u64, (stack, repeats): (u32, bool)) {
+    REPEATED.store(number << 32 | u64::from(if repeats { stack } else { NOT_KNOWN }), Relaxed);
+}
 
 /// Forgets that stack: another detector counts its events anew, and another recording its stacks.
 pub fn forget() {
@@ -31,18 +38,19 @@ pub fn forget() {
 pub fn block_stack() -> u32 {
     let thread = thread_state::current();
     match repeated(thread) {
-        Some(stack) => stack,
+        Some((number, NOT_KNOWN)) => stack_of_repeated(thread, number),
+        Some((_, stack)) => stack,
         None => other_stack(thread),
     }
 }
 
-/// Shows the detector a block whose event is the one before over again, and returns its stack, which is the one's before.
-/// `None`: it is another event, and nothing was done.
+/// Shows the detector a block whose event is the one before over again. Returns its number, and its stack, which is the one's
+/// before, or [`NOT_KNOWN`]. `None`: it is another event, and nothing was done.
 #[inline(never)]
 #[unsafe(link_section = ".text.leaktrace")]
-fn repeated(thread: &ThreadState) -> Option<u32> {
+fn repeated(thread: &ThreadState) -> Option<(u64, u32)> {
     let (chosen, known) = (THREAD.load(Relaxed), REPEATED.load(Relaxed));
-    if known as u32 == 0
+    if known == 0
         || (chosen != thread.address() && chosen != ANY_THREAD)
         || PHASED.load(Relaxed)
         || !ENABLED.load(Relaxed)
@@ -55,29 +63,37 @@ fn repeated(thread: &ThreadState) -> Option<u32> {
     if loops.number() as u32 != (known >> 32) as u32 {
         return None;
     }
-    let (level, ends_step) = thread.read_section(|| {
+    let ended = thread.read_section(|| {
         loops.repeat(thread.address(), thread_state::epoch(), |frames| {
             frames::if_same(frames).map(|(objects, code)| (objects, Here(Some(code))))
         })
     })??;
     LAST.store(recording::sequence(), Relaxed);
-    REPEATED.store(known.wrapping_add(1 << 32), Relaxed);
+    let known = known.wrapping_add(1 << 32);
+    REPEATED.store(known, Relaxed);
     drop(detector);
-    step_boundaries::looped(level, ends_step);
-    Some(known as u32)
+    if let Some((level, ends_step)) = ended {
+        step_boundaries::looped(level, ends_step);
+    }
+    Some((known >> 32, known as u32))
+}
+
+#[inline(never)]
+fn stack_of_repeated(thread: &ThreadState, number: u64) -> u32 {
+    let stack = stacks::stack_for_repeats(thread, None);
+    remember(number, stack);
+    stack.0
 }
 
 #[inline(never)]
 fn other_stack(thread: &ThreadState) -> u32 {
     if !SAMPLING.load(Relaxed) || THREAD.load(Relaxed) != thread.address() {
         let shown = event(false);
-        let (stack, repeats) = stacks::stack_for_repeats(thread, shown.map(|(walk, _)| walk));
-        if let Some((_, number)) = shown
-            && repeats
-        {
-            REPEATED.store(number << 32 | u64::from(stack), Relaxed);
+        let stack = stacks::stack_for_repeats(thread, shown.map(|(walk, _)| walk));
+        if let Some((_, number)) = shown {
+            remember(number, stack);
         }
-        return stack;
+        return stack.0;
     }
     let stack = stacks::stack(thread);
     let frequent = is_frequent(stack, STEP.load(Relaxed));

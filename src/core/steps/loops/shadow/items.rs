@@ -299,15 +299,15 @@ impl Shadow {
     }
 
     /// Takes in an allocation that is the last one over again, if nothing changed but the item of the innermost loop, which
-    /// is none that it began with. Returns what ended, of the chosen level. `None`: it is something else, and nothing was
-    /// done.
+    /// is none that it began with. Returns what ended, if that is of the chosen level. `None`: it is something else, and
+    /// nothing was done.
     #[inline(always)]
     pub fn repeat(
         &mut self,
         tree: &mut Tree,
         objects: u32,
         around: &mut impl EventContext,
-    ) -> Option<(u8, bool)> {
+    ) -> Option<Option<(u8, bool)>> {
         let mut owner = self.repeats?;
         let (i, outer) = self.insides.split_last_mut()?;
         let level = self.levels.get(owner)?;
@@ -327,15 +327,16 @@ impl Shadow {
             }
         }
         let node = tree.get_mut(i.node)?;
-        let mark = node.mark;
-        if !mark.counts(Sign::Variable) {
-            return None;
-        }
         node.count(Shown::Allocation, false);
-        node.ends(Sign::Variable, self.levels.len());
+        let (mark, depth) = (node.mark, self.levels.len());
+        let ended = mark.counts(Sign::Variable).then_some((mark.level, mark.main));
+        match ended {
+            Some(_) => node.ends(Sign::Variable, depth),
+            None => tree.close(i.node, Sign::Variable, depth, around),
+        }
         (i.items.last, i.items.others) = (now, i.items.others.saturating_add(1));
         self.clock += 1;
         (i.since, self.objects) = (self.clock, objects);
-        Some((mark.level, mark.main))
+        Some(ended)
     }
 }
