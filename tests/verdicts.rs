@@ -294,7 +294,7 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs
+    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting
     waiting_cycles waiting_in_contexts waiting_one_line waiting_rhythms short_cycles recursion generated_code
-    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing bounded_when_memory_runs_out buffers_then_evaluation
+    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing bounded_when_memory_runs_out buffers_then_evaluation requests_served
 }

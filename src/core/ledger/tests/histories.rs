@@ -103,7 +103,29 @@ impl History {
 type Step = fn(&mut History);
 
 /// Those that leak nothing.
-const BENIGN: [(&str, Step); 20] = [
+const BENIGN: [(&str, Step); 22] = [
+    ("a queue that gets and gives at random, as much", |h| {
+        let come = h.r.below(3);
+        for _ in 0..come {
+            let a = h.suspect();
+            h.held.push(a);
+        }
+        if !h.held.is_empty() {
+            let oldest = h.held.remove(0);
+            h.p.free(oldest);
+        }
+    }),
+    ("sessions that come and go at random", |h| {
+        if h.chance(0.7) {
+            let a = h.suspect();
+            h.held.push(a);
+        }
+        if h.chance(0.7) && !h.held.is_empty() {
+            let any = h.r.below(h.held.len() as u64) as usize;
+            let a = h.held.swap_remove(any);
+            h.p.free(a);
+        }
+    }),
     ("churn", |h| {
         let n = h.r.below(8);
         let all: Vec<u64> = (0..n).map(|_| h.suspect()).collect();
@@ -313,7 +335,7 @@ const BENIGN: [(&str, Step); 20] = [
 ];
 
 /// Those that leak.
-const LEAKING: [(&str, Step); 23] = [
+const LEAKING: [(&str, Step); 24] = [
     ("every step", |h| h.keep(1)),
     ("one in fifty of what the line makes", |h| {
         let all: Vec<u64> = (0..50).map(|_| h.suspect()).collect();
@@ -494,6 +516,17 @@ const LEAKING: [(&str, Step); 23] = [
             for a in h.held.drain(..h.period as usize / 2) {
                 h.p.free(a);
             }
+        }
+    }),
+    ("a queue that gets and gives at random, but gives less", |h| {
+        let come = h.r.below(3);
+        for _ in 0..come {
+            let a = h.suspect();
+            h.held.push(a);
+        }
+        if h.chance(0.4) && !h.held.is_empty() {
+            let oldest = h.held.remove(0);
+            h.p.free(oldest);
         }
     }),
     ("of any size, in most steps", |h| {

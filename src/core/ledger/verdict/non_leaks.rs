@@ -14,6 +14,8 @@ use crate::ledger::steps::StepRecord;
 const MAX_SITES: usize = 8;
 /// A site that frees old blocks, and has cohorts of so many birth steps alive, is a cache.
 const CACHE_COHORTS: usize = 3;
+/// What is released has been as old as what is alive, but for this share: in a queue the oldest goes next.
+const AS_OLD: f64 = 0.9;
 /// A spike leaves the floor by at least this share of it, and comes back to within the other.
 const SPIKE_SHARE: f64 = 0.2;
 const BACK_SHARE: f64 = 0.05;
@@ -55,8 +57,10 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
     if newest <= view.burn_in {
         return Some(Kind::WarmUp);
     }
-    // A container without a bound that takes in no more is no cache.
-    let stays = || births_to_stay(view, s).next().is_some();
+    // A container without a bound that takes in no more is no cache, unless it had older ones that it has released.
+    let oldest = || s.cohorts.iter().find(|c| c.birth > view.burn_in).map_or(0, |c| view.steps - c.birth);
+    let releases = || f64::from(s.site.second_life()) >= AS_OLD * f64::from(oldest());
+    let stays = || births_to_stay(view, s).next().is_some() && !releases();
     let recycles = s.cohorts.len() >= CACHE_COHORTS
         && s.site.aged > 0
         && !(holders::is_unbounded(view, s.number) && stays());

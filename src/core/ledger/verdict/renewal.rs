@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::PhaseClock;
-use super::statistics::{grouped, interval, median, steady, sum_intervals};
+use super::statistics::{grouped, interval, irregular, median, steady, sum_intervals};
 use super::survivors::STEADY_COHORTS;
 use super::view::View;
 use crate::int_map::IntMap;
@@ -35,8 +35,9 @@ const ROUNDED_TO: f64 = (2 << 20) as f64;
 /// they are freed ever later.
 const OLD: f64 = 0.5;
 /// A queue that backs up grows in the second half of the judged part by at least this share of what it grew by in the
-/// first; what fills up grows ever less.
+/// first, or by the other where what comes in or goes out is irregular; what fills up grows ever less.
 const KEEPS_ON: f64 = 0.8;
+const KEEPS_ON_IRREGULAR: f64 = 0.5;
 /// The windows of the second half for one of the first half.
 const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as f64;
 
@@ -116,7 +117,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let stock = stocks.get_mut(&number)?;
         stock.move_to(WINDOWS - 1);
         let site = view.ledger.site(number)?;
-        let rate = steady(&stock.lows)?;
+        let even = steady(&stock.lows);
+        let rate = even.or_else(|| irregular(&stock.lows))?;
         if !matches!(site.layer, Layer::Block | Layer::Driver) {
             return None;
         }
@@ -134,8 +136,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let rises = || lasting_rises(view, &clock, number, stock.bytes, from);
         let rises = if ever_later { 0 } else { rises() };
         let grows = match ever_later {
-            true => backs_up(site, &stock.lows, &clock, length as u32),
-            false => f64::from(rises) >= rising * births,
+            true => backs_up(site, &stock.lows, even.is_some(), &clock, length as u32),
+            false => even.is_some() && f64::from(rises) >= rising * births,
         };
         if !grows {
             return None;
@@ -171,6 +173,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             renewed: !ever_later,
             rises_steadily: rises as usize >= STEADY_COHORTS,
             ever_later,
+            may_end: even.is_none(),
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
         };
         f.sites.push(SiteShare {
@@ -245,6 +248,7 @@ fn joined(group: Vec<Finding>) -> Option<Finding> {
         freed: a.freed.wrapping_add(b.freed),
         longest_life: a.longest_life.max(b.longest_life),
         rises_steadily: a.rises_steadily && b.rises_steadily,
+        may_end: a.may_end || b.may_end,
         ..a
     })?;
     f.add_up();
@@ -252,7 +256,7 @@ fn joined(group: Vec<Finding>) -> Option<Finding> {
 }
 
 /// Returns whether a site frees its blocks all the time, one birth step after the other, but ever later.
-fn backs_up(site: &Site, lows: &[i64; WINDOWS], clock: &PhaseClock<'_>, window: u32) -> bool {
+fn backs_up(site: &Site, lows: &[i64; WINDOWS], even: bool, clock: &PhaseClock<'_>, window: u32) -> bool {
     let steps = clock.at(site.last_birth);
     let all_the_time = site.first_release > 0
         && clock.at(site.first_release) <= steps / 2
@@ -260,6 +264,7 @@ fn backs_up(site: &Site, lows: &[i64; WINDOWS], clock: &PhaseClock<'_>, window: 
     let [first, .., last] = *lows;
     let middle = lows[WINDOWS / 2];
     let (early, late) = (middle.saturating_sub(first), last.saturating_sub(middle));
-    let goes_on = late as f64 >= KEEPS_ON * early as f64 * LATER_WINDOWS;
+    let share = if even { KEEPS_ON } else { KEEPS_ON_IRREGULAR };
+    let goes_on = late as f64 >= share * early as f64 * LATER_WINDOWS;
     all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
 }

@@ -3,6 +3,8 @@
 /// Causes listed at most, the first in the order they are given: each further one is compared with all of
 /// them.
 const MAX_GROUPS: usize = 200;
+/// What rises by chance alone, and comes back, rises so many standard errors in one of some 300 cases of eight levels.
+const NO_CHANCE: f64 = 4.0;
 /// Each stretch of a steady rise adds at least this share of the mean one.
 const EVEN: f64 = 0.5;
 
@@ -77,4 +79,15 @@ pub fn steady(levels: &[i64]) -> Option<f64> {
     let mean = growth as f64 / (levels.len() - 1) as f64;
     let rises = levels.windows(2).all(|w| w[1].saturating_sub(w[0]) as f64 >= EVEN * mean);
     rises.then_some(mean)
+}
+
+/// Returns what a stretch between two levels adds on average, if all but one rise, and chance alone hardly makes such a sum of
+/// stretches that differ as these do.
+pub fn irregular(levels: &[i64]) -> Option<f64> {
+    let rises: Vec<f64> = levels.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64).collect();
+    let n = rises.len() as f64;
+    let mean = rises.iter().sum::<f64>() / n;
+    let variance = rises.iter().map(|rise| (rise - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let falls = rises.iter().filter(|&&rise| rise <= 0.0).count();
+    (falls <= 1 && mean > 0.0 && mean >= NO_CHANCE * (variance / n).sqrt()).then_some(mean)
 }
