@@ -296,6 +296,9 @@ pub struct Finding {
     /// What it can grow to, where its holders are bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_bytes: Option<u64>,
+    /// What it has is freed, but ever later.
+    #[serde(skip)]
+    pub ever_later: bool,
     /// Steps until a device is full at the rate of this finding alone; `null`: it does not grow on a known device.
     pub steps_to_oom: Option<u64>,
     /// Those with a line of the program first, of these the largest first.

@@ -77,6 +77,7 @@ impl Builder<'_> {
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
             bound_bytes: f.bound_bytes,
+            ever_later: f.ever_later,
             steps_to_oom: devices.iter().filter(|_| is_foretold).filter_map(|d| until_full(d, f)).min(),
             explanation: wording::explanation(f, &sites, &holders, &program.base),
             why: wording::why(f, &sites, &holders, &program.base),

@@ -147,6 +147,14 @@ fn advice_is_in_the_words_of_the_framework() {
 }
 
 #[test]
+fn advice_on_a_queue_that_backs_up() {
+    let mut f = held(&["__main__.waiting[*]"], 4096.0);
+    f.ever_later = true;
+    let told = wording::advice(&f).expect("a leak has advice");
+    assert!(told.starts_with("take out of `waiting` in __main__ as much as comes in"), "{told}");
+}
+
+#[test]
 fn advice_on_pinned_memory_and_on_bounds_that_are_too_large() {
     let mut f = held(&["__main__.a[*]"], 4096.0);
     f.layer = "host";

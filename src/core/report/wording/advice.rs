@@ -256,6 +256,11 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!("{advice} ({name})")
     } else if f.bound_bytes.is_some() {
         format!("give {name} a smaller bound (`maxlen`), or keep {copy} in it")
+    } else if let Some((queue, _)) = path.split_once(ENTRY).filter(|_| f.ever_later) {
+        format!(
+            "take out of {} as much as comes in, or give it a bound (`maxsize`) at which what fills it waits",
+            holder(queue)
+        )
     } else if has(&["_metrics", "_results", "logged"]) {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
     } else if is_of_running_calls(f) {
