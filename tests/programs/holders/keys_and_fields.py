@@ -1,6 +1,7 @@
-"""Keeps tensors as the keys of a dict, beside its values, in a field of named tuples and of a class made of one, and in
-iterators of itertools that keep what they hand out."""
+"""Keeps tensors as the keys of a dict, beside its values, under members of an enumeration, in a field of named tuples and of a
+class made of one, and in iterators of itertools that keep what they hand out."""
 import collections
+import enum
 import itertools
 import typing
 
@@ -18,6 +19,11 @@ class Scored(Round):
     __slots__ = ()
 
 
+class Phase(enum.Enum):
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+
+
 def tensor(n):
     return torch.empty(n, device="cuda")
 
@@ -28,6 +34,7 @@ def batches(n):
 
 
 answers, rounds, scored, targets = [], [], [], {}
+losses = {Phase.TRAIN: [], Phase.EVALUATE: []}
 cycled = itertools.cycle(batches(600))
 first, second = itertools.tee(batches(700))
 weight = torch.nn.Parameter(torch.ones(64, device="cuda"))
@@ -44,3 +51,4 @@ for step in range(60):
     next(cycled)
     next(first)
     scored.append(Scored(step, tensor(500), None))
+    losses[Phase.EVALUATE].append(tensor(800))

@@ -255,7 +255,7 @@ impl Heap<'_> {
         None
     }
 
-    /// Returns a key as a program would write it; one that is neither text nor number by its type.
+    /// Returns a key as a program would write it; one that is no text, number or member of an enumeration by its type.
     fn written(&mut self, key: Node) -> String {
         if self.is_str(key) {
             let text: String = self.text(key).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -264,8 +264,11 @@ impl Heap<'_> {
                 None => format!("'{text}'"),
             };
         }
-        match self.small_number(key) {
-            Some(n) => n.to_string(),
+        if let Some(n) = self.small_number(key) {
+            return n.to_string();
+        }
+        match self.attribute(key, "_name_").filter(|&name| self.is_str(name)) {
+            Some(member) => format!("{}.{}", self.types.name(key), self.text(member)),
             None => format!("<{}>", self.types.name(key)),
         }
     }
