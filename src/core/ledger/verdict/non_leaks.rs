@@ -58,8 +58,9 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
         return Some(Kind::WarmUp);
     }
     // A container without a bound that takes in no more is no cache, unless it had older ones that it has released.
-    let oldest = || s.cohorts.iter().find(|c| c.birth > view.burn_in).map_or(0, |c| view.steps - c.birth);
-    let releases = || f64::from(s.site.second_life()) >= AS_OLD * f64::from(oldest());
+    let oldest = s.cohorts.iter().map(|c| c.birth).find(|&birth| birth > view.burn_in).unwrap_or(newest);
+    let age = f64::from(view.steps.saturating_sub(oldest));
+    let releases = || f64::from(s.site.second_life()) >= AS_OLD * age;
     let stays = || births_to_stay(view, s).next().is_some() && !releases();
     let recycles = s.cohorts.len() >= CACHE_COHORTS
         && s.site.aged > 0
