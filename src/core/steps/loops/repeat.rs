@@ -27,7 +27,6 @@ impl Loops {
         let is_within = || self.tree.get(shadow.node()).is_some_and(|n| n.within);
         if !self.tree.chosen
             || self.tree.phased
-            || self.tree.is_full()
             || self.codes.epoch() != epoch
             || self.events + 1 >= self.measured
             || (shadow.frames.len() > self.depth && is_within())

@@ -326,13 +326,17 @@ impl Shadow {
                 return None;
             }
         }
-        let node = tree.get_mut(i.node)?;
-        node.count(Shown::Allocation, false);
-        let (mark, depth) = (node.mark, self.levels.len());
+        let (node, depth) = (tree.get_mut(i.node)?, self.levels.len());
+        let mark = node.mark;
         let ended = mark.counts(Sign::Variable).then_some((mark.level, mark.main));
-        match ended {
-            Some(_) => node.ends(Sign::Variable, depth),
-            None => tree.close(i.node, Sign::Variable, depth, around),
+        if ended.is_some() {
+            node.count(Shown::Allocation, false);
+            node.ends(Sign::Variable, depth);
+        } else if tree.is_full() {
+            return None;
+        } else {
+            tree.get_mut(i.node)?.count(Shown::Allocation, false);
+            tree.close(i.node, Sign::Variable, depth, around);
         }
         (i.items.last, i.items.others) = (now, i.items.others.saturating_add(1));
         self.clock += 1;
