@@ -258,18 +258,23 @@ impl Heap<'_> {
     /// Returns a key as a program would write it; one that is no text, number or member of an enumeration by its type.
     fn written(&mut self, key: Node) -> String {
         if self.is_str(key) {
-            let text: String = self.text(key).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            return match text.char_indices().nth(LONGEST) {
-                Some((at, _)) => format!("'{}…'", &text[..at]),
-                None => format!("'{text}'"),
-            };
+            return format!("'{}'", self.short_text(key));
         }
         if let Some(n) = self.small_number(key) {
             return n.to_string();
         }
         match self.attribute(key, "_name_").filter(|&name| self.is_str(name)) {
-            Some(member) => format!("{}.{}", self.types.name(key), self.text(member)),
+            Some(member) => format!("{}.{}", self.types.name(key), self.short_text(member)),
             None => format!("<{}>", self.types.name(key)),
+        }
+    }
+
+    /// Returns a text in one line, and no more of it than a path has room for.
+    fn short_text(&self, text: Node) -> String {
+        let text: String = self.text(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        match text.char_indices().nth(LONGEST) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
         }
     }
 
