@@ -152,6 +152,7 @@ fn what_is_much_and_no_leak_has_its_line_and_its_holder_too() {
         ("stops", "488.0 KiB", "`bank[*]` in __main__", "no more since step 60"),
         ("slots", "1.2 MiB", "`slots[*]` in __main__", "it can grow to 156.2 MiB"),
         ("renews", "328.0 KiB", "`latest[*]` in __main__", "older ones are released"),
+        ("waits", "232.0 KiB", "`waiting[*]` in __main__", "older ones are released"),
     ] {
         let run = torch("verdicts/kept_and_known.py").arg(how).env("LEAKTRACE_QUIET", "1").traced();
         let text = String::from_utf8(call([run.run().success().recording()]).stdout).unwrap();

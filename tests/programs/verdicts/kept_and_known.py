@@ -1,14 +1,23 @@
 """A training that has gathered much and gathers no more: `kept_and_known.py stops`, a list that is filled in the first steps;
-`slots`, a list of fixed length, far from full; `renews`, the latest 40 outputs."""
+`slots`, a list of fixed length, far from full; `renews`, the latest 40 outputs; `waits`, a queue that was empty three times
+and is longer than before when the run ends."""
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 import torch
 from torch import nn
 
 net = nn.Linear(16, 64).cuda()
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
-slots, bank, latest = [None] * 20000, [], OrderedDict()
+slots, bank, latest, waiting = [None] * 20000, [], OrderedDict(), deque()
+
+
+def served(step):
+    if step < 120:
+        return 2 * (step // 20 % 2)
+    return int(step >= 145 and step % 5 > 0)
+
+
 for step in range(160):
     out = net(torch.randn(32, 16).cuda())  # out
     optimizer.zero_grad()
@@ -22,3 +31,7 @@ for step in range(160):
         latest[step] = out.detach()
         if len(latest) > 40:
             latest.popitem(last=False)
+    elif sys.argv[1] == "waits":
+        waiting.append(out.detach())
+        for _ in range(served(step)):
+            waiting.popleft()

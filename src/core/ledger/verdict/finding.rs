@@ -170,8 +170,8 @@ pub struct Finding {
     pub ever_later: bool,
     /// What it can grow to, where its holder is bounded.
     pub bound_bytes: Option<u64>,
-    /// True if it may yet end by itself: with the first phase of its kind, which is not over, or as what was freed
-    /// late in the run.
+    /// True if it may yet end by itself: with the first phase of its kind, which is not over, as what was freed late in
+    /// the run, or as a queue that backs up irregularly.
     pub may_end: bool,
     /// Of garbage: true if the collector that would free it is switched off.
     pub collector_is_off: bool,

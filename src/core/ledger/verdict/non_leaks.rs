@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::statistics::median;
-use super::view::{MIN_AGE, MIN_COHORTS, SiteView, View};
+use super::view::{MIN_AGE, MIN_COHORTS, SiteView, View, outlives};
 use crate::ledger::cohort::{blocks, bytes};
 use crate::ledger::sites::Layer;
 use crate::ledger::steps::StepRecord;
@@ -14,8 +14,6 @@ use crate::ledger::steps::StepRecord;
 const MAX_SITES: usize = 8;
 /// A site that frees old blocks, and has cohorts of so many birth steps alive, is a cache.
 const CACHE_COHORTS: usize = 3;
-/// What is released has been as old as what is alive, but for this share: in a queue the oldest goes next.
-const AS_OLD: f64 = 0.9;
 /// A spike leaves the floor by at least this share of it, and comes back to within the other.
 const SPIKE_SHARE: f64 = 0.2;
 const BACK_SHARE: f64 = 0.05;
@@ -57,11 +55,8 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
     if newest <= view.burn_in {
         return Some(Kind::WarmUp);
     }
-    // A container without a bound that takes in no more is no cache, unless it had older ones that it has released.
-    let oldest = s.cohorts.iter().map(|c| c.birth).find(|&birth| birth > view.burn_in).unwrap_or(newest);
-    let age = f64::from(view.steps.saturating_sub(oldest));
-    let releases = || f64::from(s.site.second_life()) >= AS_OLD * age;
-    let stays = || births_to_stay(view, s).next().is_some() && !releases();
+    // A container without a bound that takes in no more is no cache.
+    let stays = || births_to_stay(view, s).next().is_some();
     let recycles = s.cohorts.len() >= CACHE_COHORTS
         && s.site.aged > 0
         && !(holders::is_unbounded(view, s.number) && stays());
@@ -75,7 +70,7 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
 
 /// Returns the birth steps of what a site has alive, but of what is no older than its blocks usually become.
 fn births_to_stay<'a>(view: &'a View<'_>, s: &'a SiteView<'_>) -> impl DoubleEndedIterator<Item = u32> + 'a {
-    let stays = move |&birth: &u32| view.steps.saturating_sub(birth) > s.site.usual_life();
+    let stays = move |&birth: &u32| outlives(view.steps.saturating_sub(birth), s.site.usual_life());
     s.cohorts.iter().map(|c| c.birth).filter(stays)
 }
 

@@ -15,8 +15,8 @@ use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
 use crate::ledger::sites::{Layer, Site};
 
-/// The judged part of the run is cut into so many windows; the least held in each must lie above the one
-/// before.
+/// The judged part of the run is cut into so many windows; the least held in each must lie above the one before, or in all
+/// but one where blocks are freed ever later.
 const WINDOWS: usize = 8;
 /// The share of the run before the judged part.
 const SKIPPED: f64 = 1.0 / 3.0;
@@ -133,11 +133,14 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let rounded = bytes_per_step <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
         let rising = if rounded { RISING_ROUNDED } else { RISING };
+        if even.is_none() && !ever_later {
+            return None;
+        }
         let rises = || lasting_rises(view, &clock, number, stock.bytes, from);
         let rises = if ever_later { 0 } else { rises() };
         let grows = match ever_later {
             true => backs_up(site, &stock.lows, even.is_some(), &clock, length as u32),
-            false => even.is_some() && f64::from(rises) >= rising * births,
+            false => f64::from(rises) >= rising * births,
         };
         if !grows {
             return None;

@@ -3,7 +3,7 @@
 /// Causes listed at most, the first in the order they are given: each further one is compared with all of
 /// them.
 const MAX_GROUPS: usize = 200;
-/// What rises by chance alone, and comes back, rises so many standard errors in one of some 300 cases of eight levels.
+/// The mean of seven rises that are chance alone is so many standard errors above zero in about one of 300 cases (Student's t).
 const NO_CHANCE: f64 = 4.0;
 /// Each stretch of a steady rise adds at least this share of the mean one.
 const EVEN: f64 = 0.5;
@@ -81,8 +81,7 @@ pub fn steady(levels: &[i64]) -> Option<f64> {
     rises.then_some(mean)
 }
 
-/// Returns what a stretch between two levels adds on average, if all but one rise, and chance alone hardly makes such a sum of
-/// stretches that differ as these do.
+/// Returns what a stretch between two levels adds on average, if all but one rise and the average is hardly chance alone.
 pub fn irregular(levels: &[i64]) -> Option<f64> {
     let rises: Vec<f64> = levels.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64).collect();
     let n = rises.len() as f64;

@@ -21,12 +21,20 @@ pub const AGE_FACTOR: u32 = 2;
 /// Births in the first steps are warm-up: in this many steps, or in this share of the run if that is longer.
 pub const BURN_IN_STEPS: u32 = 5;
 const BURN_IN_SHARE: f64 = 0.1;
+/// A usual life is as long as another one from this share of that on: in a queue that backs up, each is a little longer than
+/// the last.
+const AS_LONG: f64 = 0.9;
 /// Only in a run of so many steps can the last few be told from the rest.
 const LATE_STEPS: u32 = 100;
 
 /// Returns from which age on a block is older than those that its site frees usually are.
 pub fn old_age(usual_life: u32) -> u32 {
     MIN_AGE.max(usual_life.saturating_mul(AGE_FACTOR))
+}
+
+/// Returns whether a block of this age has lived longer than those that its site frees usually do.
+pub fn outlives(age: u32, usual_life: u32) -> bool {
+    AS_LONG * f64::from(age) > f64::from(usual_life)
 }
 
 /// A run shorter than this cannot show a leak: burn-in, `MIN_COHORTS` births, `MIN_AGE` steps of waiting.
@@ -146,7 +154,9 @@ fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
         ledger.cohorts().into_iter().map(|(site, cohorts)| (site, (cohorts, 0))).collect();
     if steps >= LATE_STEPS {
         let is_usual = |l: &&Late| {
-            ledger.site(l.site).is_some_and(|site| l.step.saturating_sub(l.birth) <= site.usual_life())
+            ledger
+                .site(l.site)
+                .is_some_and(|site| !outlives(l.step.saturating_sub(l.birth), site.usual_life()))
         };
         for l in ledger.releases.late(steps).filter(|l| !is_usual(l)) {
             let (cohorts, late) = all.entry(l.site).or_default();
