@@ -82,7 +82,7 @@ fn colours_only_where_they_are_wanted() {
 
 #[test]
 fn what_came_since_and_by_what() {
-    let ran = grown(40, &["--first", "1024", "--second", "2048"]);
+    let ran = grown(40, &["--first", "1024", "--second", "2048", "--newest", "4096"]);
     let name = ran.recording();
     let name = name.to_str().unwrap();
     let report = |args: &[&str]| {
@@ -99,10 +99,13 @@ fn what_came_since_and_by_what() {
     assert!(row(&report(&["--step", "10"]), " second").starts_with("20.0 KiB 10 "));
     assert!(row(&report(&["--since", "30"]), " second").starts_with("20.0 KiB 10 "));
     assert!(row(&report(&["--since", "10", "--step", "15"]), " first").starts_with("5.0 KiB 5 "));
-    assert!(row(&report(&["--by", "file"]), "grows.py").starts_with("120.0 KiB 80 "));
+    // Of what is replaced, the newest: there are as many as before.
+    assert!(row(&report(&["--since", "38"]), " newest").starts_with("8.0 KiB 2 "));
+    assert!(row(&report(&["--since", "12", "--step", "15"]), " newest").starts_with("12.0 KiB 3 "));
+    assert!(row(&report(&["--by", "file"]), "grows.py").starts_with("140.0 KiB 85 "));
     assert!(row(&report(&["--by", "function"]), "first in ").starts_with("40.0 KiB 40 "));
     let cohorts = report(&["--by", "cohort", "--since", "38"]);
-    assert!(row(&cohorts, "step 39,").starts_with("3.0 KiB 2 "));
+    assert!(row(&cohorts, "step 39,").starts_with("7.0 KiB 3 "));
     assert!(!cohorts.contains("step 38, most"), "{cohorts}");
     let refused = run_leaktrace(&ran.folder(), &["report", name, "--by", "cohort", "--step", "3"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -220,9 +220,13 @@ impl Reader {
             report.steps.read_by(by);
         }
         if let Some(step) = self.asked.step.filter(|&step| whole && step < report.steps.count) {
+            let net = match self.asked.since {
+                Some(since) => format!(", and listed is how much more each line held than at step {since}"),
+                None => String::new(),
+            };
             report.warnings.push(format!(
-                "findings are those of the whole run, not up to step {step}: the events before it made room for later \
-                 ones; record with LEAKTRACE_EVENTS=all to keep them"
+                "findings are those of the whole run, not up to step {step}{net}: the events before it made room for \
+                 later ones; record with LEAKTRACE_EVENTS=all to keep them"
             ));
         }
         if self.at_peak {

@@ -68,6 +68,7 @@ pub fn report(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let asked = Query {
         step,
         since: arguments.since,
+        net: false,
         all: arguments.all || matches!(arguments.by, By::File | By::Function),
         cohorts: by == text::By::Cohort,
     };

@@ -129,7 +129,7 @@ fn read(reader: &Reader, files: &[PathBuf]) -> Vec<Seen> {
         // What comes in the first steps is warm-up, and no growth.
         let first = steps.len().saturating_sub(WINDOW + 1).max(WARM_UP.min(steps.len() / 2));
         let since = first.checked_sub(1).and_then(|i| steps.get(i)).map_or(0, |r| r.step);
-        let asked = Query { since: Some(since), ..Query::default() };
+        let asked = Query { since: Some(since), net: true, ..Query::default() };
         let grown = Report::query(ledger, tables, names, &Run::default(), asked);
         let mut grown = grown.map_or_else(|_| Vec::new(), |r| r.retained);
         let no_leak =

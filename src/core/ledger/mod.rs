@@ -50,7 +50,7 @@ pub use devices::{Device, DeviceAt};
 pub use out_of_memory::OutOfMemory;
 pub use phases::Phases;
 pub use query::live::LiveAllocation;
-pub use query::retained::retained;
+pub use query::retained::{retained, retained_since};
 pub use query::segment_map::Segment;
 pub use replay::Ledger;
 pub use sites::{Layer, Retained, Site};

@@ -78,7 +78,7 @@ pub struct Report {
     /// The step asked for: `devices` and `retained` are as of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
-    /// The step asked for with `--since`: `retained` is the growth after its end.
+    /// The step asked for with `--since`: `retained` is what was allocated after its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u32>,
     /// What was live at the end by the step it was allocated in; only with `--by cohort`.

@@ -1,7 +1,7 @@
 //! What each site retained: at a step, or at the judged moment.
 
 use crate::int_map::IntMap;
-use crate::ledger::cohort;
+use crate::ledger::cohort::{self, Cohort};
 use crate::ledger::replay::Ledger;
 use crate::ledger::sites::{Retained, rank};
 
@@ -20,16 +20,20 @@ pub fn retained(ledger: &Ledger, step: Option<u32>) -> Vec<Retained> {
                 .collect()
         }
         Some(_) => Vec::new(),
-        None => {
-            let cohorts = ledger.cohorts();
-            let sums = cohorts.iter().map(|(site, cohorts)| Retained {
-                site: *site,
-                blocks: cohort::blocks(cohorts),
-                bytes: cohort::bytes(cohorts),
-            });
-            sums.collect()
-        }
+        None => return retained_since(ledger, 0),
     };
+    rank(&mut all);
+    all
+}
+
+/// Returns what each site holds at the judged moment of what it allocated after the step `since`, largest first.
+pub fn retained_since(ledger: &Ledger, since: u32) -> Vec<Retained> {
+    let of_site = |(site, mut cohorts): (u32, Vec<Cohort>)| {
+        cohorts.retain(|c| c.birth > since);
+        Retained { site, blocks: cohort::blocks(&cohorts), bytes: cohort::bytes(&cohorts) }
+    };
+    let mut all: Vec<Retained> =
+        ledger.cohorts().into_iter().map(of_site).filter(|r| since == 0 || r.blocks > 0).collect();
     rank(&mut all);
     all
 }

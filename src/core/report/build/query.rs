@@ -9,6 +9,8 @@ pub struct Query {
     pub step: Option<u32>,
     /// What was allocated after this step ended and is still live (0: since the beginning).
     pub since: Option<u32>,
+    /// With `since`: how much more each site has live than at that step instead, so that what is only replaced is left out.
+    pub net: bool,
     /// All sites, not only the largest.
     pub all: bool,
     /// What is live, also by the step it was allocated in.

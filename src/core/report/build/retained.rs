@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::stacks::Lines;
 use super::{Builder, Query};
 use crate::format::event::NO_DEVICE;
-use crate::ledger::{self, Ledger, retained};
+use crate::ledger::{self, Ledger, retained, retained_since};
 use crate::report::{Cohort, OutOfMemory, Program, Retained, Unlisted, wording};
 
 impl Builder<'_> {
@@ -126,8 +126,13 @@ pub(super) fn largest_lines(
 
 /// Returns what is listed as retained: what was live then, or what was allocated since a step.
 pub(super) fn listed(ledger: &Ledger, query: Query) -> Vec<ledger::Retained> {
-    let now = retained(ledger, query.step);
-    let Some(since) = query.since else { return now };
+    let now = || retained(ledger, query.step);
+    let Some(since) = query.since else { return now() };
+    // What each block is from is known of the ledger's last step alone.
+    let is_last = query.step.is_none_or(|step| step >= ledger.step_count());
+    if is_last && !query.net {
+        return retained_since(ledger, since);
+    }
     let before: HashMap<u32, ledger::Retained> = match since {
         0 => HashMap::new(),
         _ => retained(ledger, Some(since)).into_iter().map(|r| (r.site, r)).collect(),
@@ -140,7 +145,7 @@ pub(super) fn listed(ledger: &Ledger, query: Query) -> Vec<ledger::Retained> {
         },
         None => r,
     };
-    let mut grown: Vec<ledger::Retained> = now.into_iter().map(more).filter(|r| r.bytes > 0).collect();
+    let mut grown: Vec<ledger::Retained> = now().into_iter().map(more).filter(|r| r.bytes > 0).collect();
     grown.sort_by_key(|r| (Reverse(r.bytes), r.site));
     grown
 }
