@@ -114,6 +114,12 @@ impl StepSources {
         self.all.iter().copied()
     }
 
+    /// Returns how many boundaries came from a source.
+    pub fn of(&self, source: StepSource) -> u32 {
+        let wanted = BoundarySource { source: source as u8, depth: 0 };
+        self.all.iter().find(|(known, _)| *known == wanted).map_or(0, |&(_, count)| count)
+    }
+
     /// Returns the source that ended most steps, those of `except` left out.
     pub fn most_frequent(&self, except: Option<StepSource>) -> Option<StepSource> {
         let counts = |&i: &usize| except.is_none_or(|e| i != e as usize);

@@ -54,6 +54,11 @@ impl Ledger {
         self.step_sources.most_frequent(self.phases.have_sources().then_some(StepSource::Loop))
     }
 
+    /// Returns how often an optimizer stepped, whether that ended steps or not.
+    pub fn optimizer_steps(&self) -> u32 {
+        self.step_sources.of(StepSource::Optimizer)
+    }
+
     /// Returns which steps were ended by loops between others.
     pub fn phases(&self) -> &Phases {
         &self.phases

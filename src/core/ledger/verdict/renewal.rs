@@ -31,6 +31,10 @@ pub const RISING: f64 = 0.5;
 const RISING_ROUNDED: f64 = 0.2;
 const LARGE: u64 = 10 << 20;
 const ROUNDED_TO: f64 = (2 << 20) as f64;
+/// Or there are more blocks all the time, of which each is replaced by itself: then no more of them than so many are there twice,
+/// of so many at least.
+const REPLACED_AT_ONCE: u64 = 2;
+const MIN_REPLACED: u64 = 5;
 /// … and less than this share of the growth is in blocks older than a window: those belong to another rule, unless
 /// they are freed ever later.
 const OLD: f64 = 0.5;
@@ -138,18 +142,24 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         }
         let rises = || lasting_rises(view, &clock, number, stock.bytes, from);
         let rises = if ever_later { 0 } else { rises() };
+        let more_blocks = steady(&stock.block_lows);
+        let most = stock.lows.iter().copied().chain([stock.bytes]).max()?.unsigned_abs();
+        // What is made anew as a whole, of more parts than before, is there twice for a moment, or was gone.
+        let one_by_one = || {
+            let block = live_bytes / live_blocks.max(1);
+            let twice = site.peak_bytes().saturating_sub(most);
+            live_blocks >= MIN_REPLACED && (1..=REPLACED_AT_ONCE.saturating_mul(block)).contains(&twice)
+        };
         let grows = match ever_later {
             true => backs_up(site, &stock.lows, even.is_some(), &clock, length as u32),
-            false => f64::from(rises) >= rising * births,
+            false => f64::from(rises) >= rising * births || more_blocks.is_some() && one_by_one(),
         };
         if !grows {
             return None;
         }
         // What is made of the old one is there beside it for a moment. Else, if it does not come in more blocks either, the old
         // one was gone, and the new one is another thing that happens to be larger.
-        let more_blocks = steady(&stock.block_lows);
-        let most = stock.lows.iter().copied().chain([stock.bytes]).max()?;
-        if !ever_later && more_blocks.is_none() && site.peak_bytes() <= most.unsigned_abs() {
+        if !ever_later && more_blocks.is_none() && site.peak_bytes() <= most {
             return None;
         }
         let oldest_step = alive.cohorts.first()?.birth;
