@@ -149,9 +149,10 @@ fn what_is_gathered_after_the_last_step_is_told_with_its_line_and_holder() {
 fn what_is_much_and_no_leak_has_its_line_and_its_holder_too() {
     let at = format!("kept_and_known.py:{} <module>", line_of("verdicts/kept_and_known.py", "# out"));
     for (how, size, held, why) in [
-        ("stops", "488.0 KiB", "`bank[*]` in __main__", "no more since step 60"),
+        ("stops", "480.0 KiB", "`bank[*]` in __main__", "no more since step 60"),
         ("slots", "1.2 MiB", "`slots[*]` in __main__", "it can grow to 156.2 MiB"),
         ("renews", "328.0 KiB", "`latest[*]` in __main__", "older ones are released"),
+        ("draws", "248.0 KiB", "`drawn[*]` in __main__", "older ones are released"),
         ("waits", "232.0 KiB", "`waiting[*]` in __main__", "older ones are released"),
     ] {
         let run = torch("verdicts/kept_and_known.py").arg(how).env("LEAKTRACE_QUIET", "1").traced();
@@ -216,7 +217,7 @@ fn what_is_released_again_and_again_is_no_leak_and_no_more_than_has_gathered() {
     assert!(answer.starts_with("No leak in 64 steps; 1 sawtooth: 16.0 KiB per step at "), "{text}");
     // The workspace that the first call set up under this line is no part of it.
     assert!(
-        text.contains("1. Sawtooth (confirmed): 16.0 KiB (1 block) per step, 128.0 KiB so far"),
+        text.contains("1. Sawtooth (confirmed): 16.0 KiB (1 block) per step, 128.0 KiB at the moment"),
         "{text}"
     );
     assert!(!text.contains("C or C++ code"), "{text}");
@@ -295,7 +296,7 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting
+    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting newest_of_hooks bank_in_main
     waiting_cycles waiting_in_contexts waiting_one_line waiting_rhythms short_cycles recursion generated_code
-    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing bounded_when_memory_runs_out buffers_then_evaluation requests_served
+    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing longer_unrolls bounded_when_memory_runs_out buffers_then_evaluation requests_served
 }

@@ -198,10 +198,12 @@ impl Searches {
         let wanted = |f: &&Finding| is_much(f) || (f.kind == Kind::Plateau && !verdict.findings.is_empty());
         let plateaus: Vec<&Finding> = verdict.non_leaks.iter().filter(wanted).collect();
         due |= plateaus.iter().any(|f| is_much(f)) && verdict.findings.is_empty();
+        let mut room = MAX_PLATEAU_BLOCKS;
         for (cause, f) in (verdict.findings.len() as u32..).zip(plateaus) {
             let sites: Vec<u32> = f.sites.iter().map(|p| p.site).collect();
             let living = ledger.live_at_sites(&sites);
-            if living.len() <= MAX_PLATEAU_BLOCKS {
+            if living.len() <= room {
+                room -= living.len();
                 question.add(cause, living);
                 known.extend(sites);
             }

@@ -1,6 +1,7 @@
 """A training that has gathered much and gathers no more: `kept_and_known.py stops`, a list that is filled in the first steps;
-`slots`, a list of fixed length, far from full; `renews`, the latest 40 outputs; `waits`, a queue that was empty three times
-and is longer than before when the run ends."""
+`slots`, a list of fixed length, far from full; `renews`, the latest 40 outputs; `draws`, 30 outputs of which one at
+random makes room for the next; `waits`, a queue that was empty three times and is longer than before when the run ends."""
+import random
 import sys
 from collections import OrderedDict, deque
 
@@ -9,7 +10,8 @@ from torch import nn
 
 net = nn.Linear(16, 64).cuda()
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
-slots, bank, latest, waiting = [None] * 20000, [], OrderedDict(), deque()
+slots, bank, latest, drawn, waiting = [None] * 20000, [], OrderedDict(), [], deque()
+random.seed(5)
 
 
 def served(step):
@@ -31,6 +33,10 @@ for step in range(160):
         latest[step] = out.detach()
         if len(latest) > 40:
             latest.popitem(last=False)
+    elif sys.argv[1] == "draws" and len(drawn) < 30:
+        drawn.append(out.detach())
+    elif sys.argv[1] == "draws":
+        drawn[random.randrange(30)] = out.detach()
     elif sys.argv[1] == "waits":
         waiting.append(out.detach())
         for _ in range(served(step)):

@@ -100,7 +100,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
         _ => f.live_bytes as f64,
     };
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
-    let mut non_leaks = non_leaks::find(&view, &explained, &grown.saturating);
+    let mut non_leaks = non_leaks::find(&view, &findings, &explained, &grown.saturating);
     non_leaks.extend(bounded.into_iter().chain(larger));
     Verdict { findings, non_leaks }
 }

@@ -1,12 +1,13 @@
 //! What looks like a leak on a curve, and is none: named, with the reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
-use super::statistics::median;
+use super::statistics::{grouped, median};
 use super::view::{MIN_AGE, MIN_COHORTS, SiteView, View, outlives};
-use crate::ledger::cohort::{blocks, bytes};
+use crate::ledger::cohort::{Cohort, blocks, bytes};
 use crate::ledger::sites::Layer;
 use crate::ledger::steps::StepRecord;
 
@@ -30,36 +31,64 @@ pub fn is_much(kind: Kind, cohorts: u32, bytes: u64, live: u64) -> bool {
     gathers && bytes as f64 >= MUCH * live as f64
 }
 
-pub fn find(view: &View<'_>, explained: &BTreeSet<u32>, saturating: &[u32]) -> Vec<Finding> {
-    let mut groups: BTreeMap<(Kind, u8, Layer), Vec<&SiteView<'_>>> = BTreeMap::new();
+/// Returns what looks like a leak and is none. `explained`: the sites that findings are about.
+pub fn find(
+    view: &View<'_>,
+    findings: &[Finding],
+    explained: &BTreeSet<u32>,
+    saturating: &[u32],
+) -> Vec<Finding> {
     // That programs are compiled at first looks like no leak.
-    let open =
-        |s: &&SiteView<'_>| !explained.contains(&s.number) && s.late == 0 && s.site.layer != Layer::Code;
-    for s in view.sites.iter().filter(open) {
-        let Some(kind) = kind(view, s, saturating.contains(&s.number)) else { continue };
-        groups.entry((kind, s.site.device, s.site.layer)).or_default().push(s);
-    }
-    let mut all: Vec<Finding> = groups
-        .into_iter()
-        .map(|((kind, device, layer), sites)| entry(view, kind, device, layer, &sites))
-        .collect();
+    let open = |s: &&SiteView<'_>| !explained.contains(&s.number) && s.site.layer != Layer::Code;
+    let part = |site| {
+        let kind = kind(view, site, saturating.contains(&site.number))?;
+        // All warm-up is one.
+        let (holders, line) = match kind {
+            Kind::WarmUp => (Vec::new(), 0),
+            _ => (holders::of_site(view, site.number), (view.context.location)(site.site.stack)),
+        };
+        Some(Part { kind, site, holders, line })
+    };
+    let mut parts: Vec<Part<'_, '_>> = view.sites.iter().filter(open).filter_map(part).collect();
+    parts.sort_by_key(|p| (p.kind, p.site.site.device, Reverse(bytes(p.site.alive())), p.site.number));
+    let mut all: Vec<Finding> =
+        grouped(parts, together).iter().filter_map(|group| entry(view, group)).collect();
+    all.sort_by_key(|f| (f.kind, f.device, f.layer));
+    let is_sawtooth = |device: u8| findings.iter().any(|f| f.kind == Kind::Periodic && f.device == device);
     for d in view.ledger.devices() {
-        all.extend(spike(view, d.device));
+        // The top of a sawtooth was told.
+        all.extend(spike(view, d.device).filter(|_| !is_sawtooth(d.device)));
         all.extend(reserved(view, d.device));
     }
     all
 }
 
+/// A site that is no leak, who holds it, and its line.
+struct Part<'a, 'b> {
+    kind: Kind,
+    site: &'b SiteView<'a>,
+    holders: Vec<u64>,
+    line: u64,
+}
+
+/// Returns whether two sites make one entry: one holder has both, or, where holders are not known, they are one line.
+fn together(a: &Part<'_, '_>, b: &Part<'_, '_>) -> bool {
+    let of = |p: &Part<'_, '_>| (p.kind, p.site.site.device, p.site.site.layer);
+    of(a) == of(b) && holders::share(&a.holders, &b.holders).unwrap_or(a.line == b.line)
+}
+
 fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> {
-    let newest = s.cohorts.last()?.birth;
-    if newest <= view.burn_in {
+    let alive = s.alive();
+    if alive.last()?.birth <= view.burn_in {
         return Some(Kind::WarmUp);
     }
-    // A container without a bound that takes in no more is no cache.
-    let stays = || births_to_stay(view, s).next().is_some();
-    let recycles = s.cohorts.len() >= CACHE_COHORTS
+    // A container without a bound that takes in no more is no cache. One whose entries are replaced is, though some of the
+    // first ones are there yet.
+    let staying = births_to_stay(view, s).count();
+    let takes_in = || staying == 0 || alive.len() - staying >= CACHE_COHORTS.max(staying);
+    let recycles = alive.len() >= CACHE_COHORTS
         && s.site.aged > 0
-        && !(holders::is_unbounded(view, s.number) && stays());
+        && (takes_in() || !holders::is_unbounded(view, s.number));
     if is_saturating || recycles {
         return Some(Kind::Cache);
     }
@@ -68,34 +97,40 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
     (view.steps.saturating_sub(newest) > MIN_AGE).then_some(Kind::Plateau)
 }
 
-/// Returns the birth steps of what a site has alive, but of what is no older than its blocks usually become.
-fn births_to_stay<'a>(view: &'a View<'_>, s: &'a SiteView<'_>) -> impl DoubleEndedIterator<Item = u32> + 'a {
-    let stays = move |&birth: &u32| outlives(view.steps.saturating_sub(birth), s.site.usual_life());
-    s.cohorts.iter().map(|c| c.birth).filter(stays)
+/// Returns whether what was born in a step is older by now than a site's blocks usually become.
+fn stays(view: &View<'_>, s: &SiteView<'_>, birth: u32) -> bool {
+    outlives(view.steps.saturating_sub(birth), s.site.usual_life())
 }
 
-fn entry(view: &View<'_>, kind: Kind, device: u8, layer: Layer, sites: &[&SiteView<'_>]) -> Finding {
-    let mut f = Finding::new(kind, Confidence::Confirmed, device, layer);
-    let part = |s: &&SiteView<'_>| {
-        let (live_bytes, live_blocks) = (bytes(&s.cohorts), blocks(&s.cohorts));
-        SiteShare { site: s.number, device, bytes_per_step: 0.0, live_bytes, live_blocks }
+/// Returns the birth steps of what a site has alive, but of what is no older than its blocks usually become.
+fn births_to_stay<'a>(view: &'a View<'_>, s: &'a SiteView<'_>) -> impl DoubleEndedIterator<Item = u32> + 'a {
+    s.alive().iter().map(|c| c.birth).filter(|&birth| stays(view, s, birth))
+}
+
+fn entry(view: &View<'_>, group: &[Part<'_, '_>]) -> Option<Finding> {
+    let &Part { kind, site, .. } = group.first()?;
+    let sites = || group.iter().map(|p| p.site);
+    let mut f = Finding::new(kind, Confidence::Confirmed, site.site.device, site.site.layer);
+    let part = |s: &SiteView<'_>| {
+        let counts = |c: &&Cohort| kind != Kind::Plateau || stays(view, s, c.birth);
+        let counted: Vec<Cohort> = s.alive().iter().filter(counts).copied().collect();
+        let (live_bytes, live_blocks) = (bytes(&counted), blocks(&counted));
+        SiteShare { site: s.number, device: f.device, bytes_per_step: 0.0, live_bytes, live_blocks }
     };
-    f.sites = sites.iter().map(part).collect();
+    f.sites = sites().map(part).collect();
     f.add_up();
     f.sites.truncate(MAX_SITES);
-    let births: BTreeSet<u32> = sites.iter().flat_map(|s| births_to_stay(view, s)).collect();
+    let births: BTreeSet<u32> = sites().flat_map(|s| births_to_stay(view, s)).collect();
     f.cohorts = match kind {
-        Kind::Cache => {
-            sites.iter().flat_map(|s| &s.cohorts).map(|c| c.birth).collect::<BTreeSet<u32>>().len()
-        }
+        Kind::Cache => sites().flat_map(SiteView::alive).map(|c| c.birth).collect::<BTreeSet<u32>>().len(),
         _ => births.len(),
     } as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
     f.first_step = f.oldest_step;
     f.evidence_step = births.last().copied().unwrap_or(0);
     f.span = view.steps;
-    f.longest_life = sites.iter().map(|s| s.site.longest_life()).max().unwrap_or(0);
-    f
+    f.longest_life = sites().map(|s| s.site.longest_life()).max().unwrap_or(0);
+    Some(f)
 }
 
 /// Finds a spike: the live bytes of a device left their floor and came back to it.

@@ -19,6 +19,8 @@ const SAME_FLOOR: f64 = 0.1;
 const RISES: usize = 4;
 /// Programs are compiled again and again if that is in this share of the steps.
 const RECOMPILES: f64 = 0.25;
+/// The steps of a period do not gather as much as most of them if the mean differs by more than this share.
+const UNEVEN: f64 = 0.1;
 /// After so many periods without a release the sawtooth is over.
 const OVER: f64 = 1.5;
 
@@ -111,6 +113,21 @@ fn tooth<'a>(view: &View<'_>, number: u32, site: &'a Site) -> Option<Tooth<'a, '
     })
 }
 
+/// Returns the bytes and the blocks that a step gathers: those of most, or the mean over the period where not every step
+/// gathers as much.
+fn per_step(t: &Tooth<'_, '_>) -> (f64, f64) {
+    let usual = |of: fn(&Release) -> u64| median(t.releases.iter().map(of));
+    let (bytes, blocks) = (usual(|r| r.cohort_bytes), usual(|r| r.cohort_blocks));
+    let mean = |of: fn(&Release) -> u64| {
+        t.releases.iter().map(|r| of(r) as f64).sum::<f64>() / (t.period * t.releases.len() as f64)
+    };
+    let mean_bytes = mean(|r| r.bytes);
+    match (mean_bytes - bytes).abs() > UNEVEN * bytes {
+        true => (mean_bytes.round(), mean(|r| r.blocks)),
+        false => (bytes, blocks),
+    }
+}
+
 fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
     let first = group.first()?;
     let mut f = Finding::new(Kind::Periodic, Confidence::Confirmed, first.site.device, first.site.layer);
@@ -119,11 +136,11 @@ fn finding(view: &View<'_>, group: &[Tooth<'_, '_>]) -> Option<Finding> {
     let cohorts = median(first.releases.iter().map(|r| u64::from(r.cohorts)));
     f.growth_step_ratio = (cohorts / first.period).min(1.0);
     for t in group {
-        let bytes_per_step = median(t.releases.iter().map(|r| r.cohort_bytes));
+        let (bytes_per_step, blocks_per_step) = per_step(t);
         f.bytes_per_step += bytes_per_step;
         f.bytes_interval =
             sum_intervals(f.bytes_interval, interval(t.releases.iter().map(|r| r.cohort_bytes)));
-        f.blocks_per_step += median(t.releases.iter().map(|r| r.cohort_blocks));
+        f.blocks_per_step += blocks_per_step;
         f.freed = f.freed.wrapping_add(t.site.frees);
         f.longest_life = f.longest_life.max(t.site.longest_life());
         // What was there before the last release is the floor: it came once, and stays.

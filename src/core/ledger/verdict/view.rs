@@ -75,10 +75,19 @@ pub struct SiteView<'a> {
     pub site: &'a Site,
     /// What is alive, and what was freed only at the very end, by birth step.
     pub cohorts: Vec<Cohort>,
+    /// The cohorts that are alive, where some were freed: see `late`.
+    still_alive: Option<Vec<Cohort>>,
     /// The latest step in which some of the cohorts were freed; 0: all are alive.
     pub late: u32,
     /// The blocks that it freed; none where it freed for the first time at the very end.
     pub freed: u64,
+}
+
+impl SiteView<'_> {
+    /// Returns what is alive, by birth step.
+    pub fn alive(&self) -> &[Cohort] {
+        self.still_alive.as_deref().unwrap_or(&self.cohorts)
+    }
 }
 
 /// The whole run as the rules see it.
@@ -150,8 +159,10 @@ fn key(context: Context<'_>, site: &Site) -> (u64, u8, Layer, u16) {
 /// What was freed in the last steps of a long run, having lived longer than its site's blocks usually do, counts as alive:
 /// whoever frees its leaks at exit leaks all the same.
 fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
-    let mut all: BTreeMap<u32, (Vec<Cohort>, u32)> =
-        ledger.cohorts().into_iter().map(|(site, cohorts)| (site, (cohorts, 0))).collect();
+    /// What is alive of a site, what of it was freed late, and the latest step in which that was so.
+    type Of = (Vec<Cohort>, Vec<Cohort>, u32);
+    let mut all: BTreeMap<u32, Of> =
+        ledger.cohorts().into_iter().map(|(site, cohorts)| (site, (cohorts, Vec::new(), 0))).collect();
     if steps >= LATE_STEPS {
         let is_usual = |l: &&Late| {
             ledger
@@ -159,17 +170,20 @@ fn sites(ledger: &Ledger, steps: u32) -> Vec<SiteView<'_>> {
                 .is_some_and(|site| !outlives(l.step.saturating_sub(l.birth), site.usual_life()))
         };
         for l in ledger.releases.late(steps).filter(|l| !is_usual(l)) {
-            let (cohorts, late) = all.entry(l.site).or_default();
-            cohorts.push(Cohort { birth: l.birth, blocks: l.blocks, bytes: l.bytes });
+            let (_, freed, late) = all.entry(l.site).or_default();
+            freed.push(Cohort { birth: l.birth, blocks: l.blocks, bytes: l.bytes });
             *late = (*late).max(l.step);
         }
     }
-    let view = |(number, (cohorts, late)): (u32, (Vec<Cohort>, u32))| {
-        let cohorts = if late > 0 { by_birth(cohorts.iter()) } else { cohorts };
+    let view = |(number, (alive, freed_late, late)): (u32, Of)| {
+        let (cohorts, still_alive) = match late {
+            0 => (alive, None),
+            _ => (by_birth(alive.iter().chain(&freed_late)), Some(alive)),
+        };
         let site = ledger.site(number)?;
         let at_end = site.first_freed >= steps || late > 0 && is_late(site.first_freed, steps);
         let freed = if at_end { 0 } else { site.frees };
-        Some(SiteView { number, site, cohorts, late, freed })
+        Some(SiteView { number, site, cohorts, still_alive, late, freed })
     };
     all.into_iter().filter_map(view).collect()
 }

@@ -152,19 +152,21 @@ pub const fn style_of(kind: Kind) -> Style {
 
 /// Writes what is no leak: in one sentence, or each with its explanation.
 fn non_leaks(text: &mut Text, report: &Report, all: bool) {
-    if report.non_leaks.is_empty() {
+    let told = wording::non_leaks(&report.non_leaks);
+    if report.non_leaks.is_empty() || (told.is_empty() && !all) {
         return;
     }
     if all {
         text.line(&[(Bold, "Not leaks")]);
         for f in &report.non_leaks {
             let kind = format!("{}:", capitalized(wording::kind(f.kind)));
-            let held =
-                f.holders.first().map_or_else(String::new, |h| format!("({})", wording::held_by(&h.path)));
+            // Of all warm-up there are many.
+            let holder = f.holders.first().filter(|_| f.kind != Kind::WarmUp);
+            let held = holder.map_or_else(String::new, |h| format!("({})", wording::held_by(&h.path)));
             text.wrap("  ", 4, &[(Good, &kind), (Plain, &sanitize(&f.explanation)), (Dim, &sanitize(&held))]);
         }
     } else {
-        text.wrap("", 2, &[(Bold, "Not leaks:"), (Plain, &wording::non_leaks(&report.non_leaks))]);
+        text.wrap("", 2, &[(Bold, "Not leaks:"), (Plain, &told)]);
         wording::large_non_leaks(report).iter().for_each(|large| text.wrap("  ", 4, &[(Plain, large)]));
     }
     text.gap();

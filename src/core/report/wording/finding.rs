@@ -3,11 +3,11 @@
 
 use std::cmp::Ordering;
 
-use super::labels::{is_every_step, steps_of};
+use super::labels::{is_every_step, lines, steps_of, with_others};
 use super::{count, exact, grouped, is_garbage, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
-use crate::report::{Holder, Location, Site};
+use crate::report::{Holder, Site};
 
 /// Explains a finding in one sentence. `cwd`: the program's working directory, which paths are relative to.
 pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
@@ -28,7 +28,7 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         | Kind::Cache
         | Kind::LargerInputs
         | Kind::Spike
-        | Kind::ReservedGrowth => non_leak(f),
+        | Kind::ReservedGrowth => non_leak(f, sites, cwd),
     }
 }
 
@@ -38,8 +38,8 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
     match f.kind {
         Kind::Growing if f.sites.is_empty() => UNEXPLAINED.to_owned(),
         Kind::Leak | Kind::Growing if f.renewed => format!(
-            "it is allocated anew {}, larger each time. No block is old, but the least that is live rises all the time. {}",
-            renewals(f),
+            "{}. No block is old, but the least that is live rises all the time. {}",
+            renewed(f),
             renewed_bound(f, holders)
         ),
         Kind::Growing if f.doubling => doubles(f),
@@ -70,13 +70,25 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
     }
 }
 
+const EVERY_STEP: &str = "about every step";
 const UNEXPLAINED: &str = "no recorded call allocated it: device code loaded anew, the driver's own buffers, another \
                            process on this device, or an allocation through an unhooked path.";
 
-/// Returns when what is renewed becomes larger: `about every step`, `about every 20th step`.
+/// Returns how what is renewed becomes more.
+fn renewed(f: &Finding) -> String {
+    match renewals(f) {
+        when if f.blocks_per_step > 0.0 => {
+            format!("each block is replaced by a newer one, and {when} there are more of them")
+        }
+        when if when == EVERY_STEP => format!("it is allocated anew {when}, larger each time"),
+        when => format!("it is allocated anew, and {when} the new one is larger"),
+    }
+}
+
+/// Returns when what is renewed becomes more: `about every step`, `about every 20th step`.
 fn renewals(f: &Finding) -> String {
     match (1.0 / f.growth_step_ratio.max(1e-9)).round() as u64 {
-        0 | 1 => "about every step".to_owned(),
+        0 | 1 => EVERY_STEP.to_owned(),
         n => format!("about every {} step", ordinal(n)),
     }
 }
@@ -204,16 +216,9 @@ fn subject(sites: &[Site], cwd: &str) -> Subject {
     if first.is_some_and(|s| s.forward_site.is_some() && s.forward_site == s.allocated_at) {
         main.push_str(", in its backward pass,");
     }
-    let mut locations: Vec<Option<&Location>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();
-    locations.sort_by_key(|p| p.map(|p| (&p.file, p.line)));
-    locations.dedup();
-    match locations.len() {
-        0 | 1 => Subject { name: main, plural: false, these: "this line" },
-        n => {
-            let name = format!("{main} and {}", count((n - 1) as f64, "more line"));
-            Subject { name, plural: true, these: "these lines" }
-        }
-    }
+    let plural = lines(sites) > 1;
+    let these = if plural { "these lines" } else { "this line" };
+    Subject { name: with_others(main, sites), plural, these }
 }
 
 fn noun(layer: Layer) -> &'static str {
@@ -273,8 +278,8 @@ fn grows(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
 fn reallocated(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     let Subject { name, .. } = subject(sites, cwd);
     format!(
-        "{name} reallocates {} and grows by {} each time, {} by now: no block is old, but the floor rises all the time. {}",
-        renewals(f),
+        "{name}: {}, by {}; {} by now. No block is old, but the floor rises all the time. {}",
+        renewed(f),
         exact(f.bytes_per_step),
         size(f.live_bytes as f64),
         renewed_bound(f, holders),
@@ -391,8 +396,9 @@ fn recompiled(f: &Finding, sites: &[Site], cwd: &str) -> String {
     )
 }
 
-fn non_leak(f: &Finding) -> String {
+fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let bytes = size(f.live_bytes as f64);
+    let at = || format!("{bytes} at {}", subject(sites, cwd).name);
     if let Some(bound) = f.bound_bytes {
         let steps = (bound.saturating_sub(f.live_bytes) as f64 / f.growth_bytes_per_step).ceil();
         let when = if steps.is_finite() && steps >= 1.0 {
@@ -401,7 +407,8 @@ fn non_leak(f: &Finding) -> String {
             String::new()
         };
         return format!(
-            "{bytes} in a holder with a bounded number of entries: it will be {} at most{when}.",
+            "{} in a holder with a bounded number of entries: it will be {} at most{when}.",
+            at(),
             size(bound as f64)
         );
     }
@@ -410,9 +417,9 @@ fn non_leak(f: &Finding) -> String {
         Kind::WarmUp => {
             format!("{bytes} came in the first steps and stayed: parameters, states, workspaces.")
         }
-        Kind::Plateau => format!("{bytes} came after the first steps and no more of it since step {step}."),
+        Kind::Plateau => format!("{} came after the first steps and no more of it since step {step}.", at()),
         Kind::Cache => {
-            format!("{bytes} in a pool that is recycled or saturating: nothing in it outlives what it frees.")
+            format!("{}: older ones are released, or new ones come ever more rarely.", at())
         }
         Kind::LargerInputs => {
             format!(

@@ -20,6 +20,8 @@ const FEW_BLOCKS: u64 = 8;
 const UNEVEN: f64 = 0.1;
 /// The sizes of what steps add are different, and none is that of most, if the interval of their median is as wide as this.
 const DIFFERENT: f64 = 1.5;
+/// What a step adds and the mean over all steps are one figure if they differ by no more than this share.
+const SAME: f64 = 0.02;
 /// Steps beyond which nobody waits for a device to run out of memory: a day of steps of one second each.
 const FAR: u64 = 86_400;
 /// How the path of garbage begins.
@@ -213,12 +215,10 @@ pub fn rate(f: &Finding) -> Option<String> {
     }
     let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
-        kind if kind.grows() && is_uneven(f) => {
-            format!("{per_step} {} {}, {mean} per {step} on average", in_most(f), adding_steps(f))
-        }
-        kind if kind.grows() && is_seldom(f) => {
-            format!("{per_step} per {step} that adds, {mean} per {step} on average")
-        }
+        kind if kind.grows() && !is_plain(f) => match in_most(f) {
+            Some(most) => format!("{per_step} {most} {}, {mean} per {step} on average", adding_steps(f)),
+            None => format!("{per_step} per {step} that adds, {mean} per {step} on average"),
+        },
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per {step} that adds"),
         Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc | Kind::Periodic => {
             format!("{per_step} per {step}")
@@ -263,14 +263,21 @@ fn is_uneven(f: &Finding) -> bool {
 }
 
 /// Returns how many of the steps that add something add the median; where each adds another size, that is no more than this.
-fn in_most(f: &Finding) -> &'static str {
+/// `None`: each adds as much.
+fn in_most(f: &Finding) -> Option<&'static str> {
     let differs = |[low, high]: [f64; 2]| high > DIFFERENT * low;
-    if f.bytes_per_step_interval.is_some_and(differs) { "as the median of" } else { "in most" }
+    match f.bytes_per_step_interval.is_some_and(differs) {
+        true => Some("as the median of"),
+        false => is_uneven(f).then_some("in most"),
+    }
 }
 
-/// Returns whether so many steps add nothing that the mean over all is another figure, as far as a report tells.
-fn is_seldom(f: &Finding) -> bool {
-    !is_every_step(f.growth_step_ratio) && size(f.growth_bytes_per_step.round()) != size(f.bytes_per_step)
+/// Returns whether the mean over all steps is what one step adds, as far as a report tells. Of calls that overlap two may
+/// add in one step, and none in another.
+fn is_plain(f: &Finding) -> bool {
+    let (usual, mean) = (f.bytes_per_step, f.growth_bytes_per_step);
+    let is_every = is_every_step(f.growth_step_ratio) && !is_uneven(f);
+    is_every || size(mean.round()) == size(usual) || (mean - usual).abs() <= SAME * usual
 }
 
 /// Returns a finding's title in two parts: `Leak (confirmed)`, `12.0 KiB (1 block) per step, 2.3 MiB so far`.
@@ -296,18 +303,19 @@ pub fn title(f: &Finding) -> (String, String) {
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
         Kind::Periodic if is_code(f) => compiles_and_releases(f),
-        kind if kind.grows() && is_uneven(f) => {
-            format!("{each} {} {}, {mean} per {step} on average, {live} so far", in_most(f), adding_steps(f))
-        }
-        kind if kind.grows() && is_seldom(f) => {
-            format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far")
-        }
+        kind if kind.grows() && !is_plain(f) => match in_most(f) {
+            Some(most) => {
+                format!("{each} {most} {}, {mean} per {step} on average, {live} so far", adding_steps(f))
+            }
+            None => format!("{each} in each {step} that adds, {mean} per {step} on average, {live} so far"),
+        },
         Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
             format!("{each} in each {step} that adds, {live} so far")
         }
-        Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc | Kind::Periodic => {
+        Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc => {
             format!("{each} per {step}, {live} so far")
         }
+        Kind::Periodic => format!("{each} per {step}, {live} at the moment"),
         Kind::CarryOver => {
             format!("{each}; the peak would be {} lower without it", size(f.peak_reduction_bytes as f64))
         }
@@ -351,6 +359,22 @@ pub fn block_count(f: &Finding, n: u64) -> String {
 /// Returns where a site allocates: the user's line, and the frame of a package below it that tells causes apart.
 pub fn place(site: &Site, cwd: &str) -> String {
     place_in(site.allocated_at.as_ref(), site.library_at.as_ref(), cwd)
+}
+
+/// Returns the first of several sites, and how many more lines they are on.
+pub(super) fn with_others(first: String, sites: &[Site]) -> String {
+    match lines(sites) {
+        0 | 1 => first,
+        n => format!("{first} and {}", count((n - 1) as f64, "more line")),
+    }
+}
+
+/// Returns how many lines of the program several sites are on.
+pub(super) fn lines(sites: &[Site]) -> usize {
+    let mut all: Vec<Option<&Location>> = sites.iter().map(|s| s.allocated_at.as_ref()).collect();
+    all.sort_by_key(|p| p.map(|p| (&p.file, p.line)));
+    all.dedup();
+    all.len()
 }
 
 /// Returns the user's line, and the frame of a package that it called.

@@ -1,13 +1,18 @@
 //! What looks like a leak and is none, in words: all of it in one sentence, and what is much of the memory in use with its line
 //! and its holder. Knows the model; no layout.
 
-use super::labels::held_by_whom;
+use super::labels::{held_by_whom, with_others};
 use super::{count, grouped, place, sanitize, size};
 use crate::ledger::verdict::{Kind, MIN_COHORTS, is_much};
 use crate::report::{Finding, Report};
 
-/// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`.
+/// Less than this in all is not worth a word: a number here and there.
+const FEW_BYTES: u64 = 1024;
+
+/// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`. Empty: all of it is
+/// next to nothing.
 pub fn non_leaks(findings: &[Finding]) -> String {
+    let findings: Vec<&Finding> = findings.iter().filter(|f| f.live_bytes >= FEW_BYTES).collect();
     let mut kinds: Vec<Kind> = findings.iter().map(|f| f.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -43,12 +48,11 @@ pub fn non_leaks(findings: &[Finding]) -> String {
 pub fn large_non_leaks(report: &Report) -> Vec<String> {
     let live = report.devices.iter().fold(0u64, |sum, d| sum.saturating_add(d.live_bytes));
     let describe = |f: &Finding| {
-        let site = f.sites.first()?;
-        if !is_much(f.kind, f.cohorts, site.live_bytes, live) {
+        if !is_much(f.kind, f.cohorts, f.live_bytes, live) {
             return None;
         }
         let held = held_by_whom(f).map_or_else(String::new, |held| format!(", {held}"));
-        let at = place(site, &report.program.base);
+        let at = with_others(place(f.sites.first()?, &report.program.base), &f.sites);
         Some(sanitize(&format!("{} at {at}{held}: {}", size(f.live_bytes as f64), reason(f))))
     };
     report.non_leaks.iter().filter_map(describe).collect()
