@@ -71,6 +71,7 @@ fn keys_of_a_dict_and_fields_of_named_tuples_are_named_as_such() {
         "__main__.scored[*].scores",
         "__main__.losses[Phase.EVALUATE][*]",
         "__main__.cycled → itertools.cycle[*]",
+        "__main__.finished[*].result()",
     ] {
         held(&report, path);
     }

@@ -1,5 +1,6 @@
-//! Owners that have the same blocks, one of them with a bound: a replay buffer, and the minibatch that was
-//! drawn from it. Whoever has only a part of what the other has, and nothing else, is a sample of it.
+//! Owners that have the same blocks: a replay buffer, and the minibatch that was drawn from it. Whoever has only a part of
+//! what the other has, and nothing else, is a sample of it, if the other has a bound, or has far more and the sample is a
+//! variable of a function that runs.
 //!
 //! So is a variable that has one block of it: the newest, as a rule.
 //!
@@ -8,12 +9,14 @@
 
 use super::group::{self, Group, Owning};
 use super::search::Search;
-use super::{HeapGraph, Nodes, OWN_RANKS, Retention, Wanted};
+use super::{GcRoot, HeapGraph, Nodes, OWN_RANKS, Retention, Root, Wanted};
 
 /// The share of its blocks that a sample has in common with the owner that it was drawn from …
 const SAMPLED: f64 = 0.9;
 /// … and of that owner's blocks, what it has at most: one that has all may as well be where they are kept.
 const PART: f64 = 0.9;
+/// Where neither has a bound, the one that was drawn from has so many times the blocks.
+const FAR_MORE: usize = 4;
 /// The groups of blocks that are searched for again.
 const MAX_AGAIN: usize = 6;
 
@@ -25,6 +28,18 @@ fn is_contested(holds: &[(u32, Retention)], cause: u32) -> bool {
 
 fn has_room(hold: Retention) -> bool {
     matches!(hold, Retention::Bounded { entries, max_entries } if entries < max_entries)
+}
+
+/// Whether a group may be a sample of another, of which nothing has a bound.
+fn may_be_drawn_from(group: &Group, other: &Group) -> bool {
+    let is_local = |group: &Group| matches!(group.paths.first(), Some(path) if is_variable(&path.root));
+    group.cause == other.cause
+        && is_local(group)
+        && other.paths.len() >= FAR_MORE.saturating_mul(group.paths.len())
+}
+
+fn is_variable(root: &Root) -> bool {
+    matches!(root.origin, GcRoot::Local { .. })
 }
 
 /// Whether a group is a variable with one tensor: that takes in no more, and shows nothing of what grows.
@@ -39,7 +54,12 @@ fn holds(graph: &mut impl HeapGraph, groups: &[Group]) -> Vec<(u32, Retention)> 
 /// Adds to contested owners the blocks that they have too, though another is nearer.
 pub(super) fn complete(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut [Group]) {
     let holds = holds(graph, groups);
-    let contested = (0..groups.len()).filter(|&i| is_contested(&holds, groups[i].cause));
+    let unbounded = |i: usize| holds[i].1 == Retention::Unbounded;
+    let is_few = |i: usize| {
+        let others = (0..groups.len()).filter(|&other| unbounded(other));
+        unbounded(i) && others.into_iter().any(|other| may_be_drawn_from(&groups[i], &groups[other]))
+    };
+    let contested = (0..groups.len()).filter(|&i| is_contested(&holds, groups[i].cause) || is_few(i));
     for i in contested.take(MAX_AGAIN).collect::<Vec<_>>() {
         let (mut blocked, mut without) = (Nodes::default(), Vec::new());
         match groups[i].owner {
@@ -72,10 +92,10 @@ pub(super) fn leave_out(graph: &mut impl HeapGraph, groups: &mut Vec<Group>) {
         let count = group.paths.len() as f64;
         holds[i].1 == Retention::Unbounded
             && groups.iter().zip(&holds).any(|(other, &(cause, hold))| {
-                cause == group.cause
-                    && has_room(hold)
-                    && (count < PART * other.paths.len() as f64 || is_one_tensor(group))
-                    && group.shared(other) as f64 >= SAMPLED * count
+                let is_part = || count < PART * other.paths.len() as f64 || is_one_tensor(group);
+                let of_bounded = cause == group.cause && has_room(hold) && is_part();
+                let of_larger = hold == Retention::Unbounded && may_be_drawn_from(group, other);
+                (of_bounded || of_larger) && group.shared(other) as f64 >= SAMPLED * count
             })
     };
     let samples: Vec<bool> = (0..groups.len()).map(is_sample).collect();

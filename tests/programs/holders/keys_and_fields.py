@@ -1,5 +1,6 @@
 """Keeps tensors as the keys of a dict, beside its values, under members of an enumeration, in a field of named tuples and of a
-class made of one, and in iterators of itertools that keep what they hand out."""
+class made of one, in iterators of itertools that keep what they hand out, and as the results of tasks."""
+import asyncio
 import collections
 import enum
 import itertools
@@ -33,6 +34,16 @@ def batches(n):
         yield tensor(n)
 
 
+async def given(n):
+    return tensor(n)
+
+
+async def finish(n):
+    finished.add(asyncio.ensure_future(given(n)))
+    await asyncio.sleep(0)
+
+
+event_loop, finished = asyncio.new_event_loop(), set()
 answers, rounds, scored, targets = [], [], [], {}
 losses = {Phase.TRAIN: [], Phase.EVALUATE: []}
 cycled = itertools.cycle(batches(600))
@@ -52,3 +63,4 @@ for step in range(60):
     next(first)
     scored.append(Scored(step, tensor(500), None))
     losses[Phase.EVALUATE].append(tensor(800))
+    event_loop.run_until_complete(finish(900))

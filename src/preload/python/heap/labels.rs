@@ -519,6 +519,12 @@ impl Heap<'_> {
             "Context" if self.is_context(holder) => Step::Through,
             "hamt" => Step::Through,
             name if name.starts_with("hamt_") => self.context_label(holder, held),
+            // Its coroutine and its callbacks are other things.
+            "Task" | "Future"
+                if matches!(held_kind, Some(Kind::Tensor | Kind::Tuple | Kind::Dict | Kind::Handle(_))) =>
+            {
+                Step::Attribute("result()".into())
+            }
             "ContextVar" => Step::Named("its default".into()),
             "_lru_cache_wrapper" => match held_kind {
                 Some(Kind::Dict) => Step::Named("lru_cache".into()),
