@@ -242,7 +242,7 @@ fn programs_that_are_compiled_in_each_step_and_released_are_told() {
         told.starts_with(&format!("No leak in {STEPS} steps; {answer}programs.py:{line} lambdas")),
         "{told}"
     );
-    assert!(told.contains("make the compiled function once, outside of the loop"), "{told}");
+    assert!(told.contains("make it once, outside of the loop"), "{told}");
     assert!(!text(&["lambdas", "mended"]).contains("recompilation"));
 }
 

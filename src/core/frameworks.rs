@@ -245,8 +245,8 @@ pub const JAX: Framework = Framework {
     new_variables: "",
     gives_on: Some("`donate_argnums`"),
     recompiles: Some(
-        "make the compiled function once, outside of the loop, and call it with arrays of few shapes (pad what has many \
-         lengths) and the same static arguments; `jax.clear_caches()` releases what is compiled",
+        "call the compiled function with the same static arguments and arrays of few shapes (pad what has many lengths), and \
+         make it once, outside of the loop; `jax.clear_caches()` releases what is compiled",
     ),
     releases_cache: None,
     releasing_function: None,

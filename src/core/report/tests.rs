@@ -154,6 +154,8 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
         (1.0, 2048.0, "512 B (1 block) in most steps, 2.0 KiB per step on average, "),
         (0.25, 128.0, "512 B (1 block) in each step that adds, 128 B per step on average, "),
         (0.25, 2048.0, "512 B (1 block) in most steps that add, 2.0 KiB per step on average, "),
+        // Calls that overlap: two add in one step, and none in another.
+        (0.95, 510.0, "512 B (1 block) per step, "),
     ] {
         let mut f = report.findings[0].clone();
         (f.growth_step_ratio, f.growth_bytes_per_step) = (share, mean);
@@ -164,7 +166,7 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
     }
     // Where each is of another size, none is that of most.
     let mut f = report.findings[0].clone();
-    (f.growth_step_ratio, f.growth_bytes_per_step) = (0.25, 512.0);
+    (f.growth_step_ratio, f.growth_bytes_per_step) = (0.25, 300.0);
     f.bytes_per_step_interval = Some([512.0, 4096.0]);
     assert!(
         wording::rate(&f).is_some_and(|rate| rate.starts_with("512 B as the median of steps that add, "))

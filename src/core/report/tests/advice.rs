@@ -86,8 +86,21 @@ fn advice_is_for_what_holds() {
         (512.0, &["__main__.f → lru_cache[*]"], "give `f` in __main__ → lru_cache[*] a bound"),
         (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
         (512.0, &["f() local `cache`[*]"], "give `cache[*]` in f() a bound"),
-        (512.0, &["__main__.cache.requests[*].x"], "keep `.item()` "),
+        (
+            512.0,
+            &["__main__.cache.requests[*].x"],
+            "remove entries that nobody needs any more from `cache.requests` in __main__, or keep `.item()` ",
+        ),
         (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
+        (512.0, &["__main__.waiting[*]._result"], "drop each task or future when its result was taken ("),
+        (512.0, &["__main__.background[*].result()"], "drop each task or future when its result was taken ("),
+        (512.0, &["__main__.log.handlers[0].buffer[*].args[1]"], "log a number ("),
+        (
+            512.0,
+            &["__main__.search.root.parent….children[*]"],
+            "cut the chain where nobody goes back any further (`parent = None`)",
+        ),
+        (512.0, &["__main__.samples[1]…[0]"], "keep `.item()` "),
         (
             512.0,
             &["weakref.finalize._registry[*].args[0]"],

@@ -30,6 +30,14 @@ const ITERATORS: [(&str, &str); 2] = [
 ];
 /// The files of a package of metrics, which gather what they are given.
 const METRICS: &str = "/torchmetrics/";
+/// How the path goes on from a handler of `logging` that gathers records, and to what a message was given.
+const LOG_HANDLER: &str = "handlers[";
+const LOG_ARGUMENT: &str = "[*].args[";
+/// How the path goes on from a future, and from a task, to its result.
+const FUTURE: &str = "._result";
+const TASK: &str = ".result()";
+/// What stands for the rest of a chain of objects, each of which refers to the one before.
+const CHAIN: &str = "…";
 /// How the path goes on from a dict to its keys.
 const KEYS: &str = " → its keys";
 /// Allocators give a block of so many bytes for a number.
@@ -71,9 +79,8 @@ pub fn advice(f: &Finding) -> Option<String> {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
                 format!(
                     "limit what {} grows to: keep its newest part only, or begin it anew now and then; if all of it is \
-                     needed, keep {} of each part instead",
-                    holder(name),
-                    of.large_copy
+                     needed, move each part to the host",
+                    holder(name)
                 )
             }
             Some((path, name)) => of_holder(f, path, &holder(name), of),
@@ -261,8 +268,18 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             "take out of {} as much as comes in, or give it a bound (`maxsize`) at which what fills it waits",
             holder(queue)
         )
-    } else if has(&["_metrics", "_results", "logged"]) {
+    } else if has(&["_metrics", "_results", "logged"]) || has(&[LOG_HANDLER]) && has(&[LOG_ARGUMENT]) {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
+    } else if has(&[FUTURE, TASK]) {
+        format!(
+            "drop each task or future when its result was taken (`add_done_callback(….discard)` where a set keeps it): it \
+             keeps the result ({name})"
+        )
+    } else if let Some(link) = link(path) {
+        format!(
+            "cut the chain where nobody goes back any further (`{link} = None`): each object refers to the one before it \
+             ({name})"
+        )
     } else if is_of_running_calls(f) {
         format!(
             "the calls that have {name} are still running: return earlier, call in a loop, or `del` it before the call \
@@ -296,11 +313,28 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     } else if let Some((container, _)) = parted(path).and_then(|path| path.split_once(ENTRY)) {
         // What an entry has in turn is mostly as it always was.
         format!("remove entries that nobody needs any more from {}", holder(container))
+    } else if let Some((container, within)) = path.rsplit_once(ENTRY)
+        && within.starts_with(['.', '['])
+    {
+        // Nobody puts anything there but as a part of an entry.
+        format!(
+            "remove entries that nobody needs any more from {}, or keep {copy} in them ({name})",
+            holder(container)
+        )
     } else {
         format!("keep {copy} in {name}, or remove entries that nobody needs any more")
     }
 }
 
+/// Returns the attribute by which the objects of a chain refer to each other, where a path follows one.
+fn link(path: &str) -> Option<&str> {
+    let (chain, _) = path.split_once(CHAIN)?;
+    let link = &chain[chain.rfind('.')? + 1..];
+    (!link.contains(['[', ' '])).then_some(link)
+}
+
 fn bounded(name: &str) -> String {
-    format!("give {name} a bound (`maxsize`, the oldest entry removed), or clear it between steps")
+    format!(
+        "give {name} a bound (`maxsize`, the oldest entry removed), or keep nothing in it that is not asked for again"
+    )
 }
