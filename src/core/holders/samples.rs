@@ -9,7 +9,7 @@
 
 use super::group::{self, Group, Owning};
 use super::search::Search;
-use super::{GcRoot, HeapGraph, Nodes, OWN_RANKS, Retention, Root, Wanted};
+use super::{GcRoot, HeapGraph, Nodes, OWN_RANKS, Retention, Wanted};
 
 /// The share of its blocks that a sample has in common with the owner that it was drawn from …
 const SAMPLED: f64 = 0.9;
@@ -32,14 +32,10 @@ fn has_room(hold: Retention) -> bool {
 
 /// Whether a group may be a sample of another, of which nothing has a bound.
 fn may_be_drawn_from(group: &Group, other: &Group) -> bool {
-    let is_local = |group: &Group| matches!(group.paths.first(), Some(path) if is_variable(&path.root));
+    let origin = group.paths.first().map(|path| &path.root.origin);
     group.cause == other.cause
-        && is_local(group)
+        && matches!(origin, Some(GcRoot::Local { .. }))
         && other.paths.len() >= FAR_MORE.saturating_mul(group.paths.len())
-}
-
-fn is_variable(root: &Root) -> bool {
-    matches!(root.origin, GcRoot::Local { .. })
 }
 
 /// Whether a group is a variable with one tensor: that takes in no more, and shows nothing of what grows.
@@ -56,8 +52,8 @@ pub(super) fn complete(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &m
     let holds = holds(graph, groups);
     let unbounded = |i: usize| holds[i].1 == Retention::Unbounded;
     let is_few = |i: usize| {
-        let others = (0..groups.len()).filter(|&other| unbounded(other));
-        unbounded(i) && others.into_iter().any(|other| may_be_drawn_from(&groups[i], &groups[other]))
+        let is_larger = |other: usize| unbounded(other) && may_be_drawn_from(&groups[i], &groups[other]);
+        unbounded(i) && (0..groups.len()).any(is_larger)
     };
     let contested = (0..groups.len()).filter(|&i| is_contested(&holds, groups[i].cause) || is_few(i));
     for i in contested.take(MAX_AGAIN).collect::<Vec<_>>() {

@@ -229,6 +229,19 @@ fn a_sample_of_what_a_bounded_owner_has_is_no_owner() {
     assert_eq!(found(12..28, None).len(), 2);
 }
 
+/// The same where nothing has a bound: what a function has a few of for the moment.
+#[test]
+fn a_variable_with_a_few_of_what_an_unbounded_owner_has_is_no_owner() {
+    let found = |batch: std::ops::Range<Node>| {
+        let mut toy = Toy::default().root(0, 2, "f() local `batch`").list(2, batch);
+        toy.roots[0][0].origin = GcRoot::Local { function: "f".into(), name: "batch".into() };
+        toy = toy.root(0, 1, "__main__.memory").list(1, 10..50);
+        (10..50).fold(toy, Toy::tensor).find(1010..1050).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    assert_eq!(found(12..18), ["__main__.memory[*]"]);
+    assert_eq!(found(12..32).len(), 2, "it has half of them");
+}
+
 /// The first entry of a cache, which the variable that it was assigned to has too.
 #[test]
 fn a_variable_with_one_tensor_is_no_owner_beside_a_bounded_one() {
