@@ -102,6 +102,30 @@ fn what_is_freed_only_as_the_program_ends_was_not_freed() {
     assert_eq!((f.kind, f.confidence, f.freed, f.cohorts), (Kind::Leak, Confidence::Likely, 0, 19));
 }
 
+/// Of a sawtooth whose steps add two blocks or none a step adds one on average; where only the last step's block goes at once,
+/// each adds as much as all others.
+#[test]
+fn what_a_step_of_a_sawtooth_adds_is_the_mean_where_steps_differ() {
+    for (blocks, bytes) in [([0, 2], 8192.0), ([1, 1], 8192.0), ([3, 3], 24576.0)] {
+        let mut list = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            for _ in 0..blocks[n as usize % 2] {
+                list.push(s.block(8192, 7));
+            }
+            if n % 8 == 0 {
+                list.drain(..).for_each(|block| s.p.free(block));
+            }
+        };
+        let v = Shape::run(step, 240);
+        let [f] = &v.findings[..] else { panic!("{v:#?}") };
+        assert_eq!(
+            (f.kind, f.bytes_per_step, f.period_steps),
+            (Kind::Periodic, bytes, Some(8.0)),
+            "{blocks:?}"
+        );
+    }
+}
+
 /// A list is cleared after each epoch, and its last entry is kept, in runs of whole epochs.
 #[test]
 fn what_stays_of_each_tooth_of_a_sawtooth_grows() {

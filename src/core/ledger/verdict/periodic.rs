@@ -122,7 +122,10 @@ fn per_step(t: &Tooth<'_, '_>) -> (f64, f64) {
         t.releases.iter().map(|r| of(r) as f64).sum::<f64>() / (t.period * t.releases.len() as f64)
     };
     let mean_bytes = mean(|r| r.bytes);
-    match (mean_bytes - bytes).abs() > UNEVEN * bytes {
+    // What the last step of a period makes may be gone before it ends.
+    let without_last = mean_bytes * t.period / (t.period - 1.0);
+    let is_uneven = |mean: f64| (mean - bytes).abs() > UNEVEN * bytes;
+    match is_uneven(mean_bytes) && is_uneven(without_last) {
         true => (mean_bytes.round(), mean(|r| r.blocks)),
         false => (bytes, blocks),
     }
