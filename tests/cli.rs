@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::grows::{python, run_leaktrace, text};
-use crate::common::programs::{bare_cudart, script};
+use crate::common::programs::{bare_cudart, line_of, script};
 use crate::common::report::leaktrace;
 use crate::common::{library, root};
 use tempfile::TempDir;
@@ -191,10 +191,12 @@ fn run_says_one_line_at_the_end() {
     let both = format!("{0} 40 --first 512; {0} 40 --first 512", grows.join(" "));
     let (status, lines) = recorded(here, &["sh", "-c", &both]);
     assert_eq!((status.code(), lines.len()), (Some(0), 1), "{lines:?}");
+    let leak =
+        format!("512 B per step at grows.py:{} first", line_of("grows.py", "# the first line that keeps"));
     assert!(
-        lines[0].starts_with(
-            "leaktrace: 1 leak in 2 recordings, on all of them: 512 B per step at grows.py:29 first; the program: exit"
-        ),
+        lines[0].starts_with(&format!(
+            "leaktrace: 1 leak in 2 recordings, on all of them: {leak}; the program: exit"
+        )),
         "{lines:?}"
     );
     // The newest run is what a report without a name is about.
