@@ -141,8 +141,9 @@ pub trait HeapGraph {
 pub const OWN_RANKS: usize = 2;
 /// The independent owners that are searched for.
 const MAX_OWNERS: usize = 3;
-/// The share of an earlier owner's blocks that a further one must hold too.
-const MIN_COMMON_SHARE: f64 = 0.5;
+/// The share of an earlier owner's blocks that a further one must hold too: the parameters alone, where an optimizer has two
+/// more for each.
+const MIN_COMMON_SHARE: f64 = 0.3;
 /// The share of the largest owner's blocks below which an owner is not named.
 const MIN_SHARE: f64 = 0.05;
 

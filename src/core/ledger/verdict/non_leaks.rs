@@ -18,6 +18,8 @@ const CACHE_COHORTS: usize = 3;
 /// A spike leaves the floor by at least this share of it, and comes back to within the other.
 const SPIKE_SHARE: f64 = 0.2;
 const BACK_SHARE: f64 = 0.05;
+/// What rises from the floor more often than this is how the program works.
+const MAX_SPIKES: usize = 10;
 /// Reserved memory counts as grown from this share, and so many bytes, on.
 const RESERVED_SHARE: f64 = 0.1;
 const MIN_RESERVED: i64 = 4 << 20;
@@ -144,7 +146,9 @@ fn spike(view: &View<'_>, device: u8) -> Option<Finding> {
     let floor = median(after.iter().map(|a| a.1));
     let (at, top) = after.iter().copied().max_by_key(|a| a.1)?;
     let back = after.iter().any(|a| a.0 > at && (a.1 as f64) <= floor * (1.0 + BACK_SHARE));
-    if !back || (top as f64) < floor * (1.0 + SPIKE_SHARE) {
+    let is_high = |live: u64| live as f64 >= floor * (1.0 + SPIKE_SHARE);
+    let rises = after.windows(2).filter(|w| !is_high(w[0].1) && is_high(w[1].1)).count();
+    if !back || !is_high(top) || rises > MAX_SPIKES {
         return None;
     }
     Some(Finding {

@@ -141,7 +141,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             return None;
         }
         let rises = || lasting_rises(view, &clock, number, stock.bytes, from);
-        let rises = if ever_later { 0 } else { rises() };
+        let mut rises = if ever_later { 0 } else { rises() };
         let more_blocks = steady(&stock.block_lows);
         let most = stock.lows.iter().copied().chain([stock.bytes]).max()?.unsigned_abs();
         // What is made anew as a whole, of more parts than before, is there twice for a moment, or was gone.
@@ -152,11 +152,18 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         };
         let grows = match ever_later {
             true => backs_up(site, &stock.lows, even.is_some(), &clock, length as u32),
-            false => f64::from(rises) >= rising * births || more_blocks.is_some() && one_by_one(),
+            false if f64::from(rises) >= rising * births => true,
+            false if more_blocks.is_some() && one_by_one() => {
+                // They are few, and those before count as well.
+                rises = lasting_rises(view, &clock, number, stock.bytes, clock.at(view.burn_in));
+                true
+            }
+            false => false,
         };
         if !grows {
             return None;
         }
+        let keeps_on = keeps_on(&stock.lows, KEEPS_ON);
         // What is made of the old one is there beside it for a moment. Else, if it does not come in more blocks either, the old
         // one was gone, and the new one is another thing that happens to be larger.
         if !ever_later && more_blocks.is_none() && site.peak_bytes() <= most {
@@ -184,7 +191,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             freed: site.frees,
             longest_life: site.longest_life(),
             renewed: !ever_later,
-            rises_steadily: rises as usize >= STEADY_COHORTS,
+            rises_steadily: rises as usize >= STEADY_COHORTS && keeps_on,
             ever_later,
             may_end: even.is_none(),
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
@@ -274,10 +281,15 @@ fn backs_up(site: &Site, lows: &[i64; WINDOWS], even: bool, clock: &PhaseClock<'
     let all_the_time = site.first_release > 0
         && clock.at(site.first_release) <= steps / 2
         && steps.saturating_sub(clock.at(site.last_release)) <= window;
+    let goes_on = keeps_on(lows, if even { KEEPS_ON } else { KEEPS_ON_IRREGULAR });
+    all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
+}
+
+/// Returns whether the second half of the judged part adds at least this share of what the first one does: what fills up adds
+/// ever less.
+fn keeps_on(lows: &[i64; WINDOWS], share: f64) -> bool {
     let [first, .., last] = *lows;
     let middle = lows[WINDOWS / 2];
     let (early, late) = (middle.saturating_sub(first), last.saturating_sub(middle));
-    let share = if even { KEEPS_ON } else { KEEPS_ON_IRREGULAR };
-    let goes_on = late as f64 >= share * early as f64 * LATER_WINDOWS;
-    all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
+    late as f64 >= share * early as f64 * LATER_WINDOWS
 }

@@ -316,10 +316,12 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     } else if let Some((container, within)) = path.rsplit_once(ENTRY)
         && within.starts_with(['.', '['])
     {
-        // Nobody puts anything there but as a part of an entry.
+        // Nobody puts anything there but as a part of an entry. Several containers have a name in common.
+        let container = called(f).filter(|common| container.starts_with(common)).unwrap_or(container);
+        let container = holder(container);
+        let where_in_them = if container == name { String::new() } else { format!(" ({name})") };
         format!(
-            "remove entries that nobody needs any more from {}, or keep {copy} in them ({name})",
-            holder(container)
+            "remove entries that nobody needs any more from {container}, or keep {copy} in them{where_in_them}"
         )
     } else {
         format!("keep {copy} in {name}, or remove entries that nobody needs any more")

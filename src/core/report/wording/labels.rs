@@ -19,7 +19,7 @@ const FEW_BLOCKS: u64 = 8;
 /// The mean of what steps add is told beside what most add if they differ by more than this share.
 const UNEVEN: f64 = 0.1;
 /// The sizes of what steps add are different, and none is that of most, if the interval of their median is as wide as this.
-const DIFFERENT: f64 = 1.5;
+const DIFFERENT: f64 = 1.05;
 /// What a step adds and the mean over all steps are one figure if they differ by no more than this share.
 const SAME: f64 = 0.02;
 /// Steps beyond which nobody waits for a device to run out of memory: a day of steps of one second each.

@@ -327,7 +327,10 @@ fn is_of_framework(at: &str) -> bool {
 /// Names the recorded sources that would give other steps than the ones shown.
 fn other_sources(report: &Report) -> Option<String> {
     let source = report.steps.source?;
-    let another = |s: &StepSource| s.name != source || report.steps.phase_steps > 0;
+    let phases = report.steps.phase_steps;
+    // The loops between an optimizer's steps are told with the steps.
+    let is_told = |s: &StepSource| phases > 0 && s.count == phases && s.name.starts_with("loop");
+    let another = |s: &StepSource| (s.name != source || phases > 0) && !is_told(s);
     let differs = |s: &&StepSource| another(s) && s.count > 0 && s.count != report.steps.count;
     let named = report.steps.step_sources.iter().filter(differs).filter_map(|s| {
         let base = &report.program.base;
