@@ -112,7 +112,7 @@ fn what_a_step_of_a_sawtooth_adds_is_the_mean_where_steps_differ() {
             for _ in 0..blocks[n as usize % 2] {
                 list.push(s.block(8192, 7));
             }
-            if n % 8 == 0 {
+            if n.is_multiple_of(8) {
                 list.drain(..).for_each(|block| s.p.free(block));
             }
         };
