@@ -46,7 +46,13 @@ pub fn tell(bytes: &[u8], step: Option<u32>) -> Fate {
         unfinished_events: recording.unfinished_events,
         problems: recording.problems.clone(),
     };
-    let query = Query { step, since: step.map(|step| step / 2), all: true, cohorts: step.is_none() };
+    let query = Query {
+        step,
+        since: step.map(|step| step / 2),
+        net: step.is_some_and(|step| step % 2 == 0),
+        all: true,
+        cohorts: step.is_none(),
+    };
     let Ok(report) = Report::query(&ledger, &recording.tables, &names, &run, query) else {
         return Fate::NoSuchStep;
     };
