@@ -242,6 +242,18 @@ fn a_variable_with_a_few_of_what_an_unbounded_owner_has_is_no_owner() {
     assert_eq!(found(12..32).len(), 2, "it has half of them");
 }
 
+/// An optimizer has two states for each parameter beside itself; the list of the models has the parameters alone.
+#[test]
+fn whoever_has_a_third_of_the_blocks_is_an_owner_too() {
+    let found = |models: std::ops::Range<Node>| {
+        let toy = Toy::default().root(0, 1, "__main__.state").list(1, 10..40);
+        let toy = toy.root(0, 2, "__main__.models").list(2, models);
+        (10..40).fold(toy, Toy::tensor).find(1010..1040).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    assert_eq!(found(10..20), ["__main__.state[*]", "__main__.models[*]"]);
+    assert_eq!(found(10..18), ["__main__.state[*]"], "a quarter");
+}
+
 /// The first entry of a cache, which the variable that it was assigned to has too.
 #[test]
 fn a_variable_with_one_tensor_is_no_owner_beside_a_bounded_one() {

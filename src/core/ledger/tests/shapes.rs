@@ -126,6 +126,28 @@ fn what_a_step_of_a_sawtooth_adds_is_the_mean_where_steps_differ() {
     }
 }
 
+/// What rises above the rest a few times is told; the top of a sawtooth is told as such, and what rises again and again is how
+/// the program works.
+#[test]
+fn a_spike_is_seldom_and_no_sawtooth() {
+    let spikes = |every: u64, gathers: bool| {
+        let mut list = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            if !gathers || n % every == 1 {
+                list.drain(..).for_each(|block| s.p.free(block));
+            }
+            if gathers || n.is_multiple_of(every) {
+                list.push(s.block(1 << 20, 7));
+            }
+        };
+        let v = Shape::run(step, 245);
+        v.non_leaks.iter().filter(|f| f.kind == Kind::Spike).count()
+    };
+    assert_eq!(spikes(50, false), 1);
+    assert_eq!(spikes(12, false), 0, "twenty times");
+    assert_eq!(spikes(30, true), 0, "a sawtooth of eight teeth");
+}
+
 /// A list is cleared after each epoch, and its last entry is kept, in runs of whole epochs.
 #[test]
 fn what_stays_of_each_tooth_of_a_sawtooth_grows() {
