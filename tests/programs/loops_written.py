@@ -540,6 +540,14 @@ def pool():
         list(executor.map(answer, range(N)))
 
 
+def pool_fed_slowly_at_first():
+    """The first items are gone when the next are made, so that these get their memory."""
+    with ThreadPoolExecutor(1) as executor:
+        for n in range(4):
+            executor.submit(answer, n).result()
+        list(executor.map(answer, range(4, N)))
+
+
 class Trained:
     """What optimizers step."""
 

@@ -61,8 +61,6 @@ pub(super) struct Code {
     /// A thread begins with it.
     pub bootstrap: bool,
     pub once: bool,
-    /// Takes whatever arguments it is given, to hand them on.
-    pub wrapper: bool,
     /// A wrapper that a decorator has put around another function.
     pub decorator: bool,
     pub library: bool,
@@ -88,7 +86,6 @@ impl Code {
             coroutine: text.flags & COROUTINE != 0,
             bootstrap: text.library && BOOTSTRAP.contains(&plain) && text.file.ends_with(THREADS),
             once: ONCE.contains(&plain),
-            wrapper: text.flags & VARIABLE_ARGUMENTS == VARIABLE_ARGUMENTS,
             decorator: text.flags & (VARIABLE_ARGUMENTS | NESTED) == VARIABLE_ARGUMENTS | NESTED,
             library: text.library,
             framework: text.library

@@ -3,7 +3,7 @@
 use super::super::Seen;
 use super::super::tree::Sign;
 use super::items::MayHave;
-use super::{BEGINS, CALL, Inside, Shadow, View, call_at};
+use super::{BEGINS, CALL, Inside, Level, Shadow, View, call_at};
 use crate::steps::loops::tree::Id;
 
 impl Shadow {
@@ -129,16 +129,15 @@ impl Shadow {
     }
 
     /// 1 if the call from the frame at depth `above` may be one of many that C made. Not where the function
-    /// is one that C calls once or that is awaited, or a wrapper hands its own arguments on to it.
+    /// is one that C calls once or that is awaited, or the caller hands arguments on to it: a decorator's wrapper, an
+    /// executor's worker. From 3.12 on C is in between there only if what is called is no function, before 3.12 always.
     pub(super) fn crosses(&self, view: &View<'_>, above: usize, entry: bool, code: u32) -> usize {
         if !entry || view.codes.get(code).once {
             return 0;
         }
-        let wrapped = self.levels.get(above).is_some_and(|l| {
-            let caller = view.codes.get(l.code);
-            caller.wrapper && caller.extents.spreads_at(l.seen.offset)
-        });
-        usize::from(!wrapped && !self.is_awaited(view, above + 1, code))
+        let hands_on = |l: &Level| view.codes.get(l.code).extents.spreads_at(l.seen.offset);
+        let is_handed_on = self.levels.get(above).is_some_and(hands_on);
+        usize::from(!is_handed_on && !self.is_awaited(view, above + 1, code))
     }
 
     /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
