@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::programs::{driver_calls, line_of, pythons, script, torch};
+use crate::common::programs::{driver_calls, free_threaded, line_of, pythons, script, torch};
 use crate::common::report::{Report, leaktrace};
 use crate::common::{Run, Running, library};
 use tempfile::TempDir;
@@ -368,8 +368,8 @@ fn one_in_a_long_call_is_left_as_it_is() {
 #[test]
 fn every_python() {
     let gdb = has_gdb();
-    for (version, python) in pythons() {
-        let minor: u32 = version.trim_start_matches("3.").parse().unwrap();
+    for (version, python) in pythons().into_iter().chain(free_threaded()) {
+        let minor: u32 = version.trim_start_matches("3.").trim_end_matches('t').parse().unwrap();
         if !gdb && minor < 14 {
             continue;
         }
