@@ -144,6 +144,11 @@ fn loops_of_a_framework_are_no_source_and_places_are_told_once() {
     let told = wording::step_details(&report, true).join("\n");
     let sources = "other step sources: loop:1 (100 at train.py:12), loop:3 (100 at train.py:12); choose ";
     assert!(told.starts_with(sources), "{told}");
+    // Loops between an optimizer's steps are told with the steps.
+    report.steps.phase_steps = 100;
+    let told = wording::step_details(&report, true).join("\n");
+    assert!(!told.contains("other step sources"), "{told}");
+    report.steps.phase_steps = 0;
     report.steps.source = None;
     let unused = |iterations| UnusedLoop { location: torch.into(), iterations, reason: "framework".into() };
     report.steps.unused_loops = vec![unused(9), unused(7)];
