@@ -19,6 +19,7 @@ mod tests;
 mod words;
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use crate::format::entry::Retention;
 use crate::int_map::IntMap;
@@ -172,6 +173,17 @@ pub struct Owner {
     pub blocks: Vec<usize>,
 }
 
+impl Owner {
+    /// Takes in another one, and is called by a path that stands for both, whose first `name` bytes are the owner's.
+    fn take_in(&mut self, other: Owner, path: String, name: usize) {
+        (self.path, self.name, self.node) = (path, name, 0);
+        self.places = self.places.max(other.places);
+        self.blocks.extend(other.blocks);
+        self.blocks.sort_unstable();
+        self.blocks.dedup();
+    }
+}
+
 /// What a search has found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
@@ -245,7 +257,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     owners.extend(garbage);
     Found {
-        owners: without_minor(joined(owners)),
+        owners: without_minor(numbered(joined(owners))),
         in_time: complete && !graph.is_late(),
         collector_is_off: false,
     }
@@ -299,15 +311,38 @@ fn joined(owners: Vec<Owner>) -> Vec<Owner> {
             continue;
         };
         let name = words::join(&known.path[..known.name], &owner.path[..owner.name]);
-        known.path = words::join(&known.path, &owner.path);
-        known.name = name.len();
-        known.node = 0;
-        known.places = known.places.max(owner.places);
-        known.blocks.extend(owner.blocks);
-        known.blocks.sort_unstable();
-        known.blocks.dedup();
+        let path = words::join(&known.path, &owner.path);
+        known.take_in(owner, path, name.len());
     }
     all
+}
+
+/// Joins the owners of a cause whose names differ in numbers at their ends only, where they are many: the variables that a
+/// program makes by number.
+fn numbered(owners: Vec<Owner>) -> Vec<Owner> {
+    let mut sets: Vec<Vec<Owner>> = Vec::new();
+    let mut by_name: HashMap<(u32, String), usize> = HashMap::new();
+    for owner in owners {
+        let is_open = owner.hold == Retention::Unbounded;
+        let name = if is_open { words::unnumbered(&owner.path) } else { owner.path.clone() };
+        let at = *by_name.entry((owner.cause, name)).or_insert(sets.len());
+        match sets.get_mut(at).filter(|set| set.iter().all(|known| known.hold == owner.hold)) {
+            Some(set) => set.push(owner),
+            None => sets.push(vec![owner]),
+        }
+    }
+    let join = |mut set: Vec<Owner>| {
+        if set.len() <= words::NAMES {
+            return set;
+        }
+        let whole = words::join_numbered(&set.iter().map(|o| o.path.as_str()).collect::<Vec<_>>());
+        let names: Vec<&str> = set.iter().filter_map(|o| o.path.get(..o.name)).collect();
+        let name = words::join_numbered(&names).len();
+        let mut all = set.remove(0);
+        set.into_iter().for_each(|owner| all.take_in(owner, whole.clone(), name));
+        vec![all]
+    };
+    sets.into_iter().flat_map(join).collect()
 }
 
 fn without_minor(owners: Vec<Owner>) -> Vec<Owner> {

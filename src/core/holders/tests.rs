@@ -347,6 +347,26 @@ fn owners_that_differ_in_numbers_of_entries_are_one() {
 }
 
 #[test]
+fn variables_that_are_made_by_number_are_one_owner() {
+    let mut toy = Toy::default();
+    for (n, name) in ["out_0", "out_1", "out_2", "out_10", "other"].into_iter().enumerate() {
+        toy = toy.root(0, 1 + n as Node, &format!("__main__.{name}")).tensor(1 + n as Node);
+    }
+    let mut names = |blocks| toy.find(blocks).into_iter().map(|(path, ..)| path).collect::<Vec<_>>();
+    assert_eq!(names(1001..1006), ["__main__.out_*", "__main__.other"]);
+    // Three are as well named by themselves.
+    assert_eq!(names(1001..1004), ["__main__.out_0", "__main__.out_1", "__main__.out_2"]);
+    for (paths, joined) in [
+        (["__main__.layer1.w2[*]", "__main__.layer2.w2[*]"], "__main__.layer*.w2[*]"),
+        (["step() local `x1`", "step() local `x2`"], "step() local `x*`"),
+    ] {
+        assert_eq!(words::join_numbered(&paths), joined);
+        assert_eq!(words::unnumbered(paths[0]), words::unnumbered(paths[1]));
+    }
+    assert_ne!(words::unnumbered("a.b[0]"), words::unnumbered("a.b[1]"));
+}
+
+#[test]
 fn two_variables_of_one_tensor_are_two_owners() {
     let toy = Toy::default().root(0, 10, "__main__.loss").root(0, 1, "__main__.retval").tensor(10);
     let mut toy = toy.holds(1, 10, Step::Index(0));

@@ -2,8 +2,8 @@
 
 use super::{EXPRESSION, GcRoot, Step};
 
-/// Nodes of a graph that are named together.
-const NAMES: usize = 3;
+/// Nodes of a graph, or ways that paths go, that are named together.
+pub(super) const NAMES: usize = 3;
 
 /// Equal pieces in a row that are said once: the nodes of a linked list.
 const RUN: usize = 4;
@@ -72,6 +72,34 @@ pub(super) fn join(a: &str, b: &str) -> String {
         out.extend(["[", same, "]", part]);
     }
     out
+}
+
+/// Returns a path's names, and what stands between them, in turns.
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    path.split_inclusive(move |c| !is_name(c)).flat_map(move |part| {
+        let (name, mark) = part.split_at(part.trim_end_matches(|c| !is_name(c)).len());
+        [name, mark]
+    })
+}
+
+/// Returns a path with a star for the number that a name ends in.
+pub(super) fn unnumbered(path: &str) -> String {
+    let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let names = names(path).map(|name| match stem(name) {
+        begin if begin > 0 && begin < name.len() => format!("{}*", &name[..begin]),
+        _ => name.to_owned(),
+    });
+    names.collect()
+}
+
+/// Returns the one path that stands for several which are the same [without those numbers](unnumbered), and has a star where
+/// they differ.
+pub(super) fn join_numbered(paths: &[&str]) -> String {
+    let Some((first, others)) = paths.split_first() else { return String::new() };
+    let differs = |at: usize, name: &str| others.iter().any(|other| names(other).nth(at) != Some(name));
+    let parts = names(first).enumerate();
+    parts.map(|(at, name)| if differs(at, name) { unnumbered(name) } else { name.to_owned() }).collect()
 }
 
 /// Several paths in words.
