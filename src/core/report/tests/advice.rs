@@ -138,6 +138,11 @@ fn advice_is_for_what_holds() {
             &["f() local `history`[*]['cache'].layers[*] → …"],
             "remove entries that nobody needs any more from `history` in f()",
         ),
+        (
+            512.0,
+            &["__main__.out_*"],
+            "delete those of `out_*` in __main__ that nobody needs any more, or keep ",
+        ),
     ] {
         let told = wording::advice(&held(paths, block)).expect("a leak has advice");
         assert!(told.starts_with(words), "{paths:?}: {told}");

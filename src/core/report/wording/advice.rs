@@ -323,6 +323,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!(
             "remove entries that nobody needs any more from {container}, or keep {copy} in them{where_in_them}"
         )
+    } else if path.ends_with('*') {
+        format!("delete those of {name} that nobody needs any more, or keep {copy} in them")
     } else {
         format!("keep {copy} in {name}, or remove entries that nobody needs any more")
     }
