@@ -73,6 +73,11 @@ impl Made {
         self.latest
     }
 
+    /// Returns what of the latest step's bytes the first steps did not allocate, as a share.
+    pub fn grown(&self) -> f64 {
+        1.0 - self.early as f64 / self.latest.max(1) as f64
+    }
+
     pub fn trend(&self) -> Trend {
         let times = self.latest as f64 / self.early.max(1) as f64;
         let seldom_smaller = f64::from(self.smaller) <= SELDOM_SMALLER * f64::from(self.larger);

@@ -160,6 +160,11 @@ impl Site {
         self.made.latest()
     }
 
+    /// Returns what of the bytes of the latest step in which it allocated it did not allocate in the first ones, as a share.
+    pub fn grown(&self) -> f64 {
+        self.made.grown()
+    }
+
     /// Returns how what it allocates in a step has changed over the run.
     pub fn trend(&self) -> Trend {
         self.made.trend()

@@ -104,6 +104,10 @@ fn lengthening(sizes: &[u64], added: bool, constant: u32) -> Verdict {
             s.p.free(made);
         }
     };
+    judged(step)
+}
+
+fn judged(step: impl FnMut(&mut Shape, u64)) -> Verdict {
     let ledger = Shape::steps_only(step, 100).replay();
     let context = Context {
         location: &u64::from,
@@ -124,6 +128,26 @@ fn longer_inputs_make_all_that_follows_larger() {
     // Most of what the step makes is as large as before.
     assert_eq!(kinds(&lengthening(&[1024, 4096, 512], false, 4)), leak);
     assert_eq!(kinds(&lengthening(&[], false, 0)), leak);
+}
+
+/// A small model, of which half of what a step makes is as large as always, keeps its last output.
+#[test]
+fn what_grows_by_the_share_that_the_input_grows_by_has_its_size_from_that() {
+    let run = |size: fn(u64) -> u64| {
+        let mut held = None;
+        let step = |s: &mut Shape, n: u64| {
+            let given = s.block(512 * n, 6);
+            let new = s.block(size(n), 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+            let made = [(10, 1024 * n), (11, 2048 * n), (30, 65_536), (31, 65_536), (32, 65_536)];
+            let made = made.map(|(stack, size)| s.block(size, stack));
+            made.into_iter().for_each(|block| s.p.free(block));
+            s.p.free(given);
+        };
+        kinds(&judged(step))
+    };
+    assert_eq!(run(|n| 1024 * n), (vec![], true));
+    assert_eq!(run(|n| 512 * n * n), (vec![Kind::Growing], false));
 }
 
 /// Lists that are cleared every twenty steps, the last time in the last step, and what is kept of every tenth.

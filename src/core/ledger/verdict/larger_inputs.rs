@@ -11,9 +11,11 @@ use crate::ledger::sites::{Layer, Site};
 /// At least so many other call stacks allocate more and more …
 const LEAST: usize = 2;
 /// … and so many times as many as those whose blocks stay as large as they were: more than numbers, which have one size
-/// whatever the step is given. What the step begins with is given to it, if as many grow with it.
+/// whatever the step is given. As many suffice for what the step begins with, which is given to it, and for what grows by the
+/// same share of itself, up to this difference: it has its size from that.
 const MORE: usize = 2;
 const MORE_BESIDE_FIRST: usize = 1;
+const SAME_SHARE: f64 = 0.1;
 /// They allocate in at least this share of the steps in which the site in question does.
 const AS_OFTEN: f64 = 0.5;
 
@@ -39,7 +41,7 @@ fn grows_with_the_rest(view: &View<'_>, f: &Finding) -> bool {
     let beside = |s: &Site| s.layer == Layer::Block && s.device == own.device && often(s.births);
     // What a step begins with, it is given. What is made of the one before needs something that is added to it.
     let begins = view.ledger.sites().find(|(_, s)| beside(s) && often(s.steps_begun()));
-    let Some((first, _)) = begins.filter(|(_, s)| s.trend() == Trend::Grows) else { return false };
+    let Some((first, given)) = begins.filter(|(_, s)| s.trend() == Trend::Grows) else { return false };
     // What an optimizer makes has the sizes of the model, whatever it is given.
     let counts = |s: &Site| beside(s) && !(view.context.is_optimizer)(s.stack);
     let others =
@@ -52,6 +54,9 @@ fn grows_with_the_rest(view: &View<'_>, f: &Finding) -> bool {
             Trend::Stays | Trend::Varies => {}
         }
     }
-    let more = if f.sites.iter().any(|own| own.site == first) { MORE_BESIDE_FIRST } else { MORE };
+    let is_first = f.sites.iter().any(|own| own.site == first);
+    let grown = f.growth_bytes_per_step * f64::from(view.steps) / f.live_bytes.max(1) as f64;
+    let as_given = (grown - given.grown()).abs() <= SAME_SHARE;
+    let more = if is_first || as_given { MORE_BESIDE_FIRST } else { MORE };
     grow >= LEAST && grow >= more * stay
 }
