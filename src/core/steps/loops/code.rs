@@ -46,6 +46,7 @@ const THREADS: &str = "/threading.py";
 /// Where the loops are not the program's, beside those of frameworks, which go over the layers of a model, the parameters of
 /// an optimizer, the operations of a graph: those of a notebook's kernel over its messages. A cell may have any loop of its
 /// own.
+const EVENT_LOOP: &str = "/asyncio/base_events.py";
 const NOTEBOOKS: [&str; 2] = ["/ipykernel/", "/IPython/"];
 
 #[derive(Debug)]
@@ -78,6 +79,7 @@ impl Code {
     pub fn new(text: &CodeText) -> Code {
         let extents = Extents::of(text.minor, &text.bytes, &text.exceptions, &text.name);
         let plain = text.name.rsplit('.').next().unwrap_or("");
+        let is_event_loop = text.library && text.file.ends_with(EVENT_LOOP);
         Code {
             id: text.id,
             variables: text.variables.or((text.flags & OPTIMIZED == 0).then_some(0)),
@@ -94,7 +96,7 @@ impl Code {
             builds: text.library && BUILDERS.contains(&plain),
             module: plain == MODULE,
             opaque: extents.is_none(),
-            extents: extents.unwrap_or_default(),
+            extents: extents.filter(|_| !is_event_loop).unwrap_or_default(),
         }
     }
 }
