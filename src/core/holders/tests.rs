@@ -163,7 +163,7 @@ fn an_attribute_does_not_stand_for_another_one() {
             }
         }
         let blocks = 1120..1120 + 2 * jobs;
-        assert_eq!(toy.find(blocks), one("__main__.jobs[*] → .x, .result", 2 * jobs as usize), "{jobs} jobs");
+        assert_eq!(toy.find(blocks), one("__main__.jobs[*] → .result, .x", 2 * jobs as usize), "{jobs} jobs");
     }
 }
 

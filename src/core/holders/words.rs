@@ -202,6 +202,8 @@ fn alternatives(here: &[Option<&Piece>]) -> Option<String> {
             ways.push(text);
         }
     }
+    // In one order, whichever was found first.
+    ways.sort_unstable();
     let listed = |all: Vec<&str>| {
         let mut names: Vec<&str> = Vec::new();
         for name in all {

@@ -129,6 +129,7 @@ fn a_container_without_a_bound_that_takes_in_no_more_is_no_cache() {
         let said = v.non_leaks.iter().filter(|f| f.kind != Kind::WarmUp);
         said.map(|f| (f.kind, f.evidence_step)).collect::<Vec<_>>()
     };
-    assert_eq!(kind(Retention::Unknown), [(Kind::Cache, 120)]);
+    // The latest release shows the cache, the latest growth the container.
+    assert_eq!(kind(Retention::Unknown), [(Kind::Cache, 200)]);
     assert_eq!(kind(Retention::Unbounded), [(Kind::Plateau, 120)]);
 }

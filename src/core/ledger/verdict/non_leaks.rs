@@ -129,7 +129,10 @@ fn entry(view: &View<'_>, group: &[Part<'_, '_>]) -> Option<Finding> {
     } as u32;
     f.oldest_step = births.first().copied().unwrap_or(0);
     f.first_step = f.oldest_step;
-    f.evidence_step = births.last().copied().unwrap_or(0);
+    f.evidence_step = match kind {
+        Kind::Cache => sites().map(|s| s.site.last_release).max().unwrap_or(0),
+        _ => births.last().copied().unwrap_or(0),
+    };
     f.span = view.steps;
     f.longest_life = sites().map(|s| s.site.longest_life()).max().unwrap_or(0);
     Some(f)

@@ -137,7 +137,12 @@ fn grounds(f: &Finding, these: &str) -> String {
         (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
         (_, life) => format!("the others of {these} lived for {} at most", count(f64::from(life), "step")),
     };
-    format!("{steps} left {noun}s that are still live; {others}")
+    match f.evidence_step {
+        0 => format!("{steps} left {noun}s that are still live; {others}"),
+        freed => {
+            format!("{steps} left {noun}s that were live until step {}; {others}", grouped(u64::from(freed)))
+        }
+    }
 }
 
 /// Returns what is not known of growth that is no certain leak.
@@ -157,7 +162,7 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
             size(bytes as f64)
         ),
         None if f.evidence_step > 0 => format!(
-            "They were freed only in step {}, at the end: until then this grew without a bound.",
+            "They were freed in step {}, near the end of the run, perhaps because the program was ending.",
             grouped(u64::from(f.evidence_step))
         ),
         None => "The run is too short or too irregular to tell whether there is a bound.".to_owned(),
@@ -379,9 +384,9 @@ fn carry_over(f: &Finding, sites: &[Site], cwd: &str) -> String {
 
 fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Subject { name, plural, .. } = subject(sites, cwd);
-    let (accumulate, release) = if plural { ("accumulate", "release") } else { ("accumulates", "releases") };
+    let accumulate = if plural { "accumulate" } else { "accumulates" };
     format!(
-        "{name} {accumulate} {} per step and {release} all of it every {}, down to the same floor (sawtooth). This is no leak.",
+        "{name} {accumulate} {} per step; every {} as much is released, down to the same floor (sawtooth). This is no leak.",
         amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
         count(f.period_steps.unwrap_or(0.0), "step"),
     )
@@ -418,9 +423,8 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
             format!("{bytes} came in the first steps and stayed: parameters, states, workspaces.")
         }
         Kind::Plateau => format!("{} came after the first steps and no more of it since step {step}.", at()),
-        Kind::Cache => {
-            format!("{}: older ones are released, or new ones come ever more rarely.", at())
-        }
+        Kind::Cache if f.evidence_step == 0 => format!("{}: new ones come ever more rarely.", at()),
+        Kind::Cache => format!("{}: older ones are released.", at()),
         Kind::LargerInputs => {
             format!(
                 "{bytes} are allocated anew in each step, larger each time, as nearly all that the steps allocate."

@@ -121,7 +121,9 @@ pub fn common_path<'h>(holders: &[&'h Holder]) -> &'h str {
                 .get(*at..)
                 .is_some_and(|r| r.is_empty() || r.starts_with(['.', '[']) || r.starts_with(LEADS_TO))
         };
-        holders.iter().all(rest) && first.get(..*at).is_some_and(is_whole)
+        // Several ways from one place begin with a dot each.
+        let is_end = |path: &str| is_whole(path) && !path.ends_with(LEADS_TO);
+        holders.iter().all(rest) && first.get(..*at).is_some_and(is_end)
     };
     let end = (variable.max(1)..=most.min(first.len())).rev().find(ends).unwrap_or(0);
     let common = &first[..end];

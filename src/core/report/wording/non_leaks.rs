@@ -65,6 +65,7 @@ fn reason(f: &Finding) -> String {
         None if f.kind == Kind::Plateau => {
             format!("no more since step {}", grouped(f.evidence_step.map_or(0, u64::from)))
         }
+        None if f.evidence_step.is_none() => "new ones come ever more rarely".to_owned(),
         None => "older ones are released".to_owned(),
     }
 }
