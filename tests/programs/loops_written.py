@@ -540,6 +540,25 @@ def pool():
         list(executor.map(answer, range(N)))
 
 
+def gathered():
+    """Requests side by side, two at a time, each of which awaits two parts of it."""
+    into, out = nn.Linear(16, 64).to(DEVICE), nn.Linear(64, 16).to(DEVICE)
+
+    async def part(layer, x):
+        await asyncio.sleep(0)
+        return layer(x)
+
+    async def handle():
+        kept.append(await part(out, await part(into, batch())))
+
+    async def serve():
+        for _ in range(N):
+            await asyncio.gather(handle(), handle())
+
+    asyncio.run(serve())
+    return 2 * N
+
+
 def pool_fed_slowly_at_first():
     """The first items are gone when the next are made, so that these get their memory."""
     with ThreadPoolExecutor(1) as executor:
