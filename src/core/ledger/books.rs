@@ -58,6 +58,10 @@ pub struct TrailingFrees {
     /// Since the last block was allocated.
     pub now: u64,
     of_steps: [u64; STEPS_COMPARED],
+    /// The bytes freed since the last boundary, of blocks of earlier steps, and their sum weighted by how many allocations
+    /// came before.
+    bytes: u64,
+    weighted: f64,
 }
 
 impl PartialEq for TrailingFrees {
@@ -71,6 +75,23 @@ impl TrailingFrees {
     pub fn end_step(&mut self) {
         self.of_steps.rotate_left(1);
         self.of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.now);
+        (self.bytes, self.weighted) = (0, 0.0);
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: u64, born: usize) {
+        self.now += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.weighted += bytes as f64 * born as f64;
+    }
+
+    /// Returns how many of `born` allocations since the last boundary came behind what was freed since, on average; 0 where
+    /// nothing was seen to be freed.
+    pub fn born_behind(&self, born: usize) -> u64 {
+        match self.bytes {
+            0 => 0,
+            bytes => (born as f64 - self.weighted / bytes as f64).max(0.0) as u64,
+        }
     }
 
     /// Returns how many every one of the latest steps had, at least.
@@ -168,7 +189,9 @@ impl Books {
             // Without steps the exit is the moment that is judged.
             if birth < step || (self.exit.is_some() && self.completed == 0) {
                 self.releases_since_boundary.push(Departed { site, birth, bytes, collected, address });
-                self.trailing_frees.now += u64::from(layer == Layer::Block);
+                if layer == Layer::Block {
+                    self.trailing_frees.add(bytes, self.newborn.len());
+                }
                 carried = birth == self.completed && self.exit.is_none() && !given_on;
             } else {
                 s.freed(step, 1);

@@ -162,6 +162,17 @@ impl Ledger {
         last.saturating_sub(self.books.exit.as_ref().map_or_else(now, |exit| live(exit)))
     }
 
+    /// Returns the bytes that a site freed after the last step, of what it had then.
+    pub fn released_after_last_step(&self, site: u32) -> u64 {
+        let of_site = self.books.releases_since_boundary.iter().filter(|d| d.site == site);
+        of_site.fold(0, |sum, d| sum.saturating_add(d.bytes))
+    }
+
+    /// Returns how many allocations came after the last step, and after what was freed there.
+    pub fn allocated_after_releases(&self) -> u64 {
+        self.books.trailing_frees.born_behind(self.books.newborn.len())
+    }
+
     /// Returns whether so many allocations are those of several steps.
     pub fn are_several_steps(&self, allocations: u64) -> bool {
         self.are_steps(allocations, STEPS_BEHIND)

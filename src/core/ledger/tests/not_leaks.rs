@@ -2,6 +2,7 @@
 
 use super::shapes::Shape;
 use super::*;
+use crate::format::event::StepSource;
 
 /// Nothing is wrong with it, though a sawtooth may be named as what it is.
 fn clean(step: impl FnMut(&mut Shape, u64), steps: u64) {
@@ -90,4 +91,40 @@ fn a_spike_at_the_end_is_none() {
         },
         180,
     );
+}
+
+/// A loop gathers; behind it all of that is freed, and the program goes on with `later` allocations before it frees what it
+/// has, if anything.
+fn gathers(trains: bool, freed_first: bool, later: u32) -> (Vec<verdict::Kind>, Vec<verdict::Kind>) {
+    let mut outputs = Vec::new();
+    let mut s = Shape::default();
+    for _ in 0..100 {
+        outputs.push(s.block(65_536, 7));
+        let source = if trains { StepSource::Optimizer } else { StepSource::Loop };
+        s.p.push(Event { class: source as u8, ..Event::new(EventKind::StepEnd) });
+    }
+    let mut free = |s: &mut Shape| outputs.drain(..).for_each(|block| s.p.free(block));
+    if freed_first {
+        free(&mut s);
+    }
+    for _ in 0..later {
+        let query = s.block(2048, 8);
+        s.p.free(query);
+    }
+    free(&mut s);
+    s.p.exit();
+    let verdict = verdict::judge(&s.p.replay());
+    let kinds = |all: &[verdict::Finding]| all.iter().map(|f| f.kind).collect();
+    (kinds(&verdict.findings), kinds(&verdict.non_leaks))
+}
+
+#[test]
+fn what_a_loop_gathers_and_gives_back_before_the_program_goes_on_is_none() {
+    use verdict::Kind::{Leak, Spike};
+    assert_eq!(gathers(false, true, 12), (vec![], vec![Spike]));
+    // The program ends with it.
+    assert_eq!(gathers(false, true, 2).0, [Leak]);
+    assert_eq!(gathers(false, false, 12).0, [Leak]);
+    // A longer training would run out of memory.
+    assert_eq!(gathers(true, true, 12).0, [Leak]);
 }
