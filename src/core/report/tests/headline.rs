@@ -149,6 +149,14 @@ fn loops_of_a_framework_are_no_source_and_places_are_told_once() {
     let told = wording::step_details(&report, true).join("\n");
     assert!(!told.contains("other step sources"), "{told}");
     report.steps.phase_steps = 0;
+    let mut leaking = self::report(&ledger(200, true), End::Clean, None).expect("no step asked for");
+    leaking.steps = report.steps.clone();
+    let mut tells = |ratio: f64| {
+        leaking.findings[0].growth_step_ratio = ratio;
+        wording::step_details(&leaking, false).concat().contains("other step sources")
+    };
+    assert!(tells(0.1), "it may grow in each step of another source");
+    assert!(!tells(1.0), "these are the steps that it grows in");
     report.steps.source = None;
     let unused = |iterations| UnusedLoop { location: torch.into(), iterations, reason: "framework".into() };
     report.steps.unused_loops = vec![unused(9), unused(7)];

@@ -277,14 +277,20 @@ fn unused_loops(report: &Report) -> String {
     if told.is_empty() { String::new() } else { format!(", and no loop that counts: {}", told.join(", ")) }
 }
 
+/// What grows in less than this share of the steps may grow in each step of another source.
+const AT_INTERVALS: f64 = 0.5;
+
 /// Returns what else there is to say of the steps, a line each.
 pub fn step_details(report: &Report, all: bool) -> Vec<String> {
     let unresolved = report.steps.unresolved_iterations;
     let unresolved = (unresolved > 0).then(|| {
         format!("{} before the first step were not resolved", count(unresolved.into(), "iteration"))
     });
-    // What was found is one way to find the steps right: the others are for who looks further.
-    let others = if all || report.findings.is_empty() { other_sources(report) } else { None };
+    // What was found in each step is one way to find the steps right: the others are for who looks further, and for growth at
+    // intervals, which may be the steps of another source.
+    let at_intervals = report.findings.iter().any(|f| f.kind.grows() && f.growth_step_ratio < AT_INTERVALS);
+    let asks = all || at_intervals || report.findings.is_empty();
+    let others = if asks { other_sources(report) } else { None };
     [few_steps(report), others, unresolved, annotations(report)].into_iter().flatten().collect()
 }
 
