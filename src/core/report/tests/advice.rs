@@ -33,6 +33,15 @@ fn advice_is_for_what_holds() {
             &["__main__.a.grad_fn → saved by B", "__main__.c.grad_fn → saved by B"],
             "a graph reaches back through the steps: `.detach()` what one step hands on to the next (`a` in __main__ or `c`",
         ),
+        (
+            512.0,
+            &[
+                "f() local `net`.state[1].grad_fn → B",
+                "f() local `loss`.grad_fn → B",
+                "f() local `y`.grad_fn → B",
+            ],
+            "a graph reaches back through the steps: `.detach()` what one step hands on to the next (`net.state` in f())",
+        ),
         (512.0, &["garbage waiting for the cyclic collector: A → A"], "break the reference cycle ("),
         (512.0, &["f() local `x`"], "the calls that have `x` in f() are still running: "),
         (

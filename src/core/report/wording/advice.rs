@@ -139,12 +139,32 @@ fn is_model(f: &Finding, models: &Models) -> bool {
 
 /// The variables whose graphs hold what grows, where there are several: the graph of each reaches back through the steps.
 fn with_graphs(f: &Finding) -> Vec<String> {
-    let of = |path: &str| Some(holder(path.split_once(GRAPH)?.0));
+    let of = |path: &str| Some(holder(without_part(path.split_once(GRAPH)?.0)));
     let mut all: Vec<String> = f.holders.iter().filter_map(|h| of(&h.path)).collect();
     all.sort();
     all.dedup();
     all.truncate(4);
     all
+}
+
+/// Returns a path without the number of a part at its end: the graph is to be cut in all parts of a tuple.
+fn without_part(path: &str) -> &str {
+    let is_number = |part: &str| part.strip_suffix(']').is_some_and(|number| number.parse::<u32>().is_ok());
+    path.rsplit_once('[').filter(|(_, part)| is_number(part)).map_or(path, |(whole, _)| whole)
+}
+
+/// Names what may be handed on: what an object keeps, before variables that a step computes from it.
+fn handed_on(first: &[String], last: &str) -> String {
+    let is_part = |name: &&str| name.split('`').nth(1).is_some_and(|path| path.contains(['.', '[']));
+    let all = || first.iter().map(String::as_str).chain([last]);
+    let mut named: Vec<&str> = all().filter(is_part).collect();
+    if named.is_empty() {
+        named = all().collect();
+    }
+    match &named[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => named.concat(),
+    }
 }
 
 /// Returns whether the calls of a function that run have a variable each: those of a function that calls itself.
@@ -304,8 +324,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         match first {
             [] => format!("keep {cut} of {last}: a tensor with its graph keeps all that the graph saved"),
             _ => format!(
-                "a graph reaches back through the steps: {cut} what one step hands on to the next ({} or {last})",
-                first.join(", ")
+                "a graph reaches back through the steps: {cut} what one step hands on to the next ({})",
+                handed_on(first, last)
             ),
         }
     } else if let Some(cut) = of.cuts_graph.filter(|_| has(&["saved by"])) {
