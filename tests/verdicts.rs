@@ -112,16 +112,23 @@ fn what_an_evaluation_gathers_is_not_judged_before_it_is_over() {
 
 #[test]
 fn what_the_last_loop_gathers_is_told_and_a_leak_if_it_is_most_of_the_run() {
-    let told = |what: &str, steps: &str| -> Vec<Value> {
+    let report = |what: &str, steps: &str| {
         let run = torch("verdicts/last_loop.py").args([what, steps]).env("LEAKTRACE_QUIET", "1").traced();
-        let report = Report::of(&run.run().success().recording());
+        Report::of(&run.run().success().recording())
+    };
+    let told = |what: &str, steps: &str| -> Vec<Value> {
         let of = |f: &Value| json!([f["kind"], f["holders"][0]["path"], f["bytes_per_step"]]);
-        report.findings().iter().map(of).collect()
+        report(what, steps).findings().iter().map(of).collect()
     };
     let found = |kind: &str| vec![json!([kind, "__main__.found[*]", 2048.0])];
     assert_eq!(told("keeps", "60"), found("last-loop"));
     assert_eq!(told("releases", "60"), Vec::<Value>::new());
     assert_eq!(told("keeps", "200"), found("leak"));
+    // Longer than the training, but not by far: the run is neither short nor irregular.
+    let longer = report("keeps", "120");
+    let [f] = longer.findings() else { panic!("{:#?}", longer.findings()) };
+    let why = f["why"].as_str().unwrap();
+    assert!(f["kind"] == "growing" && why.contains("That loop ran once, up to the end of the run"), "{f:#}");
     // One list had losses of the training before.
     let [one] = &told("goes-on", "60")[..] else { panic!("one cause") };
     assert_eq!(one[0], "leak");

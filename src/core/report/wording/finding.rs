@@ -71,6 +71,8 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
 }
 
 const EVERY_STEP: &str = "about every step";
+const LAST_LOOP: &str =
+    "That loop ran once, up to the end of the run: what it gathers may be released behind it.";
 const UNEXPLAINED: &str = "no recorded call allocated it: device code loaded anew, the driver's own buffers, another \
                            process on this device, or an allocation through an unhooked path.";
 
@@ -152,10 +154,7 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
             "They are in reference cycles that nothing else holds: only garbage collection frees them."
                 .to_owned()
         }
-        _ if f.kind == Kind::LastLoop => {
-            "That loop ran once, up to the end of the run: what it gathers may be released behind it."
-                .to_owned()
-        }
+        _ if f.kind == Kind::LastLoop => LAST_LOOP.to_owned(),
         _ if f.kind == Kind::Leak => "Only a cache that is not full yet would look the same.".to_owned(),
         Some(bytes) => format!(
             "What holds them is bounded, but only at about {}, which this device does not have.",
@@ -165,6 +164,8 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
             "They were freed in step {}, near the end of the run, perhaps because the program was ending.",
             grouped(u64::from(f.evidence_step))
         ),
+        // Of what is renewed or freed ever later it says that the growth is irregular.
+        None if f.may_end && !f.renewed && !f.ever_later => LAST_LOOP.to_owned(),
         None => "The run is too short or too irregular to tell whether there is a bound.".to_owned(),
     }
 }
