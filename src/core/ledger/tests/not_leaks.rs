@@ -128,3 +128,20 @@ fn what_a_loop_gathers_and_gives_back_before_the_program_goes_on_is_none() {
     // A longer training would run out of memory.
     assert_eq!(gathers(true, true, 12).0, [Leak]);
 }
+
+/// What fails in the second fifth of the run is kept, and each step has its newest output in hand.
+#[test]
+fn what_the_last_step_has_in_hand_does_not_go_on_with_what_was_kept_before() {
+    let mut last = None;
+    clean(
+        move |s, n| {
+            let new = s.block(2048, 7);
+            let old = last.replace(new);
+            // The one before was kept.
+            if !(21..34).contains(&n) {
+                old.into_iter().for_each(|old| s.p.free(old));
+            }
+        },
+        60,
+    );
+}

@@ -99,7 +99,7 @@ pub struct View<'a> {
     /// The sites that have cohorts, by number.
     pub sites: Vec<SiteView<'a>>,
     pub context: Context<'a>,
-    /// The latest birth among what is alive of a line, whoever calls it: by its way inwards. That takes the frames of every
+    /// The latest birth among what is alive of a line and old, whoever calls it: by its way inwards. That takes the frames of every
     /// stack, so it waits until somebody asks.
     survivors: OnceCell<BTreeMap<(u64, u8, Layer, u16), u32>>,
     /// The longest of the usual lives, where they are long, of what a line frees, whoever calls it: by its way inwards.
@@ -131,13 +131,18 @@ impl<'a> View<'a> {
         self.ledger.out_of_memory().last().is_some_and(|oom| oom.step >= self.steps)
     }
 
-    /// Returns when the latest was born of what is alive of the line that a site is of, whoever calls it.
+    /// Returns when the latest was born of what is alive of the line that a site is of, whoever calls it, and is older than
+    /// what it frees usually is.
     pub fn last_survivor(&self, site: &Site) -> u32 {
         let all = self.survivors.get_or_init(|| {
             let mut all = BTreeMap::new();
             for s in &self.sites {
+                let age = old_age(self.usual_life(s.site));
+                let is_old = |birth: &u32| self.steps.saturating_sub(*birth) > age;
+                // What the last step has in hand is no survivor.
+                let last = s.cohorts.iter().rev().map(|c| c.birth).find(is_old).unwrap_or(0);
                 let newest: &mut u32 = all.entry(key(self.context, s.site)).or_default();
-                *newest = (*newest).max(s.cohorts.last().map_or(0, |c| c.birth));
+                *newest = (*newest).max(last);
             }
             all
         });
