@@ -131,9 +131,8 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             }
             // A variable whose block is replaced by ever larger ones keeps all that was put into it. What a call gave back when
             // its loop was over was the work of that call: a generation's keys and values, say. No training is.
-            let is_training = 2 * u64::from(view.ledger.optimizer_steps()) >= u64::from(view.steps);
             let is_given_back =
-                || !is_training && 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes;
+                || !view.is_training() && 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes;
             let follows = || f.sites.iter().any(|p| following.contains(&p.site));
             if f.kind == Kind::Growing && f.rises_steadily && !follows() && !is_given_back() {
                 f.kind = Kind::Leak;

@@ -11,8 +11,7 @@ const WENT_ON: u64 = 8;
 
 /// Takes those findings out and returns them: they are no leaks.
 pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
-    let trains = 2 * u64::from(view.ledger.optimizer_steps()) >= u64::from(view.steps);
-    if trains || view.ledger.allocated_after_releases() < WENT_ON {
+    if view.is_training() || view.ledger.allocated_after_releases() < WENT_ON {
         return Vec::new();
     }
     let is_given_back = |f: &mut Finding| {

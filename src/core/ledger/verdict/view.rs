@@ -99,8 +99,8 @@ pub struct View<'a> {
     /// The sites that have cohorts, by number.
     pub sites: Vec<SiteView<'a>>,
     pub context: Context<'a>,
-    /// The latest birth among what is alive of a line and old, whoever calls it: by its way inwards. That takes the frames of every
-    /// stack, so it waits until somebody asks.
+    /// The latest birth among what is alive of a line and old, whoever calls it: by its way inwards. That takes the frames of
+    /// every stack, so it waits until somebody asks.
     survivors: OnceCell<BTreeMap<(u64, u8, Layer, u16), u32>>,
     /// The longest of the usual lives, where they are long, of what a line frees, whoever calls it: by its way inwards.
     lives: BTreeMap<(u64, u8, Layer, u16), u32>,
@@ -124,6 +124,11 @@ impl<'a> View<'a> {
     pub fn usual_life(&self, site: &Site) -> u32 {
         let of_line = || self.lives.get(&key(self.context, site)).copied().unwrap_or(0);
         if self.lives.is_empty() { site.usual_life() } else { site.usual_life().max(of_line()) }
+    }
+
+    /// Returns whether the run is a training: an optimizer stepped in most of its steps.
+    pub fn is_training(&self) -> bool {
+        2 * u64::from(self.ledger.optimizer_steps()) >= u64::from(self.steps)
     }
 
     /// Returns whether memory ran out in the last step, or behind it.

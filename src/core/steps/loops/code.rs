@@ -43,10 +43,12 @@ const BUILDERS: [&str; 2] = ["__init__", "_apply"];
 /// The functions of the library by which a thread begins, and the file they are in.
 const BOOTSTRAP: [&str; 3] = ["_bootstrap", "_bootstrap_inner", "run"];
 const THREADS: &str = "/threading.py";
+/// The file whose loops are none: they run whatever part of a task is next, and the tasks are what comes round. Other event
+/// loops have no Python frames.
+const EVENT_LOOP: &str = "/asyncio/base_events.py";
 /// Where the loops are not the program's, beside those of frameworks, which go over the layers of a model, the parameters of
 /// an optimizer, the operations of a graph: those of a notebook's kernel over its messages. A cell may have any loop of its
 /// own.
-const EVENT_LOOP: &str = "/asyncio/base_events.py";
 const NOTEBOOKS: [&str; 2] = ["/ipykernel/", "/IPython/"];
 
 #[derive(Debug)]
