@@ -205,3 +205,10 @@ fn loops_of_python_s_own_library_are_told_briefly() {
         assert!(told.ends_with(&runs), "{told}");
     }
 }
+
+#[test]
+fn what_holders_have_in_common_ends_before_they_part() {
+    let paths = ["__main__.runs[*]['model'] → .a, .b", "__main__.runs[*]['model'] → .c, .d"];
+    let told = wording::held_by_whom(&advice::held(&paths, 4096.0));
+    assert_eq!(told.as_deref(), Some("held by `runs[*]['model']` in __main__"));
+}
