@@ -170,6 +170,23 @@ fn what_is_much_and_no_leak_has_its_line_and_its_holder_too() {
     }
 }
 
+/// Most steps allocate nothing: the device's work shows them.
+#[test]
+fn a_cache_that_is_full_is_no_leak_though_those_who_find_what_they_need_allocate_nothing() {
+    let report = |what: &str| {
+        let run = torch("verdicts/served_from_a_cache.py").arg(what).env("LEAKTRACE_QUIET", "1").traced();
+        Report::of(&run.run().success().recording())
+    };
+    let fills = report("fills");
+    assert_eq!((fills.steps(), fills.findings()), (400, &[][..]));
+    let keeps = report("keeps");
+    let [leak] = keeps.findings() else { panic!("{:#?}", keeps.findings()) };
+    let line = line_of("verdicts/served_from_a_cache.py", "# clone");
+    assert_eq!((keeps.steps(), &leak["sites"][0]["allocated_at"]["line"]), (400, &line.into()));
+    let rates = ["bytes_per_step", "growth_bytes_per_step"].map(|rate| leak[rate].as_f64().unwrap());
+    assert_eq!(rates, [16384.0, 1638.4]);
+}
+
 #[test]
 fn the_graph_that_a_validation_gathers_is_a_sawtooth_with_its_lines() {
     let run = torch("verdicts/validation_graph.py").env("LEAKTRACE_QUIET", "1").traced().run().success();

@@ -67,6 +67,9 @@ struct Pages {
     /// Stack ids by hash, direct-mapped.
     stacks: [Cell<Slot>; SLOTS],
     last_walk: UnsafeCell<LastWalk>,
+    /// See [`ThreadState::note_allocation`] and [`ThreadState::note_work`].
+    allocated_at: Cell<u64>,
+    worked_at: Cell<u64>,
     /// Words that were looked up for an address, direct-mapped.
     words: [Cell<Word>; WORDS],
 }
@@ -196,6 +199,33 @@ impl ThreadState {
         if let Some(pages) = self.pages() {
             pages.words[word_slot(address)].set(Word { address, epoch, word });
         }
+    }
+
+    /// Notes where this thread's Python stood when it allocated: what it computes there next is for that.
+    #[inline(always)]
+    pub fn note_allocation(&self, place: u64) {
+        if let Some(pages) = self.pages() {
+            pages.allocated_at.set(place);
+        }
+    }
+
+    /// Notes that this thread gives the device work.
+    pub fn note_work(&self) {
+        if let Some(pages) = self.pages() {
+            pages.worked_at.set(self.position());
+        }
+    }
+
+    /// Returns whether that is the first work since it allocated something at this place.
+    pub fn has_allocated_at(&self, place: u64) -> bool {
+        self.pages().is_some_and(|pages| {
+            pages.allocated_at.get() == place && pages.worked_at.get() != self.position()
+        })
+    }
+
+    /// Returns what tells whether the thread has appended an event since.
+    fn position(&self) -> u64 {
+        self.with_cursor(|cursor| cursor.position())
     }
 
     /// Returns what native unwinding keeps of this thread; null if there is no memory for it.

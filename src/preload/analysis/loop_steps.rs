@@ -72,9 +72,12 @@ fn forget_torn(detector: &mut Option<Box<Loops>>) {
 /// The thread whose loop was chosen; 0 before, [`ANY_THREAD`] where several have it in common.
 #[unsafe(link_section = ".data.leaktrace")]
 static THREAD: AtomicUsize = AtomicUsize::new(0);
-/// Whether copies are shown: until a framework hands out blocks.
+/// Whether every copy is shown: until a framework hands out blocks.
 #[unsafe(link_section = ".data.leaktrace")]
 static COPIES: AtomicBool = AtomicBool::new(true);
+/// Whether work for the device is shown, which takes no memory: not where a framework gives out blocks with all of it.
+#[unsafe(link_section = ".data.leaktrace")]
+static WORK: AtomicBool = AtomicBool::new(true);
 /// A framework makes objects of Python's within one call that allocates several times.
 #[unsafe(link_section = ".data.leaktrace")]
 static RESTLESS: AtomicBool = AtomicBool::new(false);
@@ -181,22 +184,33 @@ pub fn makes_objects_within_calls() {
     }
 }
 
-/// Returns whether copies are shown too.
-#[inline(always)]
-pub fn wants_copies() -> bool {
-    ENABLED.load(Relaxed) && COPIES.load(Relaxed)
+/// Takes in that whatever a framework computes gives out blocks: they suffice to show its loops.
+pub fn all_work_allocates() {
+    WORK.store(false, Relaxed);
 }
 
-/// Shows the detector a copy that is about to be made.
+/// Returns whether work for the device is shown too: until optimizers end the steps.
+#[inline(always)]
+pub fn wants_work() -> bool {
+    ENABLED.load(Relaxed) && WORK.load(Relaxed) && !PHASED.load(Relaxed)
+}
+
+/// Shows the detector that this thread is about to give the device work, unless what it allocated for it showed the same.
 #[cold]
-pub fn copied() {
-    show_other(Shown::Copy);
+pub fn works(shown: Shown) {
+    let thread = thread_state::current();
+    match shown {
+        Shown::Copy if COPIES.load(Relaxed) => show_other(Shown::Copy),
+        _ if !thread.has_allocated_at(frames::place(thread)) => show_other(Shown::Work),
+        _ => {}
+    }
+    thread.note_work();
 }
 
 /// Shows the detector the call of what allocates on other threads.
 pub fn called() {
     if is_enabled() {
-        show_other(Shown::Call);
+        show_other(Shown::Work);
     }
 }
 
@@ -260,7 +274,7 @@ fn show(me: usize, event: Shown) -> Option<(Walk, u64)> {
         loops.count(freed);
     }
     let slot = loops.slot(me, &mut Here(None));
-    // A call alone may be one that takes down what the loop has made.
+    // Work alone may be what takes down all that the loop has made.
     let allocates = matches!(event, Shown::Allocation | Shown::Copy);
     if THREAD.load(Relaxed) != 0 {
         if allocates {
@@ -275,7 +289,11 @@ fn show(me: usize, event: Shown) -> Option<(Walk, u64)> {
         loops.seen_at(slot, recording::sequence());
     }
     let mut list = loops.frames(slot);
-    let progress = frames::frames(thread_state::current(), &mut list, event == Shown::Allocation, |now| {
+    let thread = thread_state::current();
+    let progress = frames::frames(thread, &mut list, event == Shown::Allocation, |now| {
+        if allocates {
+            thread.note_allocation(frames::place_of(now.list));
+        }
         let (framework, restless) = (!COPIES.load(Relaxed), RESTLESS.load(Relaxed));
         let what = What { shown: event, framework, objects: now.objects, restless };
         loops.event(slot, now.list, now.same, now.epoch, what, &mut Here(Some(now.code)))

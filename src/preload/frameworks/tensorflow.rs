@@ -113,6 +113,9 @@ unsafe fn learn(table: *const usize) -> Real {
         let name = if kind.is_null() { std::ptr::null() } else { *kind.add(1) as *const c_char };
         !name.is_null() && CStr::from_ptr(name) == OF_DEVICE
     };
+    if is_device {
+        loop_steps::all_work_allocates();
+    }
     let real = Real { is_device, allocate: find(ALLOCATE), deallocate: find(DEALLOCATE), size: find(SIZE) };
     if let Some(class) = CLASS.get(TAKEN.fetch_add(1, AcqRel)) {
         class.is_device.store(is_device.into(), Relaxed);

@@ -11,11 +11,12 @@ use cudarc::driver::sys::{
     CUstream,
 };
 use leaktrace_core::format::event::{Event, EventKind};
+use leaktrace_core::steps::loops::Shown;
 
 use crate::analysis::captured::{self, Captured};
 use crate::analysis::step_boundaries;
 use crate::coverage_gaps;
-use crate::hooks::{Arg, Handle, driver_queries, events, hooks, pool};
+use crate::hooks::{Arg, Handle, driver_queries, events, hooks, pool, work};
 use crate::shield::shield;
 
 /// `CU_GRAPH_NODE_TYPE_…`
@@ -146,6 +147,7 @@ hooks! {
     /// `cuGraphLaunch(CUgraphExec exec, CUstream stream)`. On a stream that is being captured it becomes a
     /// node of that graph.
     fn launch(exec: CUgraphExec, stream: CUstream) => |call| {
+        work::shown(Shown::Work);
         let does = if ANY_EXEC.load(Acquire) { EXECS.word(exec as usize) } else { 0 };
         if does == 0 || exec.is_null() || pool::is_capturing(call.id, stream) {
             return call.pass();

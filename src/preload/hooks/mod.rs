@@ -12,7 +12,6 @@ use std::ffi::c_void;
 
 pub mod array;
 pub mod context;
-pub mod copies;
 pub mod device;
 pub mod devices;
 pub mod driver_queries;
@@ -26,6 +25,7 @@ pub mod record;
 pub mod runtime;
 pub mod untracked;
 pub mod virtual_memory;
+pub mod work;
 
 /// `CUresult` and `cudaError_t`. Plain numbers: a newer driver may return one that no enum of today names.
 pub type Status = i32;

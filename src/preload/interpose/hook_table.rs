@@ -8,8 +8,8 @@ use std::ffi::c_void;
 use crate::coverage_gaps;
 use crate::hooks::entry_points::{self, ENTRY_POINTS, EntryPointId, Library, PROVIDERS};
 use crate::hooks::{
-    array, context, copies, device, driver_queries, external, graph, pinned_host, pool, runtime, untracked,
-    virtual_memory,
+    array, context, device, driver_queries, external, graph, pinned_host, pool, runtime, untracked,
+    virtual_memory, work,
 };
 use crate::interpose::proc_address;
 use crate::loader::link_map::{find_beside, is_own_address};

@@ -76,6 +76,17 @@ pub fn if_same(list: &[Seen]) -> Option<(u32, Reader)> {
     walk::is_same(top, list).then(|| (gc::objects(cpython), Reader { cpython }))
 }
 
+/// Returns a word that tells where the innermost of some frames stands.
+#[inline(always)]
+pub fn place_of(list: &[Seen]) -> u64 {
+    list.last().map_or(0, |seen| walk::place_of(seen.frame, seen.key))
+}
+
+/// Returns that word for the frames of the calling thread; 0 if it has none.
+pub fn place(thread: &ThreadState) -> u64 {
+    thread.read_section(|| current::top().map_or(0, walk::place)).unwrap_or(0)
+}
+
 /// True if the innermost Python function of the calling thread is one that `is` accepts, by its file and its
 /// name.
 #[cold]

@@ -145,6 +145,22 @@ pub fn walk(top: Top, mut visit: impl FnMut(Found) -> bool) -> Walked {
     walk_frames(top, |_, code, offset, entry, _| visit(Found { code, offset, entry, cpython }))
 }
 
+/// Returns a word that tells where the innermost frame stands: [`place_of`] it.
+pub fn place(top: Top) -> u64 {
+    let mut place = 0;
+    walk_frames(top, |frame, _, _, _, key| {
+        place = place_of(frame.addr(), key);
+        false
+    });
+    place
+}
+
+/// Returns a word that tells where a frame stands.
+#[inline(always)]
+pub fn place_of(frame: usize, key: u64) -> u64 {
+    (frame as u64).rotate_left(32) ^ key
+}
+
 /// Visits frame, code, offset, whether it was entered from C, and the word it is hashed by.
 #[inline(always)]
 fn walk_frames(top: Top, mut visit: impl FnMut(*const u8, *const u8, u32, bool, u64) -> bool) -> Walked {

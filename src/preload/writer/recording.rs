@@ -35,6 +35,11 @@ impl Cursor {
         self.recording == IN_USE
     }
 
+    /// Where the next event goes: another place after each.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
     /// The cursor of a thread that has written nothing yet.
     pub const NONE: Cursor = Cursor { next: 0, end: 0, segment: 0, recording: 0 };
 }

@@ -1,5 +1,5 @@
 //! The loop detector: finds the loop of a program whose iterations are its steps, from the Python frames at
-//! its memory events. [`Loops`] is all of its interface. Pure: it knows neither CPython's memory nor the
+//! its memory events and where it gives the device work. [`Loops`] is all of its interface. Pure: it knows neither CPython's memory nor the
 //! recording; frames in, ends of iterations out.
 //!
 //! ```text

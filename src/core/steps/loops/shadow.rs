@@ -54,8 +54,9 @@ pub enum Shown {
     Allocation,
     Free,
     Copy,
-    /// The call of what allocates on other threads: what these do is counted by itself ([`super::Loops::elsewhere`]).
-    Call,
+    /// Work that takes no memory: a kernel that is launched, or the call of what allocates on other threads, which is
+    /// counted by itself ([`super::Loops::elsewhere`]).
+    Work,
 }
 
 /// What an event is, beside its frames.

@@ -14,7 +14,7 @@ mod training;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-use crate::analysis::step_boundaries;
+use crate::analysis::{loop_steps, step_boundaries};
 use crate::coverage_gaps;
 use crate::frameworks::{is_recorded, poke_at_first};
 use crate::hooks::{events, record};
@@ -96,6 +96,7 @@ unsafe extern "C-unwind" fn get<const N: usize>() -> *const u64 {
         Some(copy) => {
             plugin.own.store(own.cast_mut(), Release);
             plugin.copy.store(copy, Release);
+            loop_steps::all_work_allocates();
             given = copy;
         }
         None => coverage_gaps::report("buffers of an XLA plugin with an interface that is not known"),

@@ -147,7 +147,7 @@ impl Mark {
 impl Node {
     /// Counts an event. `builds`: by which a model is made.
     pub fn count(&mut self, shown: Shown, builds: bool) {
-        self.events += u64::from(shown != Shown::Call);
+        self.events += u64::from(shown != Shown::Work);
         self.frees += u64::from(shown == Shown::Free);
         self.copies += u64::from(shown == Shown::Copy);
         self.built += u64::from(builds);

@@ -1,0 +1,36 @@
+//! Work that the device is given: copies and kernels. No memory begins or ends with it, but a
+//! program that allocates seldom shows by it where its loop comes round: a server copies each request in and its answer
+//! out, and whoever finds in a cache what it needs only computes with it.
+
+use crate::analysis::loop_steps;
+use crate::hooks::hooks;
+use crate::shield::shield;
+use crate::state;
+use leaktrace_core::steps::loops::Shown;
+
+hooks! {
+    /// Any copy of at most eight words, see `untracked::count`.
+    fn copy(
+        a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize,
+    ) => |call| {
+        shown(Shown::Copy);
+        call.pass()
+    };
+
+    /// Any launch of at most eleven words, as `cuLaunchKernel(CUfunction f, unsigned int gridDimX, …, CUstream hStream,
+    /// void **kernelParams, void **extra)` is.
+    fn launch(
+        a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize, i: usize, j: usize, k: usize,
+    ) => |call| {
+        shown(Shown::Work);
+        call.pass()
+    };
+}
+
+/// Takes in that the calling thread is about to give the device work.
+#[inline(always)]
+pub fn shown(what: Shown) {
+    if state::is_recording() && loop_steps::wants_work() {
+        shield(|| loop_steps::works(what));
+    }
+}
