@@ -166,11 +166,15 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
     }
     // Where each is of another size, none is that of most.
     let mut f = report.findings[0].clone();
-    (f.growth_step_ratio, f.growth_bytes_per_step) = (0.25, 300.0);
     f.bytes_per_step_interval = Some([512.0, 4096.0]);
-    assert!(
-        wording::rate(&f).is_some_and(|rate| rate.starts_with("512 B as the median of steps that add, "))
-    );
+    for (share, mean, words) in [
+        (0.25, 300.0, "512 B as the median of steps that add, 300 B per step on average"),
+        (1.0, 550.0, "512 B as the median of steps, 550 B per step on average"),
+        (1.0, 515.0, "512 B per step"),
+    ] {
+        (f.growth_step_ratio, f.growth_bytes_per_step) = (share, mean);
+        assert_eq!(wording::rate(&f).as_deref(), Some(words));
+    }
 }
 
 /// Growth that has stopped is no leak, but who reads it must see that it was growth.

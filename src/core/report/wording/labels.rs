@@ -278,7 +278,7 @@ fn in_most(f: &Finding) -> Option<&'static str> {
 /// add in one step, and none in another.
 fn is_plain(f: &Finding) -> bool {
     let (usual, mean) = (f.bytes_per_step, f.growth_bytes_per_step);
-    let is_every = is_every_step(f.growth_step_ratio) && !is_uneven(f);
+    let is_every = is_every_step(f.growth_step_ratio) && in_most(f).is_none();
     is_every || size(mean.round()) == size(usual) || (mean - usual).abs() <= SAME * usual
 }
 
