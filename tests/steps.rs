@@ -88,7 +88,7 @@ ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
     bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
     decorated handed_out handled scheduled awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
-    streamed tasks tasks_let_go tasks_at_once gathered threads threads_at_once pool from_a_cache from_a_cache_by_a_thread from_a_cache_by_a_pool from_a_cache_by_a_graph pool_fed_slowly_at_first executed layers_by_hand deepening fed_training
+    streamed tasks tasks_let_go tasks_at_once gathered threads threads_at_once pool from_a_cache from_a_cache_by_a_thread from_a_cache_by_a_pool from_a_cache_by_a_graph touched_in_a_while touched_by_c pages_touched touched_over_a_generator touched_downwards pool_fed_slowly_at_first executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop
     on_main_then_in_a_thread streams_left streams_broken_off streams_read_or_broken_off calls_that_come_further streams_by_turns streams_of_clients async_broken_off async_nested
     async_clients async_clients_that_list async_clients_that_leave async_clients_that_await async_workers async_over_a_queue async_handed_to_a_worker served_by_a_thread decoding_after_a_prompt kept_alone kept_through_own_layers kept_unrolled kept_through_one_layer
@@ -278,6 +278,7 @@ fn loops_of_every_cpython() {
         for style in [
             "nested",
             "single",
+            "downwards",
             "wrapped",
             "generator",
             "failing",

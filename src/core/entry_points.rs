@@ -108,6 +108,18 @@ macro_rules! entry_points {
     cuMemcpyDtoD_v2_ptds = Driver "cuMemcpyDtoD" c"cuMemcpyDtoD_v2_ptds" 7000 true work::copy [];
     cuMemcpyDtoDAsync_v2 = Driver "cuMemcpyDtoDAsync" c"cuMemcpyDtoDAsync_v2" 3020 false work::copy [];
     cuMemcpyDtoDAsync_v2_ptsz = Driver "cuMemcpyDtoDAsync" c"cuMemcpyDtoDAsync_v2_ptsz" 7000 true work::copy [];
+    cuMemsetD8_v2 = Driver "cuMemsetD8" c"cuMemsetD8_v2" 3020 false work::copy [];
+    cuMemsetD8_v2_ptds = Driver "cuMemsetD8" c"cuMemsetD8_v2_ptds" 7000 true work::copy [];
+    cuMemsetD8Async = Driver "cuMemsetD8Async" c"cuMemsetD8Async" 3020 false work::copy [];
+    cuMemsetD8Async_ptsz = Driver "cuMemsetD8Async" c"cuMemsetD8Async_ptsz" 7000 true work::copy [];
+    cuMemsetD16_v2 = Driver "cuMemsetD16" c"cuMemsetD16_v2" 3020 false work::copy [];
+    cuMemsetD16_v2_ptds = Driver "cuMemsetD16" c"cuMemsetD16_v2_ptds" 7000 true work::copy [];
+    cuMemsetD16Async = Driver "cuMemsetD16Async" c"cuMemsetD16Async" 3020 false work::copy [];
+    cuMemsetD16Async_ptsz = Driver "cuMemsetD16Async" c"cuMemsetD16Async_ptsz" 7000 true work::copy [];
+    cuMemsetD32_v2 = Driver "cuMemsetD32" c"cuMemsetD32_v2" 3020 false work::copy [];
+    cuMemsetD32_v2_ptds = Driver "cuMemsetD32" c"cuMemsetD32_v2_ptds" 7000 true work::copy [];
+    cuMemsetD32Async = Driver "cuMemsetD32Async" c"cuMemsetD32Async" 3020 false work::copy [];
+    cuMemsetD32Async_ptsz = Driver "cuMemsetD32Async" c"cuMemsetD32Async_ptsz" 7000 true work::copy [];
     cuLaunchKernel = Driver "cuLaunchKernel" c"cuLaunchKernel" 4000 false work::launch [];
     cuLaunchKernel_ptsz = Driver "cuLaunchKernel" c"cuLaunchKernel_ptsz" 7000 true work::launch [];
     cuLaunchKernelEx = Driver "cuLaunchKernelEx" c"cuLaunchKernelEx" 11060 false work::launch [];
@@ -215,7 +227,7 @@ pub const PASSED_OVER: &[(&str, &str)] = &[
     ("cuUserObject*", "lifetimes of the program's own objects"),
     // ── data on its way, work, questions ───────────────────────────────────────────────────────────────────
     ("cuMemcpy*", "moves bytes; the plain copies suffice to see where a loop comes round"),
-    ("cuMemset*", "writes bytes"),
+    ("cuMemset*", "writes bytes; the plain ones suffice to see where a loop comes round"),
     ("cuMemPrefetch*", "moves pages"),
     ("cuMemDiscard*", "drops contents, not memory"),
     ("cuMemBatchDecompressAsync", "writes bytes"),

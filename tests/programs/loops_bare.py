@@ -59,6 +59,20 @@ def single():
         step()
 
 
+def downwards():
+    """Requests, each of which counts down and allocates at one instruction."""
+    here = [0]
+
+    def handle():
+        for here[0] in range(5, 0, -1):
+            allocate(512)
+
+    while told < 30:
+        allocate(4096)
+        handle()
+        step()
+
+
 def set_up():
     """What is set up and wound up around it are loops, too, and no steps."""
     weights = {name: work(4) or allocate(512) for name in "abcdef"}

@@ -597,6 +597,71 @@ def from_a_cache_by_a_graph():
     return 3 * N
 
 
+def touch(n):
+    """Once its style is there, all that shows is one call."""
+    if n % 12 not in styles:
+        styles[n % 12] = torch.ones(64, device=DEVICE)
+    canvas.add_(styles[n % 12])
+
+
+class Counter:
+    n = 0
+
+    def touch(self):
+        touch(self.n)
+        self.n += 1
+
+
+def touched_in_a_while():
+    counter = Counter()
+    while counter.n < 20 * N:
+        counter.touch()
+    return 20 * N
+
+
+def touched_by_c():
+    list(map(touch, range(20 * N)))
+    return 20 * N
+
+
+def pages_touched():
+    """Requests of one to four pages each: the loop within begins again."""
+    pages = [torch.ones(64, device=DEVICE) for _ in range(4)]
+
+    def serve(n):
+        for page in [pages[k] for k in range(1 + n * n % 4)]:
+            page.add_(1)
+        if n % 12 == 0:
+            kept.append(torch.ones(64, device=DEVICE))
+
+    n = 0
+    while n < 3 * N:
+        serve(n)
+        n += 1
+    return 3 * N
+
+
+def touched_over_a_generator():
+    def numbers():
+        for n in range(3 * N):
+            yield n
+
+    here = [0]
+    for here[0] in numbers():
+        canvas.add_(1)
+        if here[0] % 12 == 0:
+            kept.append(torch.ones(64, device=DEVICE))
+    return 3 * N
+
+
+def touched_downwards():
+    for _ in range(N):
+        here = [0]
+        for here[0] in range(9, -1, -1):
+            canvas.add_(1)
+        kept.append(canvas.clone())
+
+
 def gathered():
     """Requests side by side, two at a time, each of which awaits two parts of it."""
     into, out = nn.Linear(16, 64).to(DEVICE), nn.Linear(64, 16).to(DEVICE)

@@ -197,7 +197,7 @@ pub fn wants_work() -> bool {
 
 /// Shows the detector that this thread is about to give the device work, unless what it allocated for it showed the same.
 #[cold]
-pub fn works(shown: Shown) {
+pub fn gives_work(shown: Shown) {
     let thread = thread_state::current();
     match shown {
         Shown::Copy if COPIES.load(Relaxed) => show_other(Shown::Copy),
@@ -421,6 +421,9 @@ impl EventContext for Here {
     }
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64 {
         self.0.as_ref().map_or(0, |reader| reader.iterator(seen, stack, depth))
+    }
+    fn goes_down(&mut self, seen: &Seen, stack: u16, depth: u16) -> bool {
+        self.0.as_ref().is_some_and(|reader| reader.goes_down(seen, stack, depth))
     }
     fn locals(&mut self, seen: &Seen, count: u16) -> u64 {
         self.0.as_ref().map_or(0, |reader| reader.locals(seen, count))

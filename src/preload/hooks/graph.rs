@@ -147,7 +147,7 @@ hooks! {
     /// `cuGraphLaunch(CUgraphExec exec, CUstream stream)`. On a stream that is being captured it becomes a
     /// node of that graph.
     fn launch(exec: CUgraphExec, stream: CUstream) => |call| {
-        work::shown(Shown::Work);
+        work::show(Shown::Work);
         let does = if ANY_EXEC.load(Acquire) { EXECS.word(exec as usize) } else { 0 };
         if does == 0 || exec.is_null() || pool::is_capturing(call.id, stream) {
             return call.pass();

@@ -9,11 +9,11 @@ use crate::state;
 use leaktrace_core::steps::loops::Shown;
 
 hooks! {
-    /// Any copy of at most eight words, see `untracked::count`.
+    /// Any copy of at most eight words, see `untracked::count`; or what fills memory.
     fn copy(
         a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize,
     ) => |call| {
-        shown(Shown::Copy);
+        show(Shown::Copy);
         call.pass()
     };
 
@@ -22,15 +22,15 @@ hooks! {
     fn launch(
         a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize, i: usize, j: usize, k: usize,
     ) => |call| {
-        shown(Shown::Work);
+        show(Shown::Work);
         call.pass()
     };
 }
 
 /// Takes in that the calling thread is about to give the device work.
 #[inline(always)]
-pub fn shown(what: Shown) {
+pub fn show(what: Shown) {
     if state::is_recording() && loop_steps::wants_work() {
-        shield(|| loop_steps::works(what));
+        shield(|| loop_steps::gives_work(what));
     }
 }

@@ -11,7 +11,7 @@ use crate::python::offsets::TYPE_ITERNEXT;
 use crate::python::walk::{self, Found, Walk};
 use crate::python::{current, gc, packages, strings};
 use crate::thread_state::{self, ThreadState};
-use leaktrace_core::steps::loops::{CodeText, Seen};
+use leaktrace_core::steps::loops::{COUNTED, CodeText, Seen};
 
 /// The local variables of a frame that are looked at.
 const MOST_LOCALS: u16 = 64;
@@ -21,8 +21,8 @@ const SPREAD: u64 = 0x517c_c1b7_2722_0a95;
 const MOST_SLOTS: usize = 32;
 /// From CPython 3.15 on a loop has two slots: a list may lie there in place of an iterator, and its index beside it.
 const VIRTUAL_ITERATORS: u32 = 15;
-/// Tells an index from no index.
-const COUNTED: u64 = 1 << 63;
+/// From CPython 3.12 on an iterator of a range begins with its next item.
+const RANGES_BEGIN_WITH_ITEMS: u32 = 12;
 
 /// Longer code is not read.
 const LONGEST_CODE: usize = 1 << 17;
@@ -43,6 +43,20 @@ pub struct Frames<'a> {
 /// Reads code objects of the frames at hand.
 pub struct Reader {
     cpython: &'static Cpython,
+}
+
+/// What a `for` loop goes over.
+enum Iterated {
+    Nothing,
+    /// What has no iterator, but a number of its own.
+    Index(u64),
+    /// An iterator, and whether it counts.
+    Object(u64, bool),
+}
+
+/// The address of what a word refers to, that may have marks.
+fn address(object: u64) -> *const u8 {
+    ptr::with_exposed_provenance((object & !MARKS) as usize)
 }
 
 /// Hands the calling thread's frames to `look`; `list` holds those of the moment before. Also returns the
@@ -142,14 +156,65 @@ impl Reader {
     /// before; 0 where the layout of frames is not known.
     pub fn locals(&self, seen: &Seen, count: u16) -> u64 {
         let all = (0..count.min(MOST_LOCALS)).map(|variable| self.variable(seen, variable));
-        all.fold(0, |sum, object| (sum.rotate_left(5) ^ object).wrapping_mul(SPREAD))
+        all.map(|object| self.told_apart(object))
+            .fold(0, |sum, object| (sum.rotate_left(5) ^ object).wrapping_mul(SPREAD))
+    }
+
+    /// Returns what tells an object that a local variable names from what it named before, which may have been in the same
+    /// memory: of an `int` its lowest digit, of a cell which object is in it.
+    fn told_apart(&self, object: u64) -> u64 {
+        let (layout, [int, cell]) = (&self.cpython.layout, self.cpython.common_types);
+        if object == 0 || object & MARKS != 0 {
+            return object;
+        }
+        // SAFETY: an object that a frame of the calling thread refers to, so that it stays, in a read section. An `int` has its
+        // digits behind its size; what a cell refers to is another thread's to change, and not looked at.
+        unsafe {
+            match read::<usize>(address(object), layout.object_type()) {
+                of if of == int => u64::from(read::<u32>(address(object), layout.head + 8)) | COUNTED,
+                of if of == cell => read(address(object), layout.head),
+                _ => object,
+            }
+        }
     }
 
     /// Returns how far the iterator has come that a `for` loop goes over, of a frame: the one behind `depth` others from the
-    /// slot `stack` on; 0 where it does not count, or the layout of frames is not known.
-    pub fn iterator(&self, seen: &Seen, stack: u16, mut depth: u16) -> u64 {
+    /// slot `stack` on: another number for each item, with [`COUNTED`]; or what tells a generator's items apart; 0 where
+    /// neither is known.
+    pub fn iterator(&self, seen: &Seen, stack: u16, depth: u16) -> u64 {
+        match self.iterated(seen, stack, depth) {
+            Iterated::Index(index) => index | COUNTED,
+            Iterated::Object(object, true) => self.word_of_iterator(object, 0) | COUNTED,
+            Iterated::Object(object, false) => self.generator(object) & !COUNTED,
+            Iterated::Nothing => 0,
+        }
+    }
+
+    /// Returns whether that number is less for each item: of a range with a negative step, and of what goes backwards.
+    pub fn goes_down(&self, seen: &Seen, stack: u16, depth: u16) -> bool {
+        let Iterated::Object(object, true) = self.iterated(seen, stack, depth) else { return false };
+        let [range, .., reversed] = self.cpython.counting_types;
+        // SAFETY: an iterator on the stack of a frame of the calling thread, in a read section.
+        match unsafe { read::<usize>(address(object), self.cpython.layout.object_type()) } {
+            of if of == range && self.cpython.minor >= RANGES_BEGIN_WITH_ITEMS => {
+                (self.word_of_iterator(object, 1) as i64) < 0
+            }
+            of => of == reversed,
+        }
+    }
+
+    /// Returns a word of an iterator that counts: what it begins with, or of a range also the step behind it.
+    #[inline(always)]
+    fn word_of_iterator(&self, object: u64, n: usize) -> u64 {
+        // SAFETY: one of the types that count, found on the stack of a frame of the calling thread, in a read section: it has
+        // these words behind what every object has.
+        unsafe { read(address(object), self.cpython.layout.head + 8 * n) }
+    }
+
+    #[inline(always)]
+    fn iterated(&self, seen: &Seen, stack: u16, mut depth: u16) -> Iterated {
         let layout = &self.cpython.layout;
-        let Some(variables) = layout.frame_variables else { return 0 };
+        let Some(variables) = layout.frame_variables else { return Iterated::Nothing };
         let slot = |slot: usize| -> u64 {
             let at = variables + size_of::<u64>() * slot;
             // SAFETY: a frame of the calling thread, in a read section. Its loops' iterators lie on its stack, which
@@ -157,13 +222,9 @@ impl Reader {
             // and no slot behind the one that is looked for, and what belongs to it, is read.
             unsafe { read(ptr::with_exposed_provenance(seen.frame), at) }
         };
-        let address = |object: u64| ptr::with_exposed_provenance::<u8>((object & !MARKS) as usize);
         // SAFETY: an object of such a slot.
         let type_of = |object: u64| -> usize { unsafe { read(address(object), layout.object_type()) } };
         let counts = |object: u64| self.cpython.counting_types.contains(&type_of(object));
-        // SAFETY: as before; of these types it lies behind what every object has.
-        let index = |object: u64| unsafe { read::<u64>(address(object), layout.head) | COUNTED };
-        let count = |object: u64| if counts(object) { index(object) } else { 0 };
         // SAFETY: the type of such an object.
         let is_iterator = |object: u64| unsafe {
             read::<usize>(ptr::with_exposed_provenance(type_of(object)), layout.of_type(TYPE_ITERNEXT)) != 0
@@ -171,25 +232,51 @@ impl Reader {
         if self.cpython.minor >= VIRTUAL_ITERATORS {
             let at = usize::from(stack) + 2 * usize::from(depth);
             return match slot(at + 1) {
-                index if index & NUMBER == NUMBER => index | COUNTED,
-                none if none & !MARKS == 0 && slot(at) & !MARKS != 0 => count(slot(at)),
-                _ => 0,
+                index if index & NUMBER == NUMBER => Iterated::Index(index),
+                none if none & !MARKS == 0 && slot(at) & !MARKS != 0 => {
+                    Iterated::Object(slot(at), counts(slot(at)))
+                }
+                _ => Iterated::Nothing,
             };
         }
         for at in (usize::from(stack)..).take(MOST_SLOTS) {
             let object = slot(at);
             if object & NUMBER == NUMBER || object & !MARKS == 0 {
-                return 0;
+                return Iterated::Nothing;
             }
             // Those that count are iterators, and need not be looked up.
             let counts = counts(object);
             match (counts || is_iterator(object), depth) {
                 (false, _) => {}
-                (true, 0) => return if counts { index(object) } else { 0 },
+                (true, 0) => return Iterated::Object(object, counts),
                 (true, _) => depth -= 1,
             }
         }
-        0
+        Iterated::Nothing
+    }
+
+    /// Returns what tells the objects that the variables of a generator name, which a frame's loop goes over, from those that
+    /// they named before; 0 where it is none, or the layout is not known.
+    #[inline(never)]
+    fn generator(&self, object: u64) -> u64 {
+        let layout = &self.cpython.layout;
+        // SAFETY: an iterator that a frame of the calling thread refers to, in a read section.
+        if unsafe { read::<usize>(address(object), layout.object_type()) } != self.cpython.generator_type {
+            return 0;
+        }
+        let inside = layout.frame_variables.and(layout.objects).and_then(|objects| objects.generator_frame);
+        let Some(frame) = inside.map(|at| address(object).wrapping_add(at)) else { return 0 };
+        // SAFETY: as before: it is a generator. Its own frame lies in it, with its code, as long as it has not ended; else with none, or another object.
+        let code = unsafe { read::<u64>(frame, layout.frame_code) } & !MARKS;
+        // SAFETY: as before: an object, if it is there.
+        let is_code =
+            |code| unsafe { read::<usize>(address(code), layout.object_type()) } == self.cpython.code_type;
+        if code == 0 || !is_code(code) {
+            return 0;
+        }
+        let seen = Seen { frame: frame.addr(), code: code as usize, ..Seen::default() };
+        // SAFETY: code of a generator that is there, and a frame that has slots for its variables.
+        unsafe { self.variables(address(code)) }.map_or(0, |count| self.locals(&seen, count))
     }
 
     /// Returns how many slots for variables a frame of some code has, if its sizes agree; before 3.11 that is not looked at.

@@ -78,6 +78,10 @@ pub struct Cpython {
     pub bytes_type: usize,
     /// The types of iterators that begin with a number which changes with each item; 0: not exported.
     pub counting_types: [usize; COUNTING.len()],
+    /// The type of generators; 0: not exported.
+    pub generator_type: usize,
+    /// The types of what is often made in the memory of the one before: numbers, and cells; 0: not exported.
+    pub common_types: [usize; COMMON.len()],
     pub minor: u32,
     scope: Handle,
 }
@@ -85,6 +89,9 @@ pub struct Cpython {
 /// Iterators that begin with the index of the next item (of a range also with the item itself).
 const COUNTING: [&CStr; 5] =
     [c"PyRangeIter_Type", c"PyListIter_Type", c"PyTupleIter_Type", c"PyEnum_Type", c"PyReversed_Type"];
+
+/// The types of what local variables name, and the next call's often in the same memory.
+const COMMON: [&CStr; 2] = [c"PyLong_Type", c"PyCell_Type"];
 
 /// Null: no interpreter, or none any more.
 static INTERPRETER: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
@@ -221,6 +228,8 @@ fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
         str_type: str_type.addr(),
         bytes_type: bytes_type.addr(),
         counting_types: COUNTING.map(|name| symbol(name).map_or(0, |found| found.addr())),
+        generator_type: symbol(c"PyGen_Type").map_or(0, |found| found.addr()),
+        common_types: COMMON.map(|name| symbol(name).map_or(0, |found| found.addr())),
         minor,
         scope,
     })

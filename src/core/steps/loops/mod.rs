@@ -101,12 +101,18 @@ pub trait EventContext {
     /// is not known.
     fn variable(&mut self, seen: &Seen, variable: u16) -> u64;
     /// Returns how far the iterator has come that a `for` loop of a frame goes over: the one behind `depth` others from the
-    /// slot `stack` on; 0 where that is not known. Never the same for two items in a row.
+    /// slot `stack` on: a number for each item, with [`COUNTED`] set where it is more for each, or less; 0 where it is not
+    /// known.
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64;
+    /// Returns whether that is less for each item.
+    fn goes_down(&mut self, seen: &Seen, stack: u16, depth: u16) -> bool;
     /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named before;
     /// 0 where that is not known.
     fn locals(&mut self, seen: &Seen, count: u16) -> u64;
 }
+
+/// Set in what tells how far an iterator has come.
+pub const COUNTED: u64 = 1 << 63;
 
 /// The threads that are distinguished at a time.
 const MOST_THREADS: usize = 64;

@@ -157,6 +157,8 @@ pub(super) struct Shadow {
     clock: u64,
     /// Count of the objects that Python made, at the last event.
     objects: u32,
+    /// When work for the device was shown last, and what the variables of the innermost frames named then; 0: not known.
+    named: (u64, u64),
     /// How many of the frames of the last event are those of `levels`, where it was passed over.
     agreed: Option<usize>,
     /// The depth of the frame that has the innermost loop, where the next event may be the last one over again.
@@ -187,6 +189,7 @@ impl Shadow {
             awaited: Vec::with_capacity(MOST_AWAITED),
             clock: 0,
             objects: 0,
+            named: (0, 0),
             agreed: None,
             repeats: None,
         }
@@ -218,12 +221,15 @@ impl Shadow {
             self.pop(view, at);
         } else if !freed
             && frames.len() == all.len()
-            && let Some(kept) = self.again(view, objects != what.objects, what.restless)
+            && let Some(kept) = self.again(view, objects != what.objects, what)
         {
             for seen in &frames[kept..] {
                 self.push(view, seen);
             }
             self.repeats = kept.checked_sub(1).filter(|&owner| self.is_settled(view, owner));
+        }
+        if what.shown == Shown::Work {
+            self.named = (self.clock, self.names(view));
         }
         if let Some(innermost) = self.levels.len().checked_sub(1) {
             self.count(view, innermost, what);

@@ -143,6 +143,9 @@ impl EventContext for Program {
     fn iterator(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> u64 {
         0
     }
+    fn goes_down(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> bool {
+        false
+    }
     fn variable(&mut self, _seen: &Seen, _variable: u16) -> u64 {
         0
     }
@@ -357,6 +360,9 @@ impl EventContext for Named {
     }
     fn iterator(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> u64 {
         0
+    }
+    fn goes_down(&mut self, _seen: &Seen, _stack: u16, _depth: u16) -> bool {
+        false
     }
     fn variable(&mut self, seen: &Seen, _variable: u16) -> u64 {
         self.items[seen.frame]

@@ -3,27 +3,41 @@
 use super::super::Seen;
 use super::super::tree::Sign;
 use super::items::MayHave;
-use super::{BEGINS, CALL, Inside, Level, Shadow, View, call_at};
+use super::{BEGINS, CALL, Inside, Level, Shadow, Shown, View, What, call_at};
 use crate::steps::loops::tree::Id;
+
+/// The innermost frames whose variables tell whether they are another call's.
+const NAMED: usize = 8;
 
 impl Shadow {
     /// Every frame stands where it stood. Where Python `went_on` in between, an iteration of the nearest loop ended in which
-    /// nothing else is seen; else one may have ended by what the variables say. `restless`: it may have gone on within the
-    /// call, so that what else shows the loop's iterations counts. Returns from where on the stack is to be built anew, if at
-    /// all.
+    /// nothing else is seen; else one may have ended by what the variables say. Where Python is restless, it may have gone on
+    /// within the call, so that what else shows the loop's iterations counts. Returns from where on the stack is to be built
+    /// anew, if at all.
     #[inline(never)]
-    pub(super) fn again(&mut self, view: &mut View<'_>, went_on: bool, restless: bool) -> Option<usize> {
+    pub(super) fn again(&mut self, view: &mut View<'_>, went_on: bool, what: What) -> Option<usize> {
+        let restless = what.restless;
         let found = (0..self.levels.len()).rev().find(|&at| self.levels[at].first < self.insides_end(at));
         if let Some(at) = found {
             let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
             let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
             let may_have = if went_on { MayHave::Recurred } else { MayHave::GoneOn };
             let kept = self.ends_by_variable(view, (0, inside), may_have, depth);
-            if kept.is_some() || !went_on || restless && self.shows_otherwise(view, inside) {
+            if kept.is_some() {
                 return kept;
             }
-            self.iteration_ends(view, inside, code, offset, Sign::Again, depth);
-        } else if went_on && !restless {
+            let sign = match self.names_others(view, what) {
+                // At the same item: the loop was entered anew.
+                true if self.insides[inside].items.show() => {
+                    return self.entered_anew(view, inside, at, depth);
+                }
+                true => Sign::Variable,
+                false if went_on && !(restless && self.shows_otherwise(view, inside)) => Sign::Again,
+                false => return None,
+            };
+            let is_call = self.insides[inside].number == CALL;
+            self.iteration_ends(view, inside, code, offset, if is_call { Sign::Again } else { sign }, depth);
+        } else if (went_on && !restless) || self.names_others(view, what) {
             // Whatever it is, C calls it.
             let from_c = |at: &usize| self.levels[*at].seen.entry || view.blind;
             if let Some(at) = (1..self.levels.len()).rev().find(from_c) {
@@ -31,6 +45,32 @@ impl Shadow {
             }
         }
         None
+    }
+
+    /// A loop of the frame at this depth was entered anew: an iteration of the loop around it ended, if nothing else shows it.
+    fn entered_anew(&mut self, view: &mut View<'_>, inside: usize, at: usize, depth: usize) -> Option<usize> {
+        let around = inside.checked_sub(1).filter(|&around| around >= self.levels[at].since_generator)?;
+        let Inside { number, items, .. } = self.insides[around];
+        (number < BEGINS && !items.show()).then(|| self.ends(view, around, Sign::Within, at, depth))?
+    }
+
+    /// Whether the variables of the innermost frames, which stand where they stood when the work before was shown, name others
+    /// by now. But for the loop whose iterations are looked for none of these frames is in one: what names another object
+    /// is another call's.
+    fn names_others(&self, view: &mut View<'_>, what: What) -> bool {
+        let (when, before) = self.named;
+        what.shown == Shown::Work && when + 1 == self.clock && before != 0 && self.names(view) != before
+    }
+
+    /// Returns what tells the objects that the variables of the innermost frames name, from the nearest loop in, from those
+    /// that they named before; 0 where it is not known.
+    pub(super) fn names(&self, view: &mut View<'_>) -> u64 {
+        let nearest = self.levels.iter().rposition(|l| l.first < self.insides.len()).unwrap_or(0);
+        self.levels[nearest..].iter().rev().take(NAMED).fold(0, |sum: u64, level| {
+            let variables = view.codes.get(level.code).variables.unwrap_or(0);
+            let named = if variables > 0 { view.around.locals(&level.seen, variables) } else { 0 };
+            sum.rotate_left(5) ^ named
+        })
     }
 
     /// Whether the iterations of a loop are shown by its variable, or were proven.

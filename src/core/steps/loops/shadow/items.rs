@@ -3,7 +3,7 @@
 
 use super::super::extents::Loop;
 use super::super::tree::{FEW_PROOFS, Sign, Tree};
-use super::super::{EventContext, Seen};
+use super::super::{COUNTED, EventContext, Seen};
 use super::{BEGINS, Inside, Level, Shadow, Shown, View};
 
 /// Other items that a loop of the program went over before it begins again with its first one: two that are made anew may
@@ -25,6 +25,9 @@ enum Place {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Items {
     place: Option<Place>,
+    /// Where its iterator lies, as in [`Place::Iterator`], and how far that had come.
+    iterator: Option<(u16, u16)>,
+    came: u64,
     first: u64,
     last: u64,
     /// The instruction at which the frame stood then.
@@ -59,10 +62,11 @@ impl Items {
     /// Those of a loop. `variables`: the slots of its frame before the stack.
     pub fn of(of: &Loop, variables: Option<u16>) -> Items {
         let stack = || variables.filter(|_| of.is_for)?.checked_add(of.below);
-        let iterator = || Some(Place::Iterator(stack()?, of.depth));
+        let iterator = stack().map(|stack| (stack, of.depth));
+        let counted = || iterator.map(|(stack, depth)| Place::Iterator(stack, depth));
         let locals = || variables.filter(|&count| !of.is_for && count > 0).map(Place::Locals);
-        let place = of.variable.map(Place::Variable).or_else(iterator).or_else(locals);
-        Items { place, ..Items::default() }
+        let place = of.variable.map(Place::Variable).or_else(counted).or_else(locals);
+        Items { place, iterator, ..Items::default() }
     }
 
     /// Returns what tells the item that a frame is at from others, wherever in the loop it stands.
@@ -77,7 +81,18 @@ impl Items {
 
     /// Whether the item that it is at could be looked at, and says which iteration it is.
     pub fn are_known(&self) -> bool {
-        self.last != 0 && (!self.are_locals() || self.others > 0)
+        self.last != 0 && (self.others > 0 || !self.may_stay())
+    }
+
+    /// Whether they may stay as they are from one iteration to the next: local variables do, and a generator's.
+    fn may_stay(&self) -> bool {
+        let is_generator = matches!(self.place, Some(Place::Iterator(..))) && self.last & COUNTED == 0;
+        self.are_locals() || is_generator
+    }
+
+    /// Whether it goes over items, and it is known which one it is at.
+    pub fn show(&self) -> bool {
+        self.are_known() && !self.are_locals()
     }
 
     /// Whether they are the local variables of a loop that has no items.
@@ -87,7 +102,7 @@ impl Items {
 
     /// An iteration begins of which it is known, and with it another item.
     pub fn begin(&mut self) {
-        self.last = 0;
+        (self.last, self.came) = (0, 0);
     }
 
     fn look(&mut self, now: u64) -> Look {
@@ -102,8 +117,19 @@ impl Items {
             return Look { changed, first_after: known.then_some(others) };
         }
         self.others = self.others.saturating_add(u8::from(changed));
-        Look { changed, first_after: None }
+        Look { changed, ..Look::default() }
     }
+}
+
+/// Whether an iterator is another one than before: it has come less far, or as far.
+fn begins_again(
+    around: &mut dyn EventContext,
+    (seen, stack, depth): (&Seen, u16, u16),
+    before: u64,
+    now: u64,
+) -> bool {
+    let is_known = now & before & COUNTED != 0;
+    is_known && (now == before || (now < before) != around.goes_down(seen, stack, depth))
 }
 
 impl Inside {
@@ -132,6 +158,7 @@ impl Shadow {
         // A generator that goes on is not called anew by the loop around it.
         let from = from.max(self.levels[owner].since_generator);
         let look = self.look(view, owner, inside);
+        let back = look.changed && inside > from && self.goes_back(view, owner, inside);
         let (mut seen, mut ended) = ((inside, look), None);
         if look.changed && may_have != MayHave::Ended {
             ended = Some((inside, Sign::Variable));
@@ -146,15 +173,30 @@ impl Shadow {
                 (seen, ended) = ((around, look), Some((around, Sign::Variable)));
             }
         }
-        let (inside, look) = seen;
-        if (look.changed || may_have != MayHave::GoneOn)
-            && inside > from
-            && self.begins_again(view, inside, look)
+        let (found, look) = seen;
+        if back && found == inside {
+            ended = Some((inside - 1, Sign::Within));
+        } else if (look.changed || may_have != MayHave::GoneOn)
+            && found > from
+            && self.begins_again(view, found, look)
         {
             let sure = look.changed || may_have == MayHave::Ended;
-            ended = Some((inside - 1, if sure { Sign::Within } else { Sign::Again }));
+            ended = Some((found - 1, if sure { Sign::Within } else { Sign::Again }));
         }
         let (inside, sign) = ended?;
+        self.ends(view, inside, sign, innermost, depth)
+    }
+
+    /// Ends an iteration of a loop whose frame is at the depth `innermost`, or around that. Returns from where on the stack
+    /// is to be built anew.
+    pub(super) fn ends(
+        &mut self,
+        view: &mut View<'_>,
+        inside: usize,
+        sign: Sign,
+        innermost: usize,
+        depth: usize,
+    ) -> Option<usize> {
         let owner = self.levels[..=innermost].iter().rposition(|l| l.first <= inside)?;
         self.pop(view, owner + 1);
         self.leave(view.tree, view.around, inside + 1);
@@ -169,6 +211,7 @@ impl Shadow {
         for inside in self.levels[at].first..self.insides.len() {
             if self.insides[inside].items.last == 0 {
                 self.look(view, at, inside);
+                self.goes_back(view, at, inside);
             }
         }
     }
@@ -199,6 +242,23 @@ impl Shadow {
         }
     }
 
+    /// Whether the iterator of a loop of the frame at depth `at` has come less far than before, or as far, now that it is at
+    /// another item: the loop was entered anew. Only where no item shows the iterations of the loop around it.
+    fn goes_back(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> bool {
+        let Some([around, Inside { items, .. }]) = self.insides.get_mut(inside.wrapping_sub(1)..=inside)
+        else {
+            return false;
+        };
+        let Some((stack, depth)) = items.iterator.filter(|_| around.number < BEGINS && !around.items.show())
+        else {
+            return false;
+        };
+        let seen = &self.levels[at].seen;
+        let now = view.around.iterator(seen, stack, depth);
+        let before = std::mem::replace(&mut items.came, now);
+        begins_again(view.around, (seen, stack, depth), before, now)
+    }
+
     #[inline(never)]
     fn look_at_locals(&mut self, view: &mut View<'_>, at: usize, inside: usize, count: u16) -> Look {
         if !self.is_innermost(at, inside) {
@@ -222,9 +282,10 @@ impl Shadow {
         let Some(i) = self.insides.get_mut(inside).filter(|_| facts.iterated) else { return };
         let l = facts.extents.all().get(usize::from(i.number)).filter(|l| l.comprehension && l.is_for);
         let Some((l, variables)) = l.zip(facts.variables) else { return };
-        let now = view.around.iterator(&seen, variables.saturating_add(l.below), l.depth);
+        let (stack, depth) = (variables.saturating_add(l.below), l.depth);
+        let now = view.around.iterator(&seen, stack, depth);
         let before = std::mem::replace(&mut i.items.index, now);
-        if now != 0 && now <= before {
+        if begins_again(view.around, (&seen, stack, depth), before, now) {
             view.tree.entered(i.node, false);
         }
     }
