@@ -36,6 +36,9 @@ const SATURATING_DEVIATIONS: f64 = -1.64;
 /// up with a third of the run as time constant, whose mean lies at 0.29. With many births this bound decides,
 /// with few the other.
 const SATURATING_SHARE: f64 = 0.105;
+/// … unless at least this share comes in the last quarter, nearly as much as in the others: by chance fewer came in between.
+const LAST_QUARTER: f64 = 0.75;
+const LATE_SHARE: f64 = 0.2;
 /// Where what is kept comes at regular intervals, the next is due so many steps before.
 const DUE: f64 = 0.5;
 /// Births are steady in this share of the steps, from so many on.
@@ -274,7 +277,10 @@ fn is_saturating(births: &[u32], latest: u32) -> bool {
     let share = |&birth: &u32| (f64::from(birth) - 1.5) / f64::from(latest.max(2) - 1);
     let n = births.len() as f64;
     let mean = births.iter().map(share).sum::<f64>() / n;
-    (mean - 0.5) * (12.0 * n).sqrt() < SATURATING_DEVIATIONS && 0.5 - mean > SATURATING_SHARE
+    let late = births.iter().filter(|birth| share(birth) > LAST_QUARTER).count() as f64;
+    (mean - 0.5) * (12.0 * n).sqrt() < SATURATING_DEVIATIONS
+        && 0.5 - mean > SATURATING_SHARE
+        && late < LATE_SHARE * n
 }
 
 /// Returns whether two sites are one cause: one holder has both, or, where holders are not known or the same lines made
@@ -362,8 +368,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         to.saturating_sub(from).saturating_add(1)
     };
     let counted = latest_of_age(view, &leader.clock, age);
-    let span = counted.saturating_sub(leader.clock.at(first)).saturating_add(1);
-    let rate = rate(&proof, steps(first, proof.last()?.birth), span);
+    let proven = counted.saturating_sub(leader.clock.at(first)).saturating_add(1);
     let frees = |s: &Survivors<'_, '_>| s.site.freed;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let is_collected = mostly_collected(group.iter().map(|s| s.site.site));
@@ -390,18 +395,28 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     // Of the parts of a thing the first may come at the beginning of what makes it and the last at its end: it is one thing.
     let most = group.iter().map(|s| s.held.len()).max().unwrap_or(0);
     let times = if is_rare && held.len() <= most + 1 { most } else { held.len() };
+    let span = steps(oldest_step, newest);
+    // What comes at random comes by what there is of it in all its steps; else by the births that prove it, from the first to
+    // the last.
+    let (ratio, rate) = match is_rare && leader.period.is_none() {
+        true => (times as f64 / f64::from(span), bytes(&held) as f64 / f64::from(span)),
+        false => {
+            let rate = rate(&proof, steps(first, proof.last()?.birth), proven);
+            ((proof.len() as f64 / f64::from(proven)).min(1.0), rate)
+        }
+    };
     let mut f = Finding {
         counted: leader.clock.counted(),
         bytes_per_step: median(proof.iter().map(|c| c.bytes)),
         bytes_interval: interval(proof.iter().map(|c| c.bytes)),
         blocks_per_step: median(proof.iter().map(|c| c.blocks)),
-        growth_step_ratio: (proof.len() as f64 / f64::from(span)).min(1.0),
+        growth_step_ratio: ratio,
         period_steps: leader.period,
         growth_bytes_per_step: rate,
         cohorts: times as u32,
         oldest_step,
         first_step: oldest_step,
-        span: steps(oldest_step, newest),
+        span,
         freed,
         longest_life: group.iter().map(|s| s.site.site.longest_life()).max().unwrap_or(0),
         evidence_step: group.iter().map(|s| s.site.late).max().unwrap_or(0),
@@ -425,4 +440,22 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         return None;
     }
     Some(f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_after_a_pause_does_not_fill_up() {
+        // Of 400 steps; the sessions that time out come at random, one in 12 of them.
+        let at_random = [
+            11, 13, 22, 26, 32, 32, 35, 40, 46, 57, 68, 69, 82, 85, 91, 91, 91, 100, 107, 143, 146, 150, 190,
+            196, 196, 268, 304, 307, 316, 321, 335, 346, 384,
+        ];
+        assert!(!is_saturating(&at_random, 390));
+        // Each entry with a chance that falls, and then a late one now and then.
+        let fills: Vec<u32> = (1..40).map(|n| 2 + n * n / 5).collect();
+        assert!(is_saturating(&fills, 390));
+    }
 }
