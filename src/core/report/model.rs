@@ -293,6 +293,9 @@ pub struct Finding {
     /// What the caching allocator took from the driver while blocks grew; of fragmentation, what cannot be returned to the
     /// driver; `null`: nothing to tell.
     pub reserved_growth_bytes: Option<i64>,
+    /// How much of that a step adds, where it is far more than what the blocks have.
+    #[serde(skip)]
+    pub reserved_bytes_per_step: Option<f64>,
     /// What it can grow to, where its holders are bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_bytes: Option<u64>,

@@ -422,6 +422,9 @@ impl EventContext for Here {
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64 {
         self.0.as_ref().map_or(0, |reader| reader.iterator(seen, stack, depth))
     }
+    fn locals_closely(&mut self, seen: &Seen, count: u16) -> u64 {
+        self.0.as_ref().map_or(0, |reader| reader.locals_closely(seen, count))
+    }
     fn goes_down(&mut self, seen: &Seen, stack: u16, depth: u16) -> bool {
         self.0.as_ref().is_some_and(|reader| reader.goes_down(seen, stack, depth))
     }

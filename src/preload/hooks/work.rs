@@ -1,6 +1,6 @@
-//! Work that the device is given: copies and kernels. No memory begins or ends with it, but a
-//! program that allocates seldom shows by it where its loop comes round: a server copies each request in and its answer
-//! out, and whoever finds in a cache what it needs only computes with it.
+//! Work that the device is given: copies and kernels. No memory begins or ends with it, but a program that allocates seldom
+//! shows by it where its loop comes round: a server copies each request in and its answer out, and who finds in a cache
+//! what it needs only computes with it.
 
 use crate::analysis::loop_steps;
 use crate::hooks::hooks;

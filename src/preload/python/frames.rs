@@ -45,6 +45,12 @@ pub struct Reader {
     cpython: &'static Cpython,
 }
 
+/// Mixes words to one.
+#[inline(always)]
+fn spread(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0, |sum, word| (sum.rotate_left(5) ^ word).wrapping_mul(SPREAD))
+}
+
 /// What a `for` loop goes over.
 enum Iterated {
     Nothing,
@@ -156,8 +162,14 @@ impl Reader {
     /// before; 0 where the layout of frames is not known.
     pub fn locals(&self, seen: &Seen, count: u16) -> u64 {
         let all = (0..count.min(MOST_LOCALS)).map(|variable| self.variable(seen, variable));
-        all.map(|object| self.told_apart(object))
-            .fold(0, |sum, object| (sum.rotate_left(5) ^ object).wrapping_mul(SPREAD))
+        spread(all)
+    }
+
+    /// The same, also where the next object was given the memory of the one before. Only of frames that go on: one that ends
+    /// gives back what its variables name, one by one.
+    pub fn locals_closely(&self, seen: &Seen, count: u16) -> u64 {
+        let all = (0..count.min(MOST_LOCALS)).map(|variable| self.variable(seen, variable));
+        spread(all.map(|object| self.told_apart(object)))
     }
 
     /// Returns what tells an object that a local variable names from what it named before, which may have been in the same
@@ -167,8 +179,8 @@ impl Reader {
         if object == 0 || object & MARKS != 0 {
             return object;
         }
-        // SAFETY: an object that a frame of the calling thread refers to, so that it stays, in a read section. An `int` has its
-        // digits behind its size; what a cell refers to is another thread's to change, and not looked at.
+        // SAFETY: an object that a frame of the calling thread refers to, which goes on, so that it stays, in a read section.
+        // An `int` has its digits behind its size; what a cell refers to is another thread's to change, and not looked at.
         unsafe {
             match read::<usize>(address(object), layout.object_type()) {
                 of if of == int => u64::from(read::<u32>(address(object), layout.head + 8)) | COUNTED,
@@ -266,7 +278,8 @@ impl Reader {
         }
         let inside = layout.frame_variables.and(layout.objects).and_then(|objects| objects.generator_frame);
         let Some(frame) = inside.map(|at| address(object).wrapping_add(at)) else { return 0 };
-        // SAFETY: as before: it is a generator. Its own frame lies in it, with its code, as long as it has not ended; else with none, or another object.
+        // SAFETY: as before: it is a generator. Its own frame lies in it, with its code, as long as it has not ended; else with
+        // none, or another object.
         let code = unsafe { read::<u64>(frame, layout.frame_code) } & !MARKS;
         // SAFETY: as before: an object, if it is there.
         let is_code =

@@ -57,10 +57,13 @@ pub fn find(
         grouped(parts, together).iter().filter_map(|group| entry(view, group)).collect();
     all.sort_by_key(|f| (f.kind, f.device, f.layer));
     let is_sawtooth = |device: u8| findings.iter().any(|f| f.kind == Kind::Periodic && f.device == device);
+    let is_reserved_for =
+        |device: u8| findings.iter().any(|f| f.reserved_bytes_per_step.is_some() && f.part_on(device) > 0.0);
     for d in view.ledger.devices() {
         // The top of a sawtooth was told.
         all.extend(spike(view, d.device).filter(|_| !is_sawtooth(d.device)));
-        all.extend(reserved(view, d.device));
+        // That blocks that are kept have segments of their own belongs to their finding.
+        all.extend(reserved(view, d.device).filter(|_| !is_reserved_for(d.device)));
     }
     all
 }

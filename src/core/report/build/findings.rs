@@ -76,6 +76,7 @@ impl Builder<'_> {
             peak_reduction_bytes: f.peak_reduction_bytes,
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
+            reserved_bytes_per_step: f.reserved_bytes_per_step,
             bound_bytes: f.bound_bytes,
             ever_later: f.ever_later,
             steps_to_oom: devices.iter().filter(|_| is_foretold).filter_map(|d| until_full(d, f)).min(),

@@ -413,7 +413,10 @@ pub fn device_word(name: &str) -> &'static str {
 /// Returns by how much the memory reserved from the driver grew with the finding; `None` where it does not grow.
 pub fn reserved_growth(f: &Finding) -> Option<String> {
     Some(match f.reserved_growth_bytes.filter(|_| f.kind.grows())? {
-        bytes if bytes > 0 => format!("reserved +{}", size(bytes as f64)),
+        bytes if bytes > 0 => {
+            let each = f.reserved_bytes_per_step.map(|each| format!(", {} per {}", size(each), step(f)));
+            format!("reserved +{}{}", size(bytes as f64), each.unwrap_or_default())
+        }
         // How another framework comes by its memory may not be seen.
         _ if f.sites.first().is_some_and(|site| site.entry_point.is_some()) => return None,
         _ => "reserved +0 B (served from cached memory)".to_owned(),

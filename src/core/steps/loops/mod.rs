@@ -1,6 +1,6 @@
 //! The loop detector: finds the loop of a program whose iterations are its steps, from the Python frames at
-//! its memory events and where it gives the device work. [`Loops`] is all of its interface. Pure: it knows neither CPython's memory nor the
-//! recording; frames in, ends of iterations out.
+//! its memory events and where it gives the device work. [`Loops`] is all of its interface. Pure: it knows
+//! neither CPython's memory nor the recording; frames in, ends of iterations out.
 //!
 //! ```text
 //!  bytecode ─▶ extents: where each code object's loops are, once
@@ -109,6 +109,8 @@ pub trait EventContext {
     /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named before;
     /// 0 where that is not known.
     fn locals(&mut self, seen: &Seen, count: u16) -> u64;
+    /// The same, also where the next object was given the memory of the one before. Only of frames that go on.
+    fn locals_closely(&mut self, seen: &Seen, count: u16) -> u64;
 }
 
 /// Set in what tells how far an iterator has come.

@@ -152,6 +152,9 @@ impl EventContext for Program {
     fn locals(&mut self, _seen: &Seen, _count: u16) -> u64 {
         0
     }
+    fn locals_closely(&mut self, _seen: &Seen, _count: u16) -> u64 {
+        0
+    }
 }
 
 /// The frames of an event, from the outermost in: frame, code, offset, entered from C.
@@ -368,6 +371,9 @@ impl EventContext for Named {
         self.items[seen.frame]
     }
     fn locals(&mut self, _seen: &Seen, _count: u16) -> u64 {
+        0
+    }
+    fn locals_closely(&mut self, _seen: &Seen, _count: u16) -> u64 {
         0
     }
 }

@@ -63,14 +63,20 @@ impl Shadow {
     }
 
     /// Returns what tells the objects that the variables of the innermost frames name, from the nearest loop in, from those
-    /// that they named before; 0 where it is not known.
+    /// that they named before; 0 where it is not known. Not of frames that C has called Python from: one may be giving back
+    /// what its variables name.
     pub(super) fn names(&self, view: &mut View<'_>) -> u64 {
         let nearest = self.levels.iter().rposition(|l| l.first < self.insides.len()).unwrap_or(0);
-        self.levels[nearest..].iter().rev().take(NAMED).fold(0, |sum: u64, level| {
+        let (mut sum, mut entered) = (0u64, false);
+        for level in self.levels[nearest..].iter().rev().take(NAMED) {
+            if std::mem::replace(&mut entered, level.seen.entry) {
+                break;
+            }
             let variables = view.codes.get(level.code).variables.unwrap_or(0);
-            let named = if variables > 0 { view.around.locals(&level.seen, variables) } else { 0 };
-            sum.rotate_left(5) ^ named
-        })
+            let named = if variables > 0 { view.around.locals_closely(&level.seen, variables) } else { 0 };
+            sum = sum.rotate_left(5) ^ named;
+        }
+        sum
     }
 
     /// Whether the iterations of a loop are shown by its variable, or were proven.
