@@ -412,6 +412,7 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
         ("sampled", "cache", "confirmed", "main() local `memory`[*]"),
         // As large as the buffer all the time.
         ("redrawn", "cache", "confirmed", "main() local `memory`[*]"),
+        ("redrawn_twice", "cache", "confirmed", "main() local `memory`[*]"),
         ("both", "leak", "confirmed", "main() local `everything`[*]"),
     ] {
         let report = Report::of(&torch("holders/kept.py").arg(way).traced().run().success().recording());

@@ -64,6 +64,7 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
                     name: UNSEEN.len(),
                     hold: Retention::Unknown,
                     node: 0,
+                    first: 0,
                     places: 0,
                     cause: wanted[i].cause,
                     blocks: vec![i],

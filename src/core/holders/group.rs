@@ -283,6 +283,7 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         Owning::Node(node) if group.parting.is_some() => node,
         _ => 0,
     };
+    let first = if node == 0 { None } else { graph.first(node) }.unwrap_or(0);
     let hold = hold_of(graph, group.parting, paths);
     let places = match outermost.filter(|_| node != 0).zip(paths.first()) {
         Some((at, path)) => {
@@ -292,7 +293,7 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         }
         None => 0,
     };
-    Owner { path: origin + &words.text, name, hold, node, places, cause: group.cause, blocks }
+    Owner { path: origin + &words.text, name, hold, node, first, places, cause: group.cause, blocks }
 }
 
 /// Returns the place of the outermost of the collections, and objects of packages, in each other that the collection at

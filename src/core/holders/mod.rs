@@ -120,6 +120,10 @@ pub trait HeapGraph {
     }
     /// Returns how many entries a collection has, where that is known.
     fn length(&mut self, node: Node) -> Option<u64>;
+    /// Returns the first entry of a list.
+    fn first(&mut self, _: Node) -> Option<Node> {
+        None
+    }
     /// Returns whether a node may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
     /// Returns every object that the cyclic collector knows and `reached` does not, with its reference count.
@@ -165,6 +169,8 @@ pub struct Owner {
     pub hold: Retention,
     /// The collection that has them; 0: there is no such.
     pub node: Node,
+    /// The first entry of that, where it is a list; else 0.
+    pub first: Node,
     /// How many entries the outermost collection has that it is in, or can have, if it is that itself and bounded. Where that
     /// grows, nothing is bounded. 0: not known.
     pub places: u64,

@@ -24,9 +24,9 @@ pub struct Recorded {
     latest: Vec<String>,
     /// Whether these were not recorded, since nothing that is known was among them.
     doubted: bool,
-    /// The collections that owners had their blocks in, by path, and the paths at which another one was met
-    /// later: they are made anew again and again.
-    collections: HashMap<String, Node>,
+    /// The collections that owners had their blocks in, and what these began with, by path; and the paths at which another one
+    /// was met later: they are made anew again and again.
+    collections: HashMap<String, (Node, Node)>,
     remade: HashSet<String>,
     /// Whether a bounded owner has most.
     pub bounded: bool,
@@ -95,8 +95,10 @@ impl Recorded {
     /// buffer, that has all of them as long as they are few.
     pub fn leave_out_samples(&mut self, holders: &mut Vec<Share<'_>>) {
         for owner in holders.iter().map(|h| h.owner).filter(|owner| owner.node != 0) {
-            let before = self.collections.insert(owner.path.clone(), owner.node);
-            if before.is_some_and(|node| node != owner.node) {
+            // What is made anew may get the memory of the one before, but hardly begins with the same entry.
+            let which = (owner.node, owner.first);
+            let before = self.collections.insert(owner.path.clone(), which);
+            if before.is_some_and(|before| before != which) {
                 self.remade.insert(owner.path.clone());
             }
         }
@@ -168,7 +170,16 @@ mod tests {
     use super::*;
 
     fn owner(path: &str, hold: Retention) -> Owner {
-        Owner { path: path.into(), name: path.len(), hold, node: 0, places: 0, cause: 0, blocks: Vec::new() }
+        Owner {
+            path: path.into(),
+            name: path.len(),
+            hold,
+            node: 0,
+            first: 0,
+            places: 0,
+            cause: 0,
+            blocks: Vec::new(),
+        }
     }
 
     fn share(owner: &Owner, blocks: u64) -> Share<'_> {
@@ -294,19 +305,25 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_drawn_anew_is_no_owner_beside_the_buffer_it_was_drawn_from() {
-        let mut recorded = Recorded::default();
-        let mut names = |list: Node, bounded: u64| {
-            let list = Owner { node: list, ..owner("batch[*]", Retention::Unbounded) };
+        let names_in = |recorded: &mut Recorded, (list, first): (Node, Node), bounded: u64| {
+            let list = Owner { node: list, first, ..owner("batch[*]", Retention::Unbounded) };
             let buffer = Retention::Bounded { entries: bounded, max_entries: 100 };
             let buffer = Owner { node: 7, ..owner("memory[*]", buffer) };
             let mut holders = vec![share(&list, 20), share(&buffer, 20)];
             recorded.leave_out_samples(&mut holders);
             holders.len()
         };
-        assert_eq!(names(1, 20), 2);
-        assert_eq!(names(2, 20), 1);
-        assert_eq!(names(2, 40), 1);
+        let mut recorded = Recorded::default();
+        let mut names = |list, bounded| names_in(&mut recorded, list, bounded);
+        assert_eq!(names((1, 3), 20), 2);
+        assert_eq!(names((2, 3), 20), 1);
+        assert_eq!(names((2, 3), 40), 1);
         // What is full bounds nothing more.
-        assert_eq!(names(2, 100), 2);
+        assert_eq!(names((2, 3), 100), 2);
+        // In the memory of the one before.
+        let mut recorded = Recorded::default();
+        assert_eq!(names_in(&mut recorded, (1, 3), 20), 2);
+        assert_eq!(names_in(&mut recorded, (1, 3), 20), 2);
+        assert_eq!(names_in(&mut recorded, (1, 4), 20), 1);
     }
 }

@@ -93,10 +93,12 @@ def main(way, steps):
                 slots[step] = x
             case "strided":
                 slots[step * 3] = x
-            case "sampled" | "redrawn" | "both":
+            case "sampled" | "redrawn" | "redrawn_twice" | "both":
                 memory.append((x, step))
-                size = 128 if way == "redrawn" else 40
-                batch = random.sample(list(memory), min(len(memory), size))
+                size = 128 if way.startswith("redrawn") else 40
+                # The second one is made in the memory of the one before the first.
+                for _ in range(2 if way == "redrawn_twice" else 1):
+                    batch = random.sample(list(memory), min(len(memory), size))
                 if way == "both":
                     everything.append(x)
         optimizer.zero_grad()

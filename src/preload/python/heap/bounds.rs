@@ -84,6 +84,14 @@ impl Heap<'_> {
             .then(|| unsafe { word(node, VAR_SIZE) })
     }
 
+    /// Returns the first entry of a list.
+    pub fn first_of(&mut self, node: Node) -> Option<Node> {
+        let length = self.length_of(node).filter(|&length| length > 0);
+        length.and(self.types.of(node)).filter(|info| info.kind == Kind::List)?;
+        // SAFETY: a living list that has an entry.
+        Some(unsafe { word(word(node, LIST_ITEMS), 0) })
+    }
+
     /// Returns for how many parameters an optimizer has states in this dict, and how many parameters it has. As long as
     /// these do not come anew themselves, the states cannot either.
     fn room_of_state(&mut self, optimizer: Node, states: Node) -> Option<(u64, u64)> {

@@ -349,6 +349,10 @@ impl HeapGraph for Heap<'_> {
         self.length_of(node)
     }
 
+    fn first(&mut self, node: Node) -> Option<Node> {
+        self.first_of(node)
+    }
+
     fn has_graph(&mut self, node: Node) -> bool {
         match self.graph.met.get(&node) {
             Some(class) => *class == MemoryClass::Tensor,
