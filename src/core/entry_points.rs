@@ -122,8 +122,8 @@ macro_rules! entry_points {
     cuMemsetD32Async_ptsz = Driver "cuMemsetD32Async" c"cuMemsetD32Async_ptsz" 7000 true work::copy [];
     cuLaunchKernel = Driver "cuLaunchKernel" c"cuLaunchKernel" 4000 false work::launch [];
     cuLaunchKernel_ptsz = Driver "cuLaunchKernel" c"cuLaunchKernel_ptsz" 7000 true work::launch [];
-    cuLaunchKernelEx = Driver "cuLaunchKernelEx" c"cuLaunchKernelEx" 11060 false work::launch [];
-    cuLaunchKernelEx_ptsz = Driver "cuLaunchKernelEx" c"cuLaunchKernelEx_ptsz" 11060 true work::launch [];
+    cuLaunchKernelEx = Driver "cuLaunchKernelEx" c"cuLaunchKernelEx" 11060 false work::launch_ex [];
+    cuLaunchKernelEx_ptsz = Driver "cuLaunchKernelEx" c"cuLaunchKernelEx_ptsz" 11060 true work::launch_ex [];
     cuLaunchCooperativeKernel = Driver "cuLaunchCooperativeKernel" c"cuLaunchCooperativeKernel" 9000 false work::launch [];
     cuLaunchCooperativeKernel_ptsz = Driver "cuLaunchCooperativeKernel" c"cuLaunchCooperativeKernel_ptsz" 9000 true work::launch [];
     // ── what takes memory without saying how much: counted, so that a report can name it ───────────────────

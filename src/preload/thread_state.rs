@@ -216,10 +216,10 @@ impl ThreadState {
         }
     }
 
-    /// Returns whether that is the first work since it allocated something at this place.
-    pub fn has_allocated_at(&self, place: u64) -> bool {
+    /// Returns whether that is the first work since it allocated something at the place where it stands.
+    pub fn has_allocated_here(&self, place: impl FnOnce() -> u64) -> bool {
         self.pages().is_some_and(|pages| {
-            pages.allocated_at.get() == place && pages.worked_at.get() != self.position()
+            pages.worked_at.get() != self.position() && pages.allocated_at.get() == place()
         })
     }
 

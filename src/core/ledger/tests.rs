@@ -6,6 +6,7 @@ mod held;
 mod histories;
 mod legal;
 mod not_leaks;
+mod now_and_then;
 mod oracle;
 mod renewed;
 mod shapes;

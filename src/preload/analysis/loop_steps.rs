@@ -199,27 +199,31 @@ pub fn wants_work() -> bool {
 #[cold]
 pub fn gives_work(shown: Shown) {
     let thread = thread_state::current();
-    match shown {
-        Shown::Copy if COPIES.load(Relaxed) => show_other(Shown::Copy),
-        _ if !thread.has_allocated_at(frames::place(thread)) => show_other(Shown::Work),
-        _ => {}
+    if !is_watched(thread.address()) {
+        return;
+    }
+    let shown = match shown {
+        Shown::Copy if COPIES.load(Relaxed) => Some(Shown::Copy),
+        _ => (!thread.has_allocated_here(|| frames::place(thread))).then_some(Shown::Work),
+    };
+    if let Some(shown) = shown {
+        show(thread.address(), shown);
     }
     thread.note_work();
 }
 
 /// Shows the detector the call of what allocates on other threads.
 pub fn called() {
-    if is_enabled() {
-        show_other(Shown::Work);
+    let me = thread_state::current().address();
+    if is_enabled() && is_watched(me) {
+        show(me, Shown::Work);
     }
 }
 
-fn show_other(shown: Shown) {
-    let me = thread_state::current().address();
+/// Whether the events of a thread are shown: of every one before a loop was chosen.
+fn is_watched(thread: usize) -> bool {
     let chosen = THREAD.load(Relaxed);
-    if chosen == 0 || chosen == me || chosen == ANY_THREAD {
-        show(me, shown);
-    }
+    chosen == 0 || chosen == thread || chosen == ANY_THREAD
 }
 
 /// Shows the detector what this thread allocated or freed for another one, which is known by its address.

@@ -17,11 +17,17 @@ hooks! {
         call.pass()
     };
 
-    /// Any launch of at most eleven words, as `cuLaunchKernel(CUfunction f, unsigned int gridDimX, …, CUstream hStream,
-    /// void **kernelParams, void **extra)` is.
+    /// `cuLaunchKernel(CUfunction f, unsigned int gridDimX, …, CUstream hStream, void **kernelParams, void **extra)`, and
+    /// `cuLaunchCooperativeKernel`, which has no `extra`.
     fn launch(
         a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize, i: usize, j: usize, k: usize,
     ) => |call| {
+        show(Shown::Work);
+        call.pass()
+    };
+
+    /// `cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)`
+    fn launch_ex(config: usize, f: usize, params: usize, extra: usize) => |call| {
         show(Shown::Work);
         call.pass()
     };

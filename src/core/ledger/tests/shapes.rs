@@ -198,37 +198,6 @@ fn what_another_call_of_the_line_goes_on_with_has_not_stopped() {
     assert_eq!(judged(&Shape::ran(step(9), 436)), 0);
 }
 
-/// Each entry of a table is made when it is first asked for, and that is about every twelfth step until there is one for all.
-#[test]
-fn what_came_now_and_then_and_stays_away_for_longer_than_ever_has_stopped() {
-    let made = [1, 14, 27, 40, 50, 66, 77, 88, 99, 110, 121, 144, 156, 168, 180, 192];
-    for (steps, found) in [(200, 1), (240, 0)] {
-        let step = |s: &mut Shape, n: u64| {
-            if made.contains(&n) {
-                s.keep(4096, 7);
-            }
-        };
-        assert_eq!(Shape::run(step, steps).findings.len(), found, "{steps} steps");
-    }
-}
-
-/// Wherever in a gap the run ends.
-#[test]
-fn what_comes_every_few_steps_has_its_own_average() {
-    for steps in [196, 200, 203, 204] {
-        let v = Shape::run(
-            |s, n| {
-                if n % 5 == 0 {
-                    s.keep(1000, 7)
-                }
-            },
-            steps,
-        );
-        let [f] = &v.findings[..] else { panic!("{v:?}") };
-        assert_eq!(f.growth_bytes_per_step, 200.0, "{steps} steps");
-    }
-}
-
 /// One line, called from two places: what the first call gathered went when it returned.
 #[test]
 fn what_a_call_gathers_is_no_leak_while_it_runs() {
@@ -304,19 +273,6 @@ fn a_leak_is_seen_from_early_on_and_the_shortest_run_is_the_documented_one() {
     let run = |steps| Shape::run(|s, _| s.keep(512, 7), steps).findings.len();
     assert_eq!(run(u64::from(verdict::MIN_STEPS)), 1);
     assert_eq!(run(u64::from(verdict::MIN_STEPS) - 1), 0);
-}
-
-#[test]
-fn a_leak_in_every_tenth_step() {
-    let step = |s: &mut Shape, n: u64| {
-        if n.is_multiple_of(10) {
-            (0..3).for_each(|_| s.keep(512, 7));
-        }
-    };
-    let v = Shape::run(step, 120);
-    let [f] = &v.findings[..] else { panic!("{v:?}") };
-    assert_eq!((f.bytes_per_step, f.blocks_per_step), (1536.0, 3.0));
-    assert!((0.08..0.13).contains(&f.growth_step_ratio), "{}", f.growth_step_ratio);
 }
 
 #[test]
@@ -524,18 +480,4 @@ fn what_grows_with_the_programs_sizes_is_counted_from_the_first_to_the_last() {
     let v = Shape::run(step, 40);
     let [f] = &v.findings[..] else { panic!("{v:#?}") };
     assert_eq!((f.cohorts, f.live_blocks, f.live_bytes), (40, 40, (1..=40).map(|n| 8192 + 1024 * n).sum()));
-}
-
-/// One more every ten steps, ten in all.
-#[test]
-fn what_came_at_intervals_and_is_overdue_has_stopped() {
-    for (steps, kinds) in [(105, vec![Kind::Leak]), (130, vec![])] {
-        let step = |s: &mut Shape, n: u64| {
-            if n % 10 == 1 && n < 100 {
-                s.keep(4096, 7);
-            }
-        };
-        let v = Shape::run(step, steps);
-        assert_eq!(v.findings.iter().map(|f| f.kind).collect::<Vec<_>>(), kinds, "{steps}: {v:#?}");
-    }
 }

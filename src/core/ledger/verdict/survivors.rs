@@ -368,7 +368,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         to.saturating_sub(from).saturating_add(1)
     };
     let counted = latest_of_age(view, &leader.clock, age);
-    let proven = counted.saturating_sub(leader.clock.at(first)).saturating_add(1);
+    let proof_span = counted.saturating_sub(leader.clock.at(first)).saturating_add(1);
     let frees = |s: &Survivors<'_, '_>| s.site.freed;
     let freed = group.iter().map(frees).fold(0, u64::wrapping_add);
     let is_collected = mostly_collected(group.iter().map(|s| s.site.site));
@@ -401,8 +401,8 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let (ratio, rate) = match is_rare && leader.period.is_none() {
         true => (times as f64 / f64::from(span), bytes(&held) as f64 / f64::from(span)),
         false => {
-            let rate = rate(&proof, steps(first, proof.last()?.birth), proven);
-            ((proof.len() as f64 / f64::from(proven)).min(1.0), rate)
+            let rate = rate(&proof, steps(first, proof.last()?.birth), proof_span);
+            ((proof.len() as f64 / f64::from(proof_span)).min(1.0), rate)
         }
     };
     let mut f = Finding {

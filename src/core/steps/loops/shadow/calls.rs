@@ -63,9 +63,12 @@ impl Shadow {
     }
 
     /// Returns what tells the objects that the variables of the innermost frames name, from the nearest loop in, from those
-    /// that they named before; 0 where it is not known. Not of frames that C has called Python from: one may be giving back
-    /// what its variables name.
+    /// that they named before; 0 where it is not known, or other signs suffice. Not of frames that C has called Python from:
+    /// one may be giving back what its variables name.
     pub(super) fn names(&self, view: &mut View<'_>) -> u64 {
+        if self.insides.iter().rev().take(2).all(|i| i.items.show()) && !self.insides.is_empty() {
+            return 0;
+        }
         let nearest = self.levels.iter().rposition(|l| l.first < self.insides.len()).unwrap_or(0);
         let (mut sum, mut entered) = (0u64, false);
         for level in self.levels[nearest..].iter().rev().take(NAMED) {

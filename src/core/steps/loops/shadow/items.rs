@@ -280,9 +280,9 @@ impl Shadow {
         let Level { seen, code, .. } = self.levels[at];
         let facts = view.codes.get(code);
         let Some(i) = self.insides.get_mut(inside).filter(|_| facts.iterated) else { return };
-        let l = facts.extents.all().get(usize::from(i.number)).filter(|l| l.comprehension && l.is_for);
-        let Some((l, variables)) = l.zip(facts.variables) else { return };
-        let (stack, depth) = (variables.saturating_add(l.below), l.depth);
+        let l = facts.extents.all().get(usize::from(i.number));
+        let place = i.items.iterator.filter(|_| l.is_some_and(|l| l.comprehension));
+        let Some((stack, depth)) = place else { return };
         let now = view.around.iterator(&seen, stack, depth);
         let before = std::mem::replace(&mut i.items.index, now);
         if begins_again(view.around, (&seen, stack, depth), before, now) {
