@@ -191,11 +191,11 @@ fn a_cache_that_is_full_is_no_leak_though_those_who_find_what_they_need_allocate
 fn what_is_reserved_for_a_leak_is_told_with_it_and_not_as_no_leak() {
     let run = torch("verdicts/graph_per_request.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
     let text = String::from_utf8(call([run.recording()]).stdout).unwrap();
-    let told = text.replace("\n                 ", " ");
-    assert!(told.contains("1. Leak (confirmed): 4.0 KiB (2 blocks) per step, 240.0 KiB so far\n"), "{text}");
+    let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(" 1. Leak (confirmed): 4.0 KiB (2 blocks) per step, 400.0 KiB so far "), "{text}");
     let reserved = told.split("; reserved +").nth(1).unwrap().split(';').next().unwrap();
     assert!(reserved.ends_with(" MiB, 2.0 MiB per step"), "{text}");
-    assert!(!text.contains("more reserved than"), "{text}");
+    assert!(!told.contains("more reserved than"), "{text}");
 }
 
 #[test]

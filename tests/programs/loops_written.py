@@ -654,14 +654,6 @@ def touched_over_a_generator():
     return 3 * N
 
 
-def touched_downwards():
-    for _ in range(N):
-        here = [0]
-        for here[0] in range(9, -1, -1):
-            canvas.add_(1)
-        kept.append(canvas.clone())
-
-
 def gathered():
     """Requests side by side, two at a time, each of which awaits two parts of it."""
     into, out = nn.Linear(16, 64).to(DEVICE), nn.Linear(64, 16).to(DEVICE)
