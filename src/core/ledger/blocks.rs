@@ -25,7 +25,7 @@ impl Blocks {
             d.block_event(e.seq);
         }
         books.note_birth(Space::Block, e.address);
-        books.trailing_frees.now = 0;
+        books.lately.allocated(e.size);
         if let Some(old) = self.live.insert(e.address, block) {
             books.missed_free();
             books.removed(old.site, old.birth, old.bytes, Removal::Displaced);

@@ -18,6 +18,8 @@ pub const CLASSES: usize = 16;
 pub const AFTER_EXIT: u32 = u32::MAX;
 /// The latest steps by which is known what every step gives back at its end.
 const STEPS_COMPARED: usize = 4;
+/// So many blocks are the largest since the last boundary.
+const LARGEST: usize = 8;
 /// Halves of event pairs whose other half is awaited.
 pub const MAX_HALVES: usize = 64;
 
@@ -51,36 +53,52 @@ pub enum Removal {
     Displaced,
 }
 
-/// Blocks of earlier steps that are freed behind the last allocation of a step: known to who has seen the latest steps, and no
-/// part of the state.
+/// What came since the last boundary, as far as only who has seen the latest steps knows it: no part of the state.
 #[derive(Clone, Debug, Default)]
-pub struct TrailingFrees {
-    /// Since the last block was allocated.
-    pub now: u64,
+pub struct Lately {
+    /// Blocks of earlier steps that were freed since the last block was allocated, and how many of the latest steps ended with.
+    trailing_frees: u64,
     of_steps: [u64; STEPS_COMPARED],
     /// The bytes freed since the last boundary, of blocks of earlier steps, and their sum weighted by how many allocations
     /// came before.
     bytes: u64,
     weighted: f64,
+    /// The sizes of the largest blocks allocated since the last boundary, from the smallest on.
+    largest: [u64; LARGEST],
 }
 
-impl PartialEq for TrailingFrees {
-    fn eq(&self, _: &TrailingFrees) -> bool {
+impl PartialEq for Lately {
+    fn eq(&self, _: &Lately) -> bool {
         true
     }
 }
 
-impl TrailingFrees {
+impl Lately {
     /// Takes in that a step ended.
     pub fn end_step(&mut self) {
         self.of_steps.rotate_left(1);
-        self.of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.now);
-        (self.bytes, self.weighted) = (0, 0.0);
+        self.of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.trailing_frees);
+        (self.bytes, self.weighted, self.largest) = (0, 0.0, [0; LARGEST]);
+    }
+
+    /// Takes in that a block was allocated.
+    #[inline]
+    pub fn allocated(&mut self, bytes: u64) {
+        self.trailing_frees = 0;
+        if bytes > self.largest[0] {
+            self.largest[0] = bytes;
+            self.largest.sort_unstable();
+        }
+    }
+
+    /// Returns the sizes of the largest blocks allocated since the last boundary.
+    pub fn largest(&self) -> &[u64] {
+        &self.largest
     }
 
     #[inline]
-    fn add(&mut self, bytes: u64, born: usize) {
-        self.now += 1;
+    fn freed(&mut self, bytes: u64, born: usize) {
+        self.trailing_frees += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         self.weighted += bytes as f64 * born as f64;
     }
@@ -94,8 +112,8 @@ impl TrailingFrees {
         }
     }
 
-    /// Returns how many every one of the latest steps had, at least.
-    pub fn usual(&self) -> u64 {
+    /// Returns how many blocks of earlier steps every one of the latest steps freed behind its last allocation, at least.
+    pub fn usual_trailing_frees(&self) -> u64 {
         self.of_steps.into_iter().min().unwrap_or(0)
     }
 }
@@ -121,7 +139,7 @@ pub struct Books {
     /// on, this may be the end of the loop: what is freed there was held through every step of it.
     pub releases_since_boundary: Vec<Departed>,
     #[serde(skip)]
-    pub trailing_frees: TrailingFrees,
+    pub lately: Lately,
     /// Events of a kind or class that this version does not know.
     pub unknown_events: u64,
     pub unknown_frees: [u64; CLASSES],
@@ -190,7 +208,7 @@ impl Books {
             if birth < step || (self.exit.is_some() && self.completed == 0) {
                 self.releases_since_boundary.push(Departed { site, birth, bytes, collected, address });
                 if layer == Layer::Block {
-                    self.trailing_frees.add(bytes, self.newborn.len());
+                    self.lately.freed(bytes, self.newborn.len());
                 }
                 carried = birth == self.completed && self.exit.is_none() && !given_on;
             } else {

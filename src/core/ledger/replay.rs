@@ -165,7 +165,7 @@ impl Ledger {
             self.phases.end_step(self.books.completed, e.class == StepSource::Loop as u8);
         }
         self.books.newborn.clear();
-        self.books.trailing_frees.end_step();
+        self.books.lately.end_step();
         let trimmed = self.driver.end_step();
         self.releases.settle(&mut self.books, trimmed);
         self.carry_over.settle(&mut self.books, supersedes);

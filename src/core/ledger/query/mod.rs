@@ -40,7 +40,7 @@ impl Ledger {
     /// Returns how many blocks of earlier steps a step frees behind its last allocation, at least: what a name held that is
     /// bound anew. 0 where too few steps were seen.
     pub fn usual_trailing_frees(&self) -> u64 {
-        self.books.trailing_frees.usual()
+        self.books.lately.usual_trailing_frees()
     }
 
     /// Counts the steps that ended.
@@ -170,7 +170,12 @@ impl Ledger {
 
     /// Returns how many allocations came after the last step, and after what was freed there.
     pub fn allocated_after_releases(&self) -> u64 {
-        self.books.trailing_frees.born_behind(self.books.newborn.len())
+        self.books.lately.born_behind(self.books.newborn.len())
+    }
+
+    /// Returns the sizes of the largest blocks allocated after the last step.
+    pub fn largest_after_last_step(&self) -> &[u64] {
+        self.books.lately.largest()
     }
 
     /// Returns whether so many allocations are those of several steps.

@@ -93,9 +93,14 @@ fn a_spike_at_the_end_is_none() {
     );
 }
 
-/// A loop gathers; behind it all of that is freed, and the program goes on with `later` allocations before it frees what it
-/// has, if anything.
-fn gathers(trains: bool, freed_first: bool, later: u32) -> (Vec<verdict::Kind>, Vec<verdict::Kind>) {
+/// A loop gathers; behind it all of that is freed, and the program goes on with `later` allocations, each of so many bytes,
+/// before it frees what it has, if anything.
+fn gathers(
+    trains: bool,
+    freed_first: bool,
+    later: u32,
+    bytes: u64,
+) -> (Vec<verdict::Kind>, Vec<verdict::Kind>) {
     let mut outputs = Vec::new();
     let mut s = Shape::default();
     for _ in 0..100 {
@@ -108,7 +113,7 @@ fn gathers(trains: bool, freed_first: bool, later: u32) -> (Vec<verdict::Kind>, 
         free(&mut s);
     }
     for _ in 0..later {
-        let query = s.block(2048, 8);
+        let query = s.block(bytes, 8);
         s.p.free(query);
     }
     free(&mut s);
@@ -120,13 +125,27 @@ fn gathers(trains: bool, freed_first: bool, later: u32) -> (Vec<verdict::Kind>, 
 
 #[test]
 fn what_a_loop_gathers_and_gives_back_before_the_program_goes_on_is_none() {
-    use verdict::Kind::{Leak, Spike};
-    assert_eq!(gathers(false, true, 12), (vec![], vec![Spike]));
+    use verdict::Kind::{Gathered, Leak};
+    let gathers = |trains, freed_first, later| gathers(trains, freed_first, later, 2048);
+    assert_eq!(gathers(false, true, 12), (vec![], vec![Gathered]));
     // The program ends with it.
     assert_eq!(gathers(false, true, 2).0, [Leak]);
     assert_eq!(gathers(false, false, 12).0, [Leak]);
     // A longer training would run out of memory.
     assert_eq!(gathers(true, true, 12).0, [Leak]);
+}
+
+#[test]
+fn what_a_loop_gathers_and_joins_to_one_is_none() {
+    use verdict::Kind::{Gathered, Leak};
+    for trains in [false, true] {
+        for freed_first in [false, true] {
+            assert_eq!(gathers(trains, freed_first, 1, 100 * 65_536), (vec![], vec![Gathered]));
+            // Some other block.
+            assert_eq!(gathers(trains, freed_first, 1, 80 * 65_536).0, [Leak]);
+            assert_eq!(gathers(trains, freed_first, 1, 101 * 65_536).0, [Leak]);
+        }
+    }
 }
 
 /// What fails in the second fifth of the run is kept, and each step has its newest output in hand.

@@ -60,6 +60,8 @@ pub enum Kind {
     Cache,
     /// Allocated anew and larger in each step, as nearly all that the steps make: they are given more.
     LargerInputs,
+    /// Grew through a loop, for what came behind it: joined to one block there, or released before the program went on.
+    Gathered,
     /// Live bytes that left their floor and came back to it.
     Spike,
     /// Reserved memory that grew far more than live bytes.
@@ -88,6 +90,7 @@ impl Kind {
             Kind::Plateau => "plateau",
             Kind::Cache => "cache",
             Kind::LargerInputs => "larger-inputs",
+            Kind::Gathered => "gathered",
             Kind::Spike => "spike",
             Kind::ReservedGrowth => "reserved-growth",
         }

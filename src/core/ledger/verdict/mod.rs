@@ -6,13 +6,13 @@ mod carry_over;
 mod doubling;
 mod finding;
 mod fragmentation;
+mod gathered;
 mod holders;
 mod larger_inputs;
 mod non_leaks;
 mod pending_gc;
 mod periodic;
 mod phase_clock;
-mod released;
 mod renewal;
 mod renewed_at_intervals;
 mod reserved_growth;
@@ -95,7 +95,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     reserved_growth::compare(&view, &mut findings);
     let bounded = holders::weigh(&view, &mut findings);
     let larger = larger_inputs::take(&view, &mut findings);
-    let released = released::take(&view, &mut findings);
+    let gathered = gathered::take(&view, &mut findings);
     let weight = |f: &Finding| match f.kind {
         kind if kind.grows() => f.growth_bytes_per_step,
         Kind::CarryOver => f.peak_reduction_bytes as f64,
@@ -103,7 +103,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     };
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
     let mut non_leaks = non_leaks::find(&view, &findings, &explained, &grown.saturating);
-    non_leaks.extend(bounded.into_iter().chain(larger).chain(released));
+    non_leaks.extend(bounded.into_iter().chain(larger).chain(gathered));
     Verdict { findings, non_leaks }
 }
 

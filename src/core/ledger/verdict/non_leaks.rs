@@ -29,7 +29,8 @@ const MUCH: f64 = 0.25;
 
 /// Returns whether what is no leak came over several steps and takes much of what is live: somebody may not need it.
 pub fn is_much(kind: Kind, cohorts: u32, bytes: u64, live: u64) -> bool {
-    let gathers = matches!(kind, Kind::Plateau | Kind::Cache) && cohorts as usize >= MIN_COHORTS;
+    let gathers =
+        matches!(kind, Kind::Plateau | Kind::Cache | Kind::Gathered) && cohorts as usize >= MIN_COHORTS;
     gathers && bytes as f64 >= MUCH * live as f64
 }
 

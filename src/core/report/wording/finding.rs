@@ -27,6 +27,7 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         | Kind::Plateau
         | Kind::Cache
         | Kind::LargerInputs
+        | Kind::Gathered
         | Kind::Spike
         | Kind::ReservedGrowth => non_leak(f, sites, cwd),
     }
@@ -431,6 +432,11 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
                 "{bytes} are allocated anew in each step, larger each time, as nearly all that the steps allocate."
             )
         }
+        Kind::Gathered => format!(
+            "{} grew by {} per step through a loop, joined to one block or released after it.",
+            at(),
+            size(f.growth_bytes_per_step)
+        ),
         Kind::Spike => format!("{bytes} above the floor at step {step}, and back to it."),
         _ => format!(
             "{bytes} more were reserved since step {since} than came to be live: requests that found no cached block large \

@@ -44,6 +44,7 @@ pub const fn kind(kind: Kind) -> &'static str {
         | Kind::WarmUp
         | Kind::Plateau
         | Kind::Cache
+        | Kind::Gathered
         | Kind::Spike => kind.name(),
     }
 }

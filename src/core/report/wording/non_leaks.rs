@@ -8,6 +8,8 @@ use crate::report::{Finding, Report};
 
 /// Less than this in all is not worth a word: a number here and there.
 const FEW_BYTES: u64 = 1024;
+/// What became of what a loop gathers.
+const GATHERED: &str = "joined or released after it";
 
 /// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`. Empty: all of it is
 /// next to nothing.
@@ -36,6 +38,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             Kind::LargerInputs => {
                 format!("{bytes} allocated anew and larger in each step, as the inputs are")
             }
+            Kind::Gathered => format!("{bytes} gathered in a loop, and {GATHERED}"),
             Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
             _ => format!("{bytes} more reserved than came to be live"),
@@ -62,6 +65,10 @@ fn reason(f: &Finding) -> String {
     match f.bound_bytes {
         Some(bound) if bound <= f.live_bytes => "what holds it is full".to_owned(),
         Some(bound) => format!("it can grow to {}", size(bound as f64)),
+        None if f.kind == Kind::Gathered => format!(
+            "{} per step of a loop, {GATHERED}: a longer loop needs more memory",
+            size(f.growth_bytes_per_step)
+        ),
         None if f.kind == Kind::Plateau => {
             format!("no more since step {}", grouped(f.evidence_step.map_or(0, u64::from)))
         }

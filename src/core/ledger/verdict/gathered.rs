@@ -1,0 +1,40 @@
+//! What a loop gathered for what comes behind it, and the program went on: the outputs of a prediction, say, which are then
+//! one tensor or are given back. Whoever frees his leaks at the end of the program leaks all the same, and so does a training
+//! that gathers while it trains.
+
+use super::finding::{Confidence, Finding, Kind};
+use super::view::View;
+use crate::ledger::books::SCALAR;
+
+/// The share of what is held that must have been given back, or have come to be one block.
+const SHARE: f64 = 0.9;
+/// The program went on if it made so many allocations behind that: more than the end of a program does.
+const WENT_ON: u64 = 8;
+
+/// Takes those findings out and returns them: they are no leaks.
+pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
+    let went_on = !view.is_training() && view.ledger.allocated_after_releases() >= WENT_ON;
+    let is_given_back = |f: &Finding| {
+        let released = f.sites.iter().map(|s| view.ledger.released_after_last_step(s.site));
+        went_on && released.fold(0u64, u64::saturating_add) as f64 >= SHARE * f.live_bytes as f64
+    };
+    // Allocators round up: all parts in one are somewhat smaller than they were, and never larger by more than that.
+    let is_joined = |f: &Finding| {
+        let parts = f.live_bytes;
+        let is_sum =
+            |&whole: &u64| whole as f64 >= SHARE * parts as f64 && whole <= parts.saturating_add(SCALAR);
+        view.ledger.exited() && view.ledger.largest_after_last_step().iter().any(is_sum)
+    };
+    let is_gathered = |f: &mut Finding| {
+        matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop)
+            && f.live_blocks > 1
+            && (is_given_back(f) || is_joined(f))
+    };
+    let told = |f: Finding| Finding {
+        kind: Kind::Gathered,
+        confidence: Confidence::Confirmed,
+        evidence_step: view.steps,
+        ..f
+    };
+    findings.extract_if(.., is_gathered).map(told).collect()
+}
