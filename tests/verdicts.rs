@@ -63,6 +63,8 @@ fn judged(name: &str, report: &Report, by: &str) {
         near(&format!("{name} by {by}, bytes"), &first["bytes_per_step"], &truth["bytes_per_step"], 0.01);
         let (average, wanted) = (&first["growth_bytes_per_step"], &truth["average_bytes_per_step"]);
         near(&format!("{name} by {by}, average"), average, wanted, 0.01);
+        let (late, wanted) = (&first["late_bytes_per_step"], &truth["late_bytes_per_step"]);
+        near(&format!("{name} by {by}, late"), late, wanted, 0.01);
         near(&format!("{name} by {by}, blocks"), &first["blocks_per_step"], &truth["blocks_per_step"], 0.01);
         near(&format!("{name} by {by}, live"), &first["live_bytes"], &truth["live_bytes"], 0.01);
         near(&format!("{name} by {by}, share"), &first["growth_step_ratio"], &truth["adding_share"], 0.1);
@@ -331,7 +333,7 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting newest_of_hooks bank_in_main joined_losses
+    half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting newest_of_hooks bank_in_main joined_losses longer_maps
     waiting_cycles waiting_in_contexts waiting_one_line waiting_rhythms short_cycles recursion generated_code
     trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing longer_unrolls embedded_corpus predicted_once one_epoch bounded_when_memory_runs_out buffers_then_evaluation requests_served
 }

@@ -175,6 +175,10 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
         (f.growth_step_ratio, f.growth_bytes_per_step) = (share, mean);
         assert_eq!(wording::rate(&f).as_deref(), Some(words));
     }
+    // Where each is larger than the one before, the latest tell more than the median.
+    f.late_bytes_per_step = Some(4096.0);
+    assert_eq!(wording::rate(&f).as_deref(), Some("515 B per step on average (4.0 KiB of late)"));
+    assert!(wording::title(&f).1.starts_with("515 B per step on average (4.0 KiB of late), "));
 }
 
 /// Growth that has stopped is no leak, but who reads it must see that it was growth.

@@ -141,6 +141,8 @@ pub struct Finding {
     pub period_steps: Option<f64>,
     /// The mean slope of what is never freed.
     pub growth_bytes_per_step: f64,
+    /// What one of the latest steps adds, where they add more and more.
+    pub late_bytes_per_step: Option<f64>,
     pub live_bytes: u64,
     pub live_blocks: u64,
     /// Distinct birth steps alive, and the first of them.
@@ -195,6 +197,7 @@ impl Finding {
             growth_step_ratio: 0.0,
             period_steps: None,
             growth_bytes_per_step: 0.0,
+            late_bytes_per_step: None,
             live_bytes: 0,
             live_blocks: 0,
             cohorts: 0,

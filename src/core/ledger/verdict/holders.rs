@@ -144,6 +144,7 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         }
         if most(&|h| *h == Retention::Unreachable) {
             f.kind = Kind::PendingGc;
+            f.confidence = Confidence::Confirmed;
             // What else these lines free was never in a cycle.
             if !f.sites.iter().any(|p| view.site(p.site).is_some_and(|s| s.site.was_collected())) {
                 f.longest_life = 0;

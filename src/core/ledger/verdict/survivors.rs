@@ -2,7 +2,7 @@
 //! the time. Rule D grades it: a site that never freed anything and does not grow steadily may yet have a
 //! bound. Rule E is in the view: what was freed only at the very end counts as alive.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 
 use super::finding::{Confidence, Finding, Kind, SiteShare};
@@ -56,6 +56,12 @@ const LARGER: u64 = 2;
 /// A cohort is an outlier if it has so many times the bytes of the median one, and such cohorts are at most this share.
 const OUTLIER: f64 = 16.0;
 const OUTLIER_SHARE: f64 = 0.1;
+
+/// Each adds more than the one before if so many of the latest add so many times what the first did, and at most this share of
+/// those that differ from the one before add less.
+const COMPARED: usize = 5;
+const RISEN: f64 = 1.5;
+const SELDOM_LESS: f64 = 0.1;
 
 /// What comes in less than one of so many steps is counted by how often it came.
 const RARE: f64 = 3.0;
@@ -343,6 +349,17 @@ fn rate(births: &[Cohort], until_last: u32, span: u32) -> f64 {
     }
 }
 
+/// Returns what one of the latest births adds, where they add more and more: hardly ever less than the one before, and of
+/// late so many times what the first did.
+fn late_bytes(births: &[Cohort]) -> Option<f64> {
+    let usual = |births: &[Cohort]| median(births.iter().map(|c| c.bytes));
+    let (first, last) = (births.first_chunk::<COMPARED>()?, births.last_chunk::<COMPARED>()?);
+    let count = |order| births.windows(2).filter(|w| w[1].bytes.cmp(&w[0].bytes) == order).count() as f64;
+    let (less, more) = (count(Ordering::Less), count(Ordering::Greater));
+    let seldom_less = less <= SELDOM_LESS * (less + more);
+    (seldom_less && usual(last) >= RISEN * usual(first)).then(|| usual(last))
+}
+
 /// Returns what of the bytes of a step that adds anything, of `all` such, is a site's: it may add more at a time, and seldom.
 fn share_of_step(own: &[Cohort], all: usize) -> f64 {
     match own.len() as f64 >= SAME_STEPS * all as f64 {
@@ -398,12 +415,16 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let span = steps(oldest_step, newest);
     // What comes at random comes by what there is of it in all its steps; else by the births that prove it, from the first to
     // the last.
-    let (ratio, rate) = match is_rare && leader.period.is_none() {
-        true => (times as f64 / f64::from(span), bytes(&held) as f64 / f64::from(span)),
-        false => {
-            let rate = rate(&proof, steps(first, proof.last()?.birth), proof_span);
-            ((proof.len() as f64 / f64::from(proof_span)).min(1.0), rate)
-        }
+    let at_random = is_rare && leader.period.is_none();
+    let ratio = match at_random {
+        true => times as f64 / f64::from(span),
+        false => (proof.len() as f64 / f64::from(proof_span)).min(1.0),
+    };
+    // So does what becomes more: the first births are the smallest.
+    let late = late_bytes(&proof);
+    let rate = match at_random || late.is_some() {
+        true => bytes(&held) as f64 / f64::from(span),
+        false => rate(&proof, steps(first, proof.last()?.birth), proof_span),
     };
     let mut f = Finding {
         counted: leader.clock.counted(),
@@ -413,6 +434,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         growth_step_ratio: ratio,
         period_steps: leader.period,
         growth_bytes_per_step: rate,
+        late_bytes_per_step: late,
         cohorts: times as u32,
         oldest_step,
         first_step: oldest_step,

@@ -76,6 +76,7 @@ impl Builder<'_> {
             peak_reduction_bytes: f.peak_reduction_bytes,
             evidence_step: (f.evidence_step > 0).then_some(f.evidence_step),
             reserved_growth_bytes: f.reserved_growth_bytes,
+            late_bytes_per_step: f.late_bytes_per_step,
             reserved_bytes_per_step: f.reserved_bytes_per_step,
             bound_bytes: f.bound_bytes,
             ever_later: f.ever_later,
@@ -167,7 +168,8 @@ fn take_off(curve: &mut [Point], f: &verdict::Finding) {
 /// are reserved for them.
 fn until_full(device: &Device, f: &verdict::Finding) -> Option<u64> {
     let part = f.part_on(device.index);
-    let by_blocks = steps_to_oom(device, f.growth_bytes_per_step * part);
+    let rate = f.late_bytes_per_step.map_or(f.growth_bytes_per_step, |late| late * f.growth_step_ratio);
+    let by_blocks = steps_to_oom(device, rate * part);
     let by_segments =
         f.reserved_bytes_per_step.and_then(|rate| steps_until(device, device.reserved_bytes, rate * part));
     by_blocks.into_iter().chain(by_segments).min()

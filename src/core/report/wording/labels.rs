@@ -218,6 +218,11 @@ pub fn rate(f: &Finding) -> Option<String> {
     }
     let (per_step, mean, step) = (size(f.bytes_per_step), size(f.growth_bytes_per_step.round()), step(f));
     Some(match f.kind {
+        kind if kind.grows()
+            && let Some(late) = late(f) =>
+        {
+            format!("{mean} per {step} on average{late}")
+        }
         kind if kind.grows() && !is_plain(f) => match in_most(f) {
             Some(most) => format!("{per_step} {most} {}, {mean} per {step} on average", adding_steps(f)),
             None => format!("{per_step} per {step} that adds, {mean} per {step} on average"),
@@ -228,6 +233,11 @@ pub fn rate(f: &Finding) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Returns what a step has added of late, where steps add more and more: ` (11.0 KiB of late)`.
+fn late(f: &Finding) -> Option<String> {
+    f.late_bytes_per_step.map(|late| format!(" ({} of late)", size(late)))
 }
 
 /// Returns whether this share of the steps is all of them, as far as a report tells.
@@ -306,6 +316,11 @@ pub fn title(f: &Finding) -> (String, String) {
             format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
         }
         Kind::Periodic if is_code(f) => compiles_and_releases(f),
+        kind if kind.grows()
+            && let Some(late) = late(f) =>
+        {
+            format!("{mean} per {step} on average{late}, {live} so far")
+        }
         kind if kind.grows() && !is_plain(f) => match in_most(f) {
             Some(most) => {
                 format!("{each} {most} {}, {mean} per {step} on average, {live} so far", adding_steps(f))
