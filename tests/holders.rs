@@ -266,6 +266,13 @@ fn is_held(report: &Report, kind: &str, confidence: &str, path: &str) {
     assert!(found, "no {kind} ({confidence}) held by {path} but\n{}", rest.join("\n"));
 }
 
+/// The optimizer has them too, under its parameters and by its state.
+#[test]
+fn layers_that_are_added_are_held_by_their_model() {
+    let report = Report::of(&torch("holders/deeper.py").traced().run().success().recording());
+    is_held(&report, "growing", "likely", "__main__.layers");
+}
+
 /// The most common leaks are held by locals, and functions return before the program ends.
 #[test]
 fn an_owner_that_is_gone_at_the_end_was_found_before() {
@@ -396,7 +403,7 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
         (
             "garbage",
             "pending-gc",
-            "likely",
+            "confirmed",
             "garbage waiting for the cyclic collector: Keeper → bound method → Keeper",
         ),
         ("ring", "cache", "confirmed", "main() local `table`[*]"),

@@ -439,6 +439,13 @@ pub fn is_of_optimizer(file: &str) -> bool {
     optimizers.any(|optimizers| optimizers.have_file(file))
 }
 
+/// Returns, of paths that lead to variables, the beginnings of those that lead to an optimizer of them.
+pub fn optimizers_in<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
+    let of_all = || ALL.into_iter().filter_map(|f| f.models.as_ref()?.optimizers.as_ref());
+    let to = |path| Some(of_all().find(|of| of.are_named_in(path))?.path(path)?.0);
+    paths.filter_map(to).collect()
+}
+
 /// Returns whether a file is one of these packages'.
 fn is_of(file: &str, packages: &[&str]) -> bool {
     // A user's own folder above that of the packages (site-packages, dist-packages) may have any name.

@@ -207,6 +207,8 @@ pub struct Listed<'a> {
     pub name: &'a str,
     pub blocks: u64,
     pub bytes: u64,
+    /// Whether it only refers to what another has: an optimizer, say, to the variables of a model.
+    pub refers: bool,
 }
 
 /// How the path of what only C or C++ code refers to begins, or an expression: a comprehension's list that is being filled.
@@ -216,16 +218,22 @@ const LOCAL: &str = "() local `";
 /// An expression that has so many blocks, and so many times as many as any variable, keeps them.
 const LEAST_KEPT: u64 = 4;
 const TIMES_KEPT: u64 = 2;
+/// What refers to blocks has far more of them than another if it has more by this part.
+const FAR_MORE: u64 = 4;
 
 /// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
 /// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then by the blocks of their
-/// owner, then those without a bound, then those that are no function's variables, then the owner found first: it is nearest
-/// to the blocks.
+/// owner, then those without a bound, then those that do not only refer to what others have, then those that are no
+/// function's variables, then the owner found first: it is nearest to the blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
+    // By several paths it refers to the same ones, and is named first where it has far more.
+    let referred = |holder: &Listed<'_>| holder.blocks - holder.blocks / FAR_MORE;
     let mut owners: Vec<(String, u64)> = Vec::new();
     for holder in holders.iter().map(&listed) {
         match owners.iter_mut().find(|(name, _)| name == holder.name) {
+            Some((_, blocks)) if holder.refers => *blocks = referred(&holder).max(*blocks),
             Some((_, blocks)) => *blocks = blocks.saturating_add(holder.blocks),
+            None if holder.refers => owners.push((holder.name.to_owned(), referred(&holder))),
             None => owners.push((holder.name.to_owned(), holder.blocks)),
         }
     }
@@ -233,12 +241,12 @@ pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>)
     let variables = owners.iter().filter(|(name, _)| !is_expression(name)).map(|(_, blocks)| *blocks);
     let keeps = LEAST_KEPT.max(TIMES_KEPT.saturating_mul(variables.max().unwrap_or(0)));
     holders.sort_by_cached_key(|holder| {
-        let Listed { hold, name, blocks, bytes } = listed(holder);
+        let Listed { hold, name, blocks, bytes, refers } = listed(holder);
         let at = owners.iter().position(|(known, _)| known == name).unwrap_or(0);
         let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].1 >= keeps);
         let bounded = hold != Retention::Unbounded;
         let is_local = name.contains(LOCAL);
-        (transient, Reverse(owners[at].1), bounded, is_local, at, Reverse(blocks), Reverse(bytes))
+        (transient, Reverse(owners[at].1), bounded, refers, is_local, at, Reverse(blocks), Reverse(bytes))
     });
 }
 

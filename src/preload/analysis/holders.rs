@@ -300,6 +300,7 @@ impl Searches {
                 name: share.owner.path.get(..share.owner.name).unwrap_or(&share.owner.path),
                 blocks: share.blocks,
                 bytes: share.bytes,
+                refers: false,
             });
             holders.truncate(MAX_HOLDERS);
             self.record_site(site, &mut holders, question, answer.why_not, ledger.step_count());

@@ -152,11 +152,20 @@ impl Builder<'_> {
                 }
             }
         }
+        let paths = holders.iter().map(|(_, _, h)| h.path.as_str());
+        let optimizers: Vec<String> =
+            frameworks::optimizers_in(paths).into_iter().map(str::to_owned).collect();
+        let refers = |path: &str| {
+            optimizers
+                .iter()
+                .any(|to| path.strip_prefix(to.as_str()).is_some_and(|rest| rest.starts_with('.')))
+        };
         sort_for_listing(&mut holders, |&(hold, name, ref h)| Listed {
             hold,
             name,
             blocks: h.blocks,
             bytes: h.bytes,
+            refers: refers(&h.path),
         });
         holders.into_iter().map(|(_, _, h)| h).take(HOLDERS).collect()
     }
