@@ -461,6 +461,10 @@ fn a_search_that_was_cut_short_claims_nothing() {
     assert_eq!(toy.find([1010].into_iter()), Vec::new());
 }
 
+fn listed(hold: Retention, name: &str, blocks: u64, bytes: u64) -> Listed<'_> {
+    Listed { hold, name, blocks, bytes, refers: false }
+}
+
 #[test]
 fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() {
     let mut all = [
@@ -468,13 +472,7 @@ fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() 
         (Retention::Unbounded, "few", 3, 1 << 20),
         (Retention::Unreachable, "garbage", 49, 4096),
     ];
-    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| Listed {
-        hold,
-        name,
-        blocks,
-        bytes,
-        refers: false,
-    });
+    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| listed(hold, name, blocks, bytes));
     assert_eq!(all.map(|(_, _, blocks, _)| blocks), [49, 3, 60]);
 }
 
@@ -482,11 +480,8 @@ fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() 
 fn who_only_refers_to_what_another_has_is_listed_behind_it() {
     let mut all = [("opt", 11, true), ("opt", 10, true), ("model", 10, false)];
     sort_for_listing(&mut all, |&(name, blocks, refers)| Listed {
-        hold: Retention::Unbounded,
-        name,
-        blocks,
-        bytes: blocks,
         refers,
+        ..listed(Retention::Unbounded, name, blocks, blocks)
     });
     assert_eq!(all.map(|(name, ..)| name), ["model", "opt", "opt"]);
 }
@@ -495,13 +490,7 @@ fn who_only_refers_to_what_another_has_is_listed_behind_it() {
 fn a_list_that_a_comprehension_fills_comes_before_what_its_round_has() {
     let filling = format!("{EXPRESSION}list[*]");
     let mut all = [(Retention::Unbounded, "model", 2, 2), (Retention::Unknown, filling.as_str(), 8, 8)];
-    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| Listed {
-        hold,
-        name,
-        blocks,
-        bytes,
-        refers: false,
-    });
+    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| listed(hold, name, blocks, bytes));
     assert_eq!(all.map(|(_, _, blocks, _)| blocks), [8, 2]);
 }
 
@@ -527,7 +516,7 @@ fn the_lists_of_an_object_of_a_package_go_by_its_name() {
 fn the_owner_that_was_found_first_is_listed_first_though_its_paths_are_told_apart() {
     let mut all = [("state", 90), ("state", 45), ("output", 135), ("loss", 135)];
     let hold = Retention::Unbounded;
-    sort_for_listing(&mut all, |&(name, blocks)| Listed { hold, name, blocks, bytes: blocks, refers: false });
+    sort_for_listing(&mut all, |&(name, blocks)| listed(hold, name, blocks, blocks));
     assert_eq!(all.map(|(name, _)| name), ["state", "state", "output", "loss"]);
 }
 
