@@ -86,7 +86,7 @@ macro_rules! ways {
 
 ways! {
     bare bare_while bare_now_and_then two_blocks few comprehension bare_comprehension generator_expression mapped
-    bare_mapped epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
+    bare_mapped mapped_over_a_stream mapped_over_a_stream_that_gives_now_and_then epochs_mapped epochs_comprehended one_epoch fed awaited awaited_through_two awaited_by_turns
     decorated handed_out handled scheduled awaited_in_two awaited_side_by_side awaited_by_workers awaited_by_workers_through_two awaited_and_let_go
     streamed tasks tasks_let_go tasks_at_once gathered threads threads_at_once pool from_a_cache from_a_cache_by_a_thread from_a_cache_by_a_pool from_a_cache_by_a_graph touched_in_a_while touched_by_c pages_touched touched_over_a_generator pool_fed_slowly_at_first executed layers_by_hand deepening fed_training
     unpacked_training second_optimizer folds optimizer_each_step one_optimizer_after_some two_in_a_loop

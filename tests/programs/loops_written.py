@@ -91,6 +91,33 @@ def bare_mapped():
     list(map(once, range(N)))
 
 
+def mapped_over_a_stream():
+    """C takes a batch from a generator and calls a function, in turn."""
+
+    def stream():
+        for _ in range(N):
+            yield batch()
+
+    def handle(x):
+        kept.append(net(x))
+        return len(kept)
+
+    for _ in map(handle, stream()):
+        pass
+
+
+def mapped_over_a_stream_that_gives_now_and_then():
+    """… that makes a batch for every third item only."""
+
+    def stream():
+        for n in range(N):
+            if n % 3 == 0:
+                x = batch()
+            yield x
+
+    list(map(lambda x: kept.append(net[0](x)), stream()))
+
+
 def epochs_mapped():
     for _ in range(2):
         list(map(answer, range(N // 2)))

@@ -18,6 +18,30 @@ fn what_came_now_and_then_and_stays_away_for_longer_than_ever_has_stopped() {
     }
 }
 
+/// What an epoch keeps of every step and the others of some: that it came more often is no sign that it comes to an end.
+#[test]
+fn what_comes_less_often_than_at_first_but_goes_on_is_a_leak() {
+    let run = |first: u64, every: u64, last: u64| {
+        let step = |s: &mut Shape, n: u64| {
+            let block = s.block(4096, 7);
+            if n > last || (n > first && !n.is_multiple_of(every)) {
+                s.p.free(block);
+            }
+        };
+        Shape::run(step, 300)
+    };
+    for (first, every) in [(100, 10), (60, 8), (150, 3), (40, 5)] {
+        let v = run(first, every, 300);
+        let [f] = &v.findings[..] else { panic!("{first} {every}: {v:#?}") };
+        let held = (first + (300 - first) / every) * 4096;
+        assert_eq!((f.kind, f.bytes_per_step), (Kind::Leak, 4096.0), "{first} {every}");
+        assert!((f.growth_bytes_per_step * every as f64 / 4096.0 - 1.0).abs() < 0.1, "{f:#?}");
+        assert!(f.live_bytes.abs_diff(held) <= 4096, "{} of {held}", f.live_bytes);
+        // It stopped.
+        assert!(run(first, every, 200).findings.is_empty(), "{first} {every}");
+    }
+}
+
 /// Wherever in a gap the run ends.
 #[test]
 fn what_comes_every_few_steps_has_its_own_average() {

@@ -50,7 +50,7 @@ pub fn find(
             Kind::WarmUp => (Vec::new(), 0),
             _ => (holders::of_site(view, site.number), (view.context.location)(site.site.stack)),
         };
-        Some(Part { kind, site, holders, line })
+        Some(Part { kind, site, holders, line, fills: saturating.contains(&site.number) })
     };
     let mut parts: Vec<Part<'_, '_>> = view.sites.iter().filter(open).filter_map(part).collect();
     parts.sort_by_key(|p| (p.kind, p.site.site.device, Reverse(bytes(p.site.alive())), p.site.number));
@@ -75,6 +75,8 @@ struct Part<'a, 'b> {
     site: &'b SiteView<'a>,
     holders: Vec<u64>,
     line: u64,
+    /// Whether it takes in ever less: what its line frees is something else.
+    fills: bool,
 }
 
 /// Returns whether two sites make one entry: one holder has both, or, where holders are not known, they are one line.
@@ -134,6 +136,7 @@ fn entry(view: &View<'_>, group: &[Part<'_, '_>]) -> Option<Finding> {
     f.oldest_step = births.first().copied().unwrap_or(0);
     f.first_step = f.oldest_step;
     f.evidence_step = match kind {
+        Kind::Cache if group.iter().all(|p| p.fills) => 0,
         Kind::Cache => sites().map(|s| s.site.last_release).max().unwrap_or(0),
         _ => births.last().copied().unwrap_or(0),
     };

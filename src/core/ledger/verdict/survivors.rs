@@ -57,6 +57,10 @@ const LARGER: u64 = 2;
 const OUTLIER: f64 = 16.0;
 const OUTLIER_SHARE: f64 = 0.1;
 
+/// What came more often at first, and at one interval since: so many of those at least, and for this share of the run.
+const AT_ONE_INTERVAL: usize = 10;
+const LATER_PART: f64 = 0.4;
+
 /// Each adds more than the one before if so many of the latest add so many times what the first did, and at most this share of
 /// those that differ from the one before add less.
 const COMPARED: usize = 5;
@@ -174,6 +178,12 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let among_all: Vec<u32> = proof.iter().map(|c| c.birth).collect();
     let mut births: Vec<u32> = among_all.iter().map(|&birth| own.at(birth)).collect();
     births.dedup();
+    // What came more often before does not show that it comes to an end.
+    let slower = slowed(&births, latest_of_age(view, &own, age));
+    if let Some(from) = slower {
+        births.retain(|&birth| birth >= from);
+        proof.retain(|c| own.at(c.birth) >= from);
+    }
     let (Some(&first), Some(&last)) = (births.first(), births.last()) else { return Outcome::Nothing };
     let rhythm = rhythm(&births);
     let at_intervals = rhythm.regular && !rhythm.in_bursts && rhythm.spacing >= MIN_INTERVAL;
@@ -213,7 +223,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // The warm-up counts here: a cache takes in most of what it will ever hold then. Only the first step does
     // not: it sets up other things.
     let all = site.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
-    let all = all.map(|birth| own.at(birth));
+    let all = all.map(|birth| own.at(birth)).filter(|&birth| slower.is_none_or(|from| birth >= from));
     if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest_old) {
         return Outcome::Saturates;
     }
@@ -333,6 +343,21 @@ fn aligned(sites: &[&[Cohort]], latest: u32) -> Vec<Cohort> {
         all.iter_mut().for_each(|c| c.birth = near(c.birth).unwrap_or(c.birth));
     }
     all
+}
+
+/// Returns the first of the births that come at one interval up to the end, where they came more often before: once in every
+/// step of the first epoch, say, and in every tenth since.
+fn slowed(births: &[u32], latest: u32) -> Option<u32> {
+    let all = gaps(births);
+    let usual = median(all.iter().rev().take(AT_ONE_INTERVAL).copied());
+    let slack = if usual < MIN_INTERVAL { 0.0 } else { 1.0 };
+    let is_usual = |gap: &&u64| (**gap as f64 - usual).abs() <= slack;
+    let since = all.iter().rev().take_while(is_usual).count();
+    let before = &all[..all.len() - since];
+    let from = *births.get(before.len())?;
+    let comes_yet = f64::from(latest.saturating_sub(from)) >= LATER_PART * f64::from(latest);
+    let often = median(before.iter().copied()) < usual;
+    (since >= AT_ONE_INTERVAL && comes_yet && often).then_some(from)
 }
 
 /// Returns the bytes that a step adds on average: from the first birth on, `until_last` steps to the last one, `span` to the

@@ -267,6 +267,9 @@ impl Shadow {
             let code = view.codes.number(seen, view.around);
             let called = at.checked_sub(1).map_or(Called::Nothing, |above| self.levels[above].called);
             let waits = view.codes.get(code).generator && !self.is_awaited(view, at, code);
+            if self.takes_next(view, at, seen, code) {
+                return at;
+            }
             return match called {
                 Called::Function if !waits && !view.blind => self.made_again(view, at, seen, 0),
                 Called::Through if !waits && !view.blind => self.made_again(view, at, seen, 1),
@@ -321,6 +324,9 @@ impl Shadow {
         }
         let (entry, was) = (level.seen.entry, level.code);
         let code = view.codes.number(seen, view.around);
+        if !view.codes.get(was).generator && self.takes_next(view, at, seen, code) {
+            return at;
+        }
         let waits = (view.codes.get(was).generator || view.codes.get(code).generator)
             && !self.is_awaited(view, at, code);
         // A generator that begins where another of its code stands still in its loop was made since, in a loop around it.

@@ -110,6 +110,30 @@ impl Shadow {
         })
     }
 
+    /// Whether C, which has called a function from where the frame around depth `at` stands, takes the next item from a
+    /// generator there: it calls that function for each (`map`), so an iteration ended with the item before.
+    pub(super) fn takes_next(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, code: u32) -> bool {
+        let calls = at > 0 && self.levels[at - 1].called == Called::Through && !view.blind;
+        let facts = view.codes.get(code);
+        if !calls || !facts.generator || facts.coroutine {
+            return false;
+        }
+        if !self.waiting.iter().any(|w| (w.frame, w.code) == (seen.frame, code)) {
+            return false;
+        }
+        self.called_again(view, at - 1, Sign::Through1, at + 1);
+        // The generator's own loops are within that one, which was not known before.
+        let around = self.levels[at - 1].node;
+        let is_apart = |w: &Waiting| {
+            let outermost = w.insides[..w.count].first().and_then(|i| view.tree.get(i.node));
+            w.frame == seen.frame && outermost.is_some_and(|n| n.parent != around)
+        };
+        if let Some(number) = self.waiting.iter().position(is_apart) {
+            self.end(view, number);
+        }
+        true
+    }
+
     /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended that had one
     /// under way, if nothing shows better when; or the task, if there is no such loop in it. Neither ends twice at one event.
     pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize) {
