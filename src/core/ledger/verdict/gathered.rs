@@ -27,6 +27,8 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     };
     let is_gathered = |f: &mut Finding| {
         matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop)
+            // Compiled programs may take no memory that is known.
+            && f.live_bytes > 0
             && f.live_blocks > 1
             && (is_given_back(f) || is_joined(f))
     };

@@ -69,6 +69,10 @@ fn the_steps_of_a_source_are_from_its_own_loops() {
     };
     assert!(told("loop").ends_with("200 steps (from loop at train.py:19)"));
     assert!(told("loop:1").ends_with("200 steps (from loop at train.py:17)"));
+    // Its function is called from two places.
+    report.steps.loop_locations = [at(19), at(19)].concat();
+    let told = wording::run(&report);
+    assert!(told.ends_with("200 steps (from loop at train.py:19)"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The words about a run: its answer, how it ended, its steps, what was suppressed, how far the figures can be relied on.
 
+use std::collections::BTreeSet;
+
 use super::{
     count, found, grouped, held_by_whom, location, package_folder, place, rate, relative_path, sanitize, size,
 };
@@ -224,6 +226,11 @@ pub fn steps(report: &Report) -> String {
             None => loops.push(at),
         }
     }
+    // A loop is known for each place that its function is called from.
+    [&mut loops, &mut calls].into_iter().for_each(|all| {
+        let mut told = BTreeSet::new();
+        all.retain(|at| told.insert(at.clone()));
+    });
     let from = |name: &str| {
         let loops = (!loops.is_empty()).then(|| format!("{name} at {}", loops.join(" and ")));
         let calls = (!calls.is_empty()).then(|| format!("calls of {}", calls.join(" and ")));
