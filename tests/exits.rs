@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::programs::{bare_cudart, driver_calls, linked, script, torch, torch_python};
+use crate::common::programs::{bare_cudart, driver_calls, linked, script, torch, torch_python, untraced};
 use crate::common::report::Report;
 use crate::common::truth::Truth;
 use crate::common::{Ran, Run, simulated_libraries};
@@ -16,16 +16,6 @@ fn c_program(args: &[&str]) -> Run {
 /// `endings.py HOW` on the simulated GPU.
 fn python_program(how: &str) -> Run {
     Run::new(torch_python()).simulated().arg(script("endings.py")).arg(how)
-}
-
-/// Runs a program without the preload, and again where a thread of PyTorch's own has aborted it as it ended, which happens
-/// when the machine is busy. What is traced gets no second try.
-fn untraced(run: impl Fn() -> Ran) -> Ran {
-    let is_cut_short = |ran: &Ran| {
-        ran.code() == 128 + libc::SIGABRT
-            && ran.stderr.contains("terminate called without an active exception")
-    };
-    (0..3).map(|_| run()).find(|ran| !is_cut_short(ran)).unwrap_or_else(run)
 }
 
 /// Runs it without and with the preload: the same in all that can be seen of it.
