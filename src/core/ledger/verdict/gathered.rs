@@ -18,11 +18,12 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         let released = f.sites.iter().map(|s| view.ledger.released_after_last_step(s.site));
         went_on && released.fold(0u64, u64::saturating_add) as f64 >= SHARE * f.live_bytes as f64
     };
-    // Allocators round up: all parts in one are somewhat smaller than they were, and never larger by more than that.
+    // Allocators round up: all parts in one are smaller by less than that for each, and larger by less than that for one.
     let is_joined = |f: &Finding| {
         let parts = f.live_bytes;
-        let is_sum =
-            |&whole: &u64| whole as f64 >= SHARE * parts as f64 && whole <= parts.saturating_add(SCALAR);
+        let rounded = parts.saturating_sub(SCALAR.saturating_mul(f.live_blocks)) as f64;
+        let least = rounded.max(SHARE * parts as f64);
+        let is_sum = |&whole: &u64| whole as f64 >= least && whole <= parts.saturating_add(SCALAR);
         view.ledger.exited() && view.ledger.largest_after_last_step().iter().any(is_sum)
     };
     let is_gathered = |f: &mut Finding| {
