@@ -2,6 +2,7 @@
 //! which step they were born, what they outlived, what was freed together. Never on a rising curve.
 
 mod after_last;
+mod births;
 mod carry_over;
 mod doubling;
 mod finding;

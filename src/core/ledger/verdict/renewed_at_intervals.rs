@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use super::births::{MIN_INTERVAL, rhythm};
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::renewal::{RISING, by_cause};
 use super::statistics::{interval, median, steady};
-use super::survivors::{BURST_WAIT, MIN_INTERVAL, rhythm};
+use super::survivors::BURST_WAIT;
 use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View};
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{blocks, bytes};
