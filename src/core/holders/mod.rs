@@ -226,15 +226,14 @@ const FAR_MORE: u64 = 4;
 /// owner, then those without a bound, then those that do not only refer to what others have, then those that are no
 /// function's variables, then the owner found first: it is nearest to the blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
-    // By several paths it refers to the same ones, and is named first where it has far more.
-    let referred = |holder: &Listed<'_>| holder.blocks - holder.blocks / FAR_MORE;
     let mut owners: Vec<(String, u64)> = Vec::new();
     for holder in holders.iter().map(&listed) {
+        // What only refers does so by several paths to the same ones, and is named first where it has far more.
+        let has = if holder.refers { holder.blocks - holder.blocks / FAR_MORE } else { holder.blocks };
         match owners.iter_mut().find(|(name, _)| name == holder.name) {
-            Some((_, blocks)) if holder.refers => *blocks = referred(&holder).max(*blocks),
-            Some((_, blocks)) => *blocks = blocks.saturating_add(holder.blocks),
-            None if holder.refers => owners.push((holder.name.to_owned(), referred(&holder))),
-            None => owners.push((holder.name.to_owned(), holder.blocks)),
+            Some((_, blocks)) if holder.refers => *blocks = has.max(*blocks),
+            Some((_, blocks)) => *blocks = blocks.saturating_add(has),
+            None => owners.push((holder.name.to_owned(), has)),
         }
     }
     let is_expression = |name: &str| name.starts_with(EXPRESSION);

@@ -24,6 +24,7 @@ use super::extents::DEEPEST;
 use super::tree::{Id, NONE, Sign, Tree};
 use super::{EventContext, Seen};
 use items::{Items, MayHave};
+use waiting::has_looped;
 
 /// Frames compared, from the outermost in.
 const MOST_LEVELS: usize = 256;
@@ -343,14 +344,6 @@ impl Shadow {
         if waits { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
 
-    /// Whether a frame is that of a generator that has not come to its first loop, and did not stand still before.
-    fn is_before_loops(&self, view: &View<'_>, code: u32, seen: &Seen) -> bool {
-        let facts = view.codes.get(code);
-        let same = |w: &Waiting| (w.frame, w.code) == (seen.frame, code) && w.offset <= seen.offset;
-        let known = || self.waiting.iter().any(same);
-        facts.iterated && facts.extents.first_header().is_some_and(|header| seen.offset < header) && !known()
-    }
-
     /// Whether a coroutine at depth `at` is awaited by the frame around it. That awaits one after the other, so another
     /// one there was called since, as a function is.
     fn is_awaited(&self, view: &View<'_>, at: usize, code: u32) -> bool {
@@ -591,12 +584,6 @@ impl Shadow {
         self.levels.clear();
         self.repeats = None;
     }
-}
-
-/// Whether a generator has come to its first loop.
-fn has_looped(view: &View<'_>, code: u32, offset: u32) -> bool {
-    let facts = view.codes.get(code);
-    facts.iterated && facts.extents.first_header().is_some_and(|header| offset >= header)
 }
 
 /// Before its body a `for` loop fetches the next item; whether there is one is not known yet.

@@ -110,6 +110,14 @@ impl Shadow {
         })
     }
 
+    /// Whether a frame is that of a generator that has not come to its first loop, and did not stand still before.
+    pub(super) fn is_before_loops(&self, view: &View<'_>, code: u32, seen: &Seen) -> bool {
+        let facts = view.codes.get(code);
+        let same = |w: &Waiting| (w.frame, w.code) == (seen.frame, code) && w.offset <= seen.offset;
+        let known = || self.waiting.iter().any(same);
+        facts.iterated && facts.extents.first_header().is_some_and(|header| seen.offset < header) && !known()
+    }
+
     /// Whether C, which has called a function from where the frame around depth `at` stands, takes the next item from a
     /// generator there: it calls that function for each (`map`), so an iteration ended with the item before.
     pub(super) fn takes_next(&mut self, view: &mut View<'_>, at: usize, seen: &Seen, code: u32) -> bool {
@@ -215,4 +223,10 @@ impl Shadow {
         }
         false
     }
+}
+
+/// Whether a generator has come to its first loop.
+pub(super) fn has_looped(view: &View<'_>, code: u32, offset: u32) -> bool {
+    let facts = view.codes.get(code);
+    facts.iterated && facts.extents.first_header().is_some_and(|header| offset >= header)
 }
