@@ -279,7 +279,7 @@ fn twice_and_not_at_all() {
     );
     text(&program.call(folder.path(), &["attach"]), 0);
     let again = refusal(&program.call(folder.path(), &["attach", "--steps", "9"]));
-    assert!(again.contains("attached to already: leaktrace."), "{again}");
+    assert!(again.contains("already attached to: leaktrace."), "{again}");
     // Killed while it is recorded: all that was recorded stands.
     program.run.kill();
     let report = Report::of(&recording(folder.path()));

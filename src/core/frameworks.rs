@@ -196,12 +196,12 @@ pub const PYTORCH: Framework = Framework {
             ("/torch/nn/modules/module.py", "_apply"),
             ("/torch/optim/", "_init_group"),
         ],
-        advice: "drop the models and optimizers that nobody needs any more, or keep a `state_dict()` on the CPU",
+        advice: "drop the models and optimizers that are no longer needed, or keep a `state_dict()` on the CPU",
         optimizers: Some(Optimizers {
             files: "/torch/optim/",
             own: (".param_groups[", 3),
             common: &[(".state[", 2), (".state → its keys", 1)],
-            advice: "remove the parameter groups that nobody needs any more, and their entries in `state`",
+            advice: "remove the parameter groups that are no longer needed, and their entries in `state`",
             stale_advice: "remove the entries of parameters that were replaced from `state` (`del optimizer.state[old]`), and \
                            those parameters from `param_groups` where they are still there",
         }),
@@ -281,7 +281,7 @@ pub const TENSORFLOW: Framework = Framework {
     gradients: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
-        advice: "drop the models that nobody needs any more, or keep `get_weights()`; `keras.backend.clear_session()` forgets \
+        advice: "drop the models that are no longer needed, or keep `get_weights()`; `keras.backend.clear_session()` forgets \
                  what Keras itself keeps",
         optimizers: None,
     }),
@@ -342,7 +342,7 @@ pub struct Arena {
 pub const ARENAS: [Arena; 1] = [Arena {
     package: "onnxruntime",
     name: "arena of ONNX Runtime",
-    advice: "release the `OrtValue`s and sessions that nobody needs: the arena grows when all of it is in use, and \
+    advice: "release the `OrtValue`s and sessions that are no longer needed: the arena grows when all of it is in use, and \
                  gives nothing back. One session serves all requests; `arena_extend_strategy=kSameAsRequested` makes \
                  it grow by what is asked for",
 }];

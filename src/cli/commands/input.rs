@@ -221,7 +221,7 @@ impl Reader {
         }
         if let Some(step) = self.asked.step.filter(|&step| whole && step < report.steps.count) {
             let net = match self.asked.since {
-                Some(since) => format!(", and listed is how much more each line held than at step {since}"),
+                Some(since) => format!("; the list shows how much more each line held than at step {since}"),
                 None => String::new(),
             };
             report.warnings.push(format!(

@@ -53,7 +53,7 @@ pub fn check(output: Option<&Path>, inputs: &[PathBuf]) -> Result<(), Failure> {
         return Err(failure(path, "is an input of this command: name another file"));
     }
     if there.is_file() && reader::is_recording(path) {
-        return Err(failure(path, "is a recording, which nothing is written over: name another file"));
+        return Err(failure(path, "is a recording, and recordings are never overwritten: name another file"));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const RULES: [(Kind, &str); 9] = [
     (Kind::Growing, "GPU memory grows, and the run does not show a bound"),
     (Kind::PendingGc, "GPU memory waits for Python's garbage collector"),
     (Kind::Residue, "GPU memory stayed when what it was set up with was released"),
-    (Kind::LastLoop, "GPU memory grew in the loop that ran last, and may be released behind it"),
+    (Kind::LastLoop, "GPU memory grew in the loop that ran last, and may be released after it"),
     (Kind::AfterLast, "GPU memory was gathered after the last step, where no step was seen"),
     (Kind::Fragmentation, "A few blocks keep empty segments from going back to the driver"),
     (Kind::CarryOver, "GPU memory of one step is alive at the next one's peak"),

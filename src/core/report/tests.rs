@@ -201,8 +201,8 @@ fn what_a_loop_gathered_is_told_with_its_line_and_its_rate() {
 fn a_plateau_tells_in_how_many_steps_it_grew() {
     let report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
     for (cohorts, words) in [
-        (3, "100.0 KiB that came after warm-up, none since step 101"),
-        (60, "100.0 KiB that came after warm-up in 60 steps, none since step 101"),
+        (3, "100.0 KiB allocated after warm-up, none since step 101"),
+        (60, "100.0 KiB allocated after warm-up in 60 steps, none since step 101"),
     ] {
         let mut f = report.findings[0].clone();
         (f.kind, f.cohorts, f.evidence_step) = (Kind::Plateau, cohorts, Some(101));
@@ -435,7 +435,7 @@ fn what_is_suppressed_is_counted_and_not_shown() {
         assert_eq!((s.findings, s.bytes_per_step, s.reason.as_deref()), (1, 512.0, Some("known")));
         let text = text::render(&report);
         fits(&text);
-        assert!(text.contains("No leak in 200 steps but what is suppressed."), "{text}");
+        assert!(text.contains("No leak in 200 steps apart from what is suppressed."), "{text}");
         assert!(text.contains("1 finding, 512 B per step, by ") && text.contains(": known"), "{text}");
     }
     // Part of a name is no name; another kind is another matter; a cache outlives nothing that its line lets go.

@@ -1,4 +1,4 @@
-"""A queue whose consumer takes an output in two steps of three: all of them are freed, but ever later."""
+"""A queue whose consumer takes an output in two steps of three: all of them are freed, but later and later."""
 import collections
 
 import torch

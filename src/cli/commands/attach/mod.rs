@@ -101,10 +101,10 @@ pub fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             )));
         }
         Outcome::Preloaded => {
-            return Err(Failure(format!("process {pid} is recorded since it was started: {}", short(&text))));
+            return Err(Failure(format!("process {pid} has been recorded since it started: {}", short(&text))));
         }
         Outcome::Attached => {
-            return Err(Failure(format!("process {pid} is attached to already: {}", short(&text))));
+            return Err(Failure(format!("process {pid} is already attached to: {}", short(&text))));
         }
         _ => return Err(Failure(format!("process {pid} could not be attached to: {text}"))),
     }

@@ -82,14 +82,14 @@ impl Target {
             let (theirs, ours) = (of(&pid.to_string()).map_err(|_| denied())?, of("self"));
             if ours.is_ok_and(|ours| ours != theirs) {
                 return Err(fail(&format!(
-                    "runs in another container ({space} namespace): run leaktrace inside of it (docker exec, kubectl exec)"
+                    "runs in another container ({space} namespace): run leaktrace inside it (docker exec, kubectl exec)"
                 )));
             }
         }
         let root =
             |process: &str| fs::metadata(format!("/proc/{process}/root/")).map(|m| (m.dev(), m.ino())).ok();
         if root(&pid.to_string()) != root("self") {
-            return Err(fail("runs in another root folder (chroot): run leaktrace inside of it"));
+            return Err(fail("runs in another root folder (chroot): run leaktrace inside it"));
         }
         let exe = fs::read_link(format!("/proc/{pid}/exe")).map_err(|_| denied())?;
         let maps = maps(&fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|_| denied())?);
@@ -119,7 +119,7 @@ impl Target {
 pub fn obstacle(root: bool) -> Option<String> {
     let scope = fs::read_to_string(PTRACE_SCOPE).ok()?;
     match scope.trim() {
-        "3" => Some(format!("{PTRACE_SCOPE} is 3, which forbids tracing until the machine starts anew")),
+        "3" => Some(format!("{PTRACE_SCOPE} is 3, which forbids tracing until the machine is restarted")),
         "1" | "2" if !root => Some(format!(
             "{PTRACE_SCOPE} is {}: attach as root (sudo leaktrace attach), or allow it (sudo sysctl kernel.yama.ptrace_scope=0)",
             scope.trim()
@@ -147,7 +147,7 @@ fn maps(text: &str) -> Vec<Mapping> {
 /// Finds the interpreter: in its library, or in the program itself. `Err`: why there is none, as the end of a sentence.
 fn python(maps: &[Mapping], exe: &Path) -> Result<(Addresses, Option<u32>), String> {
     let none =
-        "is no Python program: only Python can take leaktrace in while it runs; start it with leaktrace run";
+        "is no Python program: leaktrace attaches to Python programs only; start it with leaktrace run";
     let is_exe = |m: &&Mapping| Path::new(m.path.trim_end_matches(" (deleted)")) == exe;
     let libraries = maps.iter().filter(|m| m.name().starts_with("libpython3"));
     let candidates: Vec<&Mapping> =
@@ -155,7 +155,7 @@ fn python(maps: &[Mapping], exe: &Path) -> Result<(Addresses, Option<u32>), Stri
     let mut found = None;
     for file in candidates {
         if file.path.ends_with(" (deleted)") {
-            return Err(format!("runs {}, which was replaced since: start it anew", file.path));
+            return Err(format!("runs {}, which was replaced since: restart it", file.path));
         }
         let Some(symbols) = Symbols::read(file) else { continue };
         if symbols.address("PyRun_SimpleString").is_some() {

@@ -217,7 +217,7 @@ function choice(name, options, chosen, change) {
 /** The frames of a site, the user's own standing out. */
 function framesList(run, slot) {
   const s = run.sites[slot], ids = run.stackOf(slot);
-  if (!ids.length) return h("p", { class: "soft" }, s.layer === "" ? "These sites have no room of their own on this page." : "No stack was taken.");
+  if (!ids.length) return h("p", { class: "soft" }, s.layer === "" ? "These sites are not listed separately on this page." : "No stack was taken.");
   let marked = false;
   const items = ids.map(id => {
     const f = run.frame(id), at = !marked && id === s.location;

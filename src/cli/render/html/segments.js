@@ -5,7 +5,7 @@ const STRIPS = 40;
 function segmentMap(run, into) {
   const map = run.segments, title = h("h2", { id: "segments-title" }, "Segments");
   if (!map.count) {
-    into.replaceChildren(title, h("p", { class: "empty" }, "No caching allocator cut up driver memory at that moment."));
+    into.replaceChildren(title, h("p", { class: "empty" }, "No caching allocator had a segment at that moment."));
     return;
   }
   const many = new Set(map.segments.map(s => s.device)).size > 1;

@@ -63,7 +63,7 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.opt.param_groups[*]['params'][*]"],
-            "remove the parameter groups that nobody needs",
+            "remove the parameter groups that are no longer needed",
         ),
         // What one parameter has many of is none of the optimizer's.
         (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "keep `.item()` "),
@@ -83,14 +83,14 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.fs[0] → closure variable `a`[*]"],
-            "remove entries that nobody needs any more from `fs[0]`",
+            "remove entries that are no longer needed from `fs[0]`",
         ),
         (512.0, &["__main__.f → closure variable `a`[*]"], "keep `.item()` "),
         (512.0, &["__main__.its[*] → locals of g()"], "let the generator or coroutine end, or close it"),
         (
             512.0,
             &["__main__.opt.param_groups[0]['params'][0] → its hooks[*] → closure variable `mask`"],
-            "remove the hook when it is done",
+            "remove the hook once it is no longer needed",
         ),
         (512.0, &["__main__.f → lru_cache[*]"], "give `f` in __main__ → lru_cache[*] a bound"),
         (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
@@ -98,24 +98,24 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.cache.requests[*].x"],
-            "remove entries that nobody needs any more from `cache.requests` in __main__, or keep `.item()` ",
+            "remove entries that are no longer needed from `cache.requests` in __main__, or keep `.item()` ",
         ),
         (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
-        (512.0, &["__main__.waiting[*]._result"], "drop each task or future when its result was taken ("),
-        (512.0, &["__main__.background[*].result()"], "drop each task or future when its result was taken ("),
+        (512.0, &["__main__.waiting[*]._result"], "drop each task or future once its result is taken ("),
+        (512.0, &["__main__.background[*].result()"], "drop each task or future once its result is taken ("),
         (512.0, &["__main__.log.handlers[0].buffer[*].args[1]"], "log a number ("),
         (
             512.0,
             &["__main__.search.root.parent….children[*]"],
-            "cut the chain where nobody goes back any further (`parent = None`)",
+            "cut the chain where older objects are no longer needed (`parent = None`)",
         ),
         (512.0, &["__main__.samples[1]…[0]"], "keep `.item()` "),
         (
             512.0,
             &["weakref.finalize._registry[*].args[0]"],
-            "release the objects that have a finalizer when they are done with, or call it ",
+            "release the objects that have a finalizer once they are no longer used, or call it ",
         ),
-        (512.0, &["__main__.batches → itertools.cycle[*][*]"], "begin the loop over the data anew instead: "),
+        (512.0, &["__main__.batches → itertools.cycle[*][*]"], "restart the loop over the data instead: "),
         (512.0, &["f() local `it` → itertools.tee[*]"], "advance or drop the iterators of `itertools.tee` "),
         (
             512.0,
@@ -125,12 +125,12 @@ fn advice_is_for_what_holds() {
         (
             8192.0,
             &["__main__.objects[*] → …"],
-            "remove entries that nobody needs any more from `objects` in __main__",
+            "remove entries that are no longer needed from `objects` in __main__",
         ),
         (
             512.0,
             &["__main__.jobs[*] → .x, .result"],
-            "remove entries that nobody needs any more from `jobs` in __main__",
+            "remove entries that are no longer needed from `jobs` in __main__",
         ),
         (
             512.0,
@@ -140,17 +140,17 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.snaps.models[*][1][1] → …"],
-            "remove entries that nobody needs any more from `snaps.models` in __main__",
+            "remove entries that are no longer needed from `snaps.models` in __main__",
         ),
         (
             512.0,
             &["f() local `history`[*]['cache'].layers[*] → …"],
-            "remove entries that nobody needs any more from `history` in f()",
+            "remove entries that are no longer needed from `history` in f()",
         ),
         (
             512.0,
             &["__main__.out_*"],
-            "delete those of `out_*` in __main__ that nobody needs any more, or keep ",
+            "delete those of `out_*` in __main__ that are no longer needed, or keep ",
         ),
     ] {
         let told = wording::advice(&held(paths, block)).expect("a leak has advice");
@@ -178,7 +178,7 @@ fn advice_on_a_queue_that_backs_up() {
     let mut f = held(&["__main__.waiting[*]"], 4096.0);
     f.ever_later = true;
     let told = wording::advice(&f).expect("a leak has advice");
-    assert!(told.starts_with("take out of `waiting` in __main__ as much as comes in"), "{told}");
+    assert!(told.starts_with("empty `waiting` in __main__ as fast as it is filled"), "{told}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn what_cannot_grow_is_not_named_where_something_can() {
 #[test]
 fn a_metric_is_to_be_reset() {
     let mut f = held(&["__main__.curve.preds[*]", "__main__.curve.target[*]"], 512.0);
-    let reset = "call `reset()` of the metric when its result was computed: ";
+    let reset = "call `reset()` of the metric once its result is computed: ";
     assert!(!wording::advice(&f).is_some_and(|fix| fix.starts_with(reset)));
     for frame in f.sites.iter_mut().flat_map(|site| &mut site.stack).take(1) {
         frame.frame.file = "/x/site-packages/torchmetrics/metric.py".into();
@@ -260,7 +260,10 @@ fn what_only_the_state_of_an_optimizer_has_is_stale() {
             "__main__.opt.state → its keys.grad",
             "remove the entries of parameters that were replaced from `state`",
         ),
-        ("__main__.opt.param_groups[*]['params'][0]", "remove the parameter groups that nobody needs"),
+        (
+            "__main__.opt.param_groups[*]['params'][0]",
+            "remove the parameter groups that are no longer needed",
+        ),
     ] {
         let mut f = held(&[path], 512.0);
         f.sites[0].stack[0].frame.file = "/site-packages/torch/optim/adam.py".into();

@@ -30,7 +30,8 @@ fn what_is_no_leak_is_told_as_none() {
         bytes_per_step: 512.0,
     });
     assert!(
-        wording::answer(&report).starts_with("No leak in 200 steps but what is suppressed; 1 carry-over: ")
+        wording::answer(&report)
+            .starts_with("No leak in 200 steps apart from what is suppressed; 1 carry-over: ")
     );
     // What was not seen to the end may have leaked behind it.
     report.coverage.gaps.push("no room; tracing is switched off".into());
@@ -175,7 +176,7 @@ fn loops_of_a_framework_are_no_source_and_places_are_told_once() {
 fn a_short_run_without_a_leak_says_what_it_cannot_show() {
     let mut report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
     let told = |report: &Report| {
-        wording::step_details(report, false).concat().contains("in 20 steps only what grows")
+        wording::step_details(report, false).concat().contains("20 steps show only what grows")
     };
     report.steps.count = 20;
     assert!(!told(&report), "it has a leak");

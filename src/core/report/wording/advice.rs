@@ -21,7 +21,7 @@ const FINALIZERS: &str = "weakref.finalize._registry";
 const ITERATORS: [(&str, &str); 2] = [
     (
         " → itertools.cycle",
-        "begin the loop over the data anew instead: `itertools.cycle` keeps every item to hand it out again",
+        "restart the loop over the data instead: `itertools.cycle` keeps every item to hand it out again",
     ),
     (
         " → itertools.tee",
@@ -67,7 +67,7 @@ pub fn advice(f: &Finding) -> Option<String> {
             }
             if let Some(name) = named {
                 return Some(format!(
-                    "copy to the host what {} needs to keep, or remove entries that nobody needs any more",
+                    "copy to the host what {} needs to keep, or remove entries that are no longer needed",
                     holder(name)
                 ));
             }
@@ -78,8 +78,8 @@ pub fn advice(f: &Finding) -> Option<String> {
         Kind::Leak | Kind::Growing => match first.zip(named) {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
                 format!(
-                    "limit what {} grows to: keep its newest part only, or begin it anew now and then; if all of it is \
-                     needed, move each part to the host",
+                    "limit how far {} grows: keep only its newest part, or start over now and then; if all of it is needed, \
+                     move each part to the host",
                     holder(name)
                 )
             }
@@ -97,7 +97,7 @@ pub fn advice(f: &Finding) -> Option<String> {
             let name = named.map_or_else(|| "it".to_owned(), holder);
             format!(
                 "if it goes on for as long as the program runs, limit what {name} keeps; to have it judged, call \
-                 leaktrace_step() or end a range once per round (LEAKTRACE_STEP=api or range:NAME)"
+                 leaktrace_step() or end a range once per iteration (LEAKTRACE_STEP=api or range:NAME)"
             )
         }
         Kind::PendingGc => PENDING.to_owned(),
@@ -226,7 +226,7 @@ fn of_kept(path: &str, name: &str) -> Option<String> {
     let keeps = if function == Some(at) { "function" } else { "generator" };
     if behind.contains(ENTRY) && !before.contains(ENTRY) {
         return Some(format!(
-            "remove entries that nobody needs any more from {name}, or drop the {keeps} that has it"
+            "remove entries that are no longer needed from {name}, or drop the {keeps} that has it"
         ));
     }
     Some(match keeps {
@@ -250,10 +250,10 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     let in_block = f.bytes_per_step / f.blocks_per_step;
     let copy = if in_block > NUMBER { of.large_copy } else { of.copy };
     if has(&["__traceback__", "tb_frame", "exception", "Traceback", "__cause__", "__context__"]) {
-        format!("drop the exception when it is handled: its traceback keeps the frames ({name})")
+        format!("drop the exception once it is handled: its traceback keeps the frames ({name})")
     } else if has(&[FINALIZERS]) {
         format!(
-            "release the objects that have a finalizer when they are done with, or call it or its `detach()`: a \
+            "release the objects that have a finalizer once they are no longer used, or call it or its `detach()`: a \
              `weakref.finalize` keeps its arguments as long as its object is alive ({name})"
         )
     } else if let Some((_, advice)) = ITERATORS.iter().find(|(kept, _)| has(&[kept])) {
@@ -262,11 +262,13 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         path.split_once(ENTRY).and_then(|(state, _)| state.rsplit_once('.')).filter(|_| is_of_metrics(f))
     {
         format!(
-            "call `reset()` of the metric when its result was computed: it keeps what each `update()` was given ({})",
+            "call `reset()` of the metric once its result is computed: it keeps what each `update()` was given ({})",
             holder(metric)
         )
     } else if has(&["_hooks", " → its hooks"]) {
-        format!("remove the hook when it is done: `handle = ….register_…hook(…)`, `handle.remove()` ({name})")
+        format!(
+            "remove the hook once it is no longer needed: `handle = ….register_…hook(…)`, `handle.remove()` ({name})"
+        )
     } else if let Some((one, optimizers)) = optimizer(f, path, of)
         && ![ENTRY, "…"].iter().any(|many| one.contains(many))
     {
@@ -285,19 +287,19 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!("give {name} a smaller bound (`maxlen`), or keep {copy} in it")
     } else if let Some((queue, _)) = path.split_once(ENTRY).filter(|_| f.ever_later) {
         format!(
-            "take out of {} as much as comes in, or give it a bound (`maxsize`) at which what fills it waits",
+            "empty {} as fast as it is filled, or give it a bound (`maxsize`), so that the producer waits",
             holder(queue)
         )
     } else if has(&["_metrics", "_results", "logged"]) || has(&[LOG_HANDLER]) && has(&[LOG_ARGUMENT]) {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
     } else if has(&[FUTURE, TASK]) {
         format!(
-            "drop each task or future when its result was taken (`add_done_callback(….discard)` where a set keeps it): it \
+            "drop each task or future once its result is taken (`add_done_callback(….discard)` where a set keeps it): it \
              keeps the result ({name})"
         )
     } else if let Some(link) = link(path) {
         format!(
-            "cut the chain where nobody goes back any further (`{link} = None`): each object refers to the one before it \
+            "cut the chain where older objects are no longer needed (`{link} = None`): each object refers to the one before it \
              ({name})"
         )
     } else if is_of_running_calls(f) {
@@ -332,7 +334,7 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!("keep {cut} in {name}: a tensor with its graph keeps all that the graph saved")
     } else if let Some((container, _)) = parted(path).and_then(|path| path.split_once(ENTRY)) {
         // What an entry has in turn is mostly as it always was.
-        format!("remove entries that nobody needs any more from {}", holder(container))
+        format!("remove entries that are no longer needed from {}", holder(container))
     } else if let Some((container, within)) = path.rsplit_once(ENTRY)
         && within.starts_with(['.', '['])
     {
@@ -341,12 +343,12 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         let container = holder(container);
         let where_in_them = if container == name { String::new() } else { format!(" ({name})") };
         format!(
-            "remove entries that nobody needs any more from {container}, or keep {copy} in them{where_in_them}"
+            "remove entries that are no longer needed from {container}, or keep {copy} in them{where_in_them}"
         )
     } else if path.ends_with('*') {
-        format!("delete those of {name} that nobody needs any more, or keep {copy} in them")
+        format!("delete those of {name} that are no longer needed, or keep {copy} in them")
     } else {
-        format!("keep {copy} in {name}, or remove entries that nobody needs any more")
+        format!("keep {copy} in {name}, or remove entries that are no longer needed")
     }
 }
 
@@ -359,6 +361,6 @@ fn link(path: &str) -> Option<&str> {
 
 fn bounded(name: &str) -> String {
     format!(
-        "give {name} a bound (`maxsize`, the oldest entry removed), or keep nothing in it that is not asked for again"
+        "give {name} a bound (`maxsize`, the oldest entry removed), or do not cache what is not asked for again"
     )
 }

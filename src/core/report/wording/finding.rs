@@ -39,7 +39,7 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
     match f.kind {
         Kind::Growing if f.sites.is_empty() => UNEXPLAINED.to_owned(),
         Kind::Leak | Kind::Growing if f.renewed => format!(
-            "{}. No block is old, but the least that is live rises all the time. {}",
+            "{}. No block is old, but the lowest level of live memory keeps rising. {}",
             renewed(f),
             renewed_bound(f, holders)
         ),
@@ -64,7 +64,7 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
             "allocated in one step and freed only in the next one, after its peak. Nothing grows.".to_owned()
         }
         Kind::Fragmentation => {
-            "these blocks lie in segments that are free otherwise, and a segment goes back to the driver only as a whole."
+            "these blocks lie in segments that are otherwise free, and a segment goes back to the driver only as a whole."
                 .to_owned()
         }
         _ => explanation(f, sites, holders, cwd),
@@ -73,8 +73,8 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
 
 const EVERY_STEP: &str = "about every step";
 const LAST_LOOP: &str =
-    "That loop ran once, up to the end of the run: what it gathers may be released behind it.";
-const UNEXPLAINED: &str = "no recorded call allocated it: device code loaded anew, the driver's own buffers, another \
+    "That loop ran once, up to the end of the run: what it gathers may be released after it.";
+const UNEXPLAINED: &str = "no recorded call allocated it: newly loaded device code, the driver's own buffers, another \
                            process on this device, or an allocation through an unhooked path.";
 
 /// Returns how what is renewed becomes more.
@@ -83,8 +83,8 @@ fn renewed(f: &Finding) -> String {
         when if f.blocks_per_step > 0.0 => {
             format!("each block is replaced by a newer one, and {when} there are more of them")
         }
-        when if when == EVERY_STEP => format!("it is allocated anew {when}, larger each time"),
-        when => format!("it is allocated anew, and {when} the new one is larger"),
+        when if when == EVERY_STEP => format!("it is reallocated {when}, larger each time"),
+        when => format!("it is reallocated, and {when} the new one is larger"),
     }
 }
 
@@ -126,8 +126,8 @@ fn grounds(f: &Finding, these: &str) -> String {
     }
     if f.ever_later {
         return format!(
-            "{steps} left {noun}s that are still live; what {these} allocated is freed, but ever later (by now after {}): \
-             more comes in than goes out",
+            "{steps} left {noun}s that are still live; what {these} allocated is freed, but later and later (by now after {}): \
+             more is added than is removed",
             count(f64::from(f.longest_life), "step")
         );
     }
@@ -138,7 +138,7 @@ fn grounds(f: &Finding, these: &str) -> String {
             format!("nothing that {stacks} allocated was ever freed")
         }
         (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
-        (_, life) => format!("the others of {these} lived for {} at most", count(f64::from(life), "step")),
+        (_, life) => format!("the others of {these} lived for at most {}", count(f64::from(life), "step")),
     };
     match f.evidence_step {
         0 => format!("{steps} left {noun}s that are still live; {others}"),
@@ -174,7 +174,7 @@ fn bound(f: &Finding, holders: &[Holder]) -> String {
 /// Returns how what came after the last step did so.
 fn turns(f: &Finding) -> String {
     format!(
-        "these {}s came {} after step {}, each time after others that were freed, and are still live. No step was seen there, \
+        "these {}s were allocated {} after step {}, each time after others that were freed, and are still live. No step was seen there, \
          so nothing shows whether it goes on",
         noun(f.layer),
         count(f64::from(f.cohorts), "time"),
@@ -200,7 +200,7 @@ fn garbage(f: &Finding) -> String {
 fn unattributed(f: &Finding) -> String {
     format!(
         "device {}: unattributed memory in use grew by {} over {}, {} per step on average. No recorded call allocated \
-         it: device code loaded anew, the driver's own buffers, another process on this device, or an allocation \
+         it: newly loaded device code, the driver's own buffers, another process on this device, or an allocation \
          through an unhooked path.",
         f.device,
         size(f.live_bytes as f64),
@@ -285,7 +285,7 @@ fn grows(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
 fn reallocated(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     let Subject { name, .. } = subject(sites, cwd);
     format!(
-        "{name}: {}, by {}; {} by now. No block is old, but the floor rises all the time. {}",
+        "{name}: {}, by {}; {} by now. No block is old, but the lowest level of live memory keeps rising. {}",
         renewed(f),
         exact(f.bytes_per_step),
         size(f.live_bytes as f64),
@@ -306,8 +306,8 @@ fn arena(f: &Finding, sites: &[Site], cwd: &str) -> String {
 
 fn doubles(f: &Finding) -> String {
     format!(
-        "memory is taken in ever larger pieces (the latest of {} in step {}), nothing of it was ever freed, and each piece \
-         lasted as long as its size says. What the parts are for is not seen, and the run does not show a bound.",
+        "memory is taken in larger and larger pieces (the latest of {} in step {}), none of it was ever freed, and each piece \
+         lasted in proportion to its size. What they are divided into is not seen, and the run does not show a bound.",
         grouped(u64::from(f.cohorts)),
         grouped(u64::from(f.evidence_step)),
     )
@@ -425,11 +425,11 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
             format!("{bytes} came in the first steps and stayed: parameters, states, workspaces.")
         }
         Kind::Plateau => format!("{} came after the first steps and no more of it since step {step}.", at()),
-        Kind::Cache if f.evidence_step == 0 => format!("{}: new ones come ever more rarely.", at()),
+        Kind::Cache if f.evidence_step == 0 => format!("{}: new ones come less and less often.", at()),
         Kind::Cache => format!("{}: older ones are released.", at()),
         Kind::LargerInputs => {
             format!(
-                "{bytes} are allocated anew in each step, larger each time, as nearly all that the steps allocate."
+                "{bytes} are reallocated in each step, larger each time, like nearly everything that the steps allocate."
             )
         }
         Kind::Gathered => format!(
@@ -439,8 +439,8 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
         ),
         Kind::Spike => format!("{bytes} above the floor at step {step}, and back to it."),
         _ => format!(
-            "{bytes} more were reserved since step {since} than came to be live: requests that found no cached block large \
-             enough."
+            "{bytes} more were reserved since step {since}, and no more is in use: some requests found no cached block that was \
+             large enough."
         ),
     }
 }

@@ -28,20 +28,20 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             }
             Kind::Plateau => match of().map(|f| f.cohorts).max().unwrap_or(0) {
                 grew if grew as usize >= MIN_COHORTS => format!(
-                    "{bytes} that came after warm-up in {}, none since step {}",
+                    "{bytes} allocated after warm-up in {}, none since step {}",
                     count(f64::from(grew), "step"),
                     grouped(step)
                 ),
-                _ => format!("{bytes} that came after warm-up, none since step {}", grouped(step)),
+                _ => format!("{bytes} allocated after warm-up, none since step {}", grouped(step)),
             },
             Kind::Cache => format!("{bytes} in caches and bounded containers"),
             Kind::LargerInputs => {
-                format!("{bytes} allocated anew and larger in each step, as the inputs are")
+                format!("{bytes} reallocated in each step, larger each time, because the inputs grow")
             }
             Kind::Gathered => format!("{bytes} gathered in a loop, and {GATHERED}"),
-            Kind::Spike => format!("{bytes} above the usual at step {}, freed again", grouped(step)),
+            Kind::Spike => format!("{bytes} above the usual level at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
-            _ => format!("{bytes} more reserved than came to be live"),
+            _ => format!("{bytes} more reserved by the allocator, with no more in use"),
         }
     };
     kinds.iter().map(of_kind).collect::<Vec<_>>().join("; ")
@@ -72,7 +72,7 @@ fn reason(f: &Finding) -> String {
         None if f.kind == Kind::Plateau => {
             format!("no more since step {}", grouped(f.evidence_step.map_or(0, u64::from)))
         }
-        None if f.evidence_step.is_none() => "new ones come ever more rarely".to_owned(),
+        None if f.evidence_step.is_none() => "new ones come less and less often".to_owned(),
         None => "older ones are released".to_owned(),
     }
 }

@@ -58,7 +58,7 @@ pub fn answer(report: &Report) -> String {
 /// Returns `No leak in 200 steps`.
 fn no_leak(report: &Report) -> String {
     let over = count(f64::from(report.steps.count), "step");
-    let but = if report.suppressed.is_empty() { "" } else { " but what is suppressed" };
+    let but = if report.suppressed.is_empty() { "" } else { " apart from what is suppressed" };
     format!("No leak in {over}{but}")
 }
 
@@ -307,7 +307,7 @@ fn few_steps(report: &Report) -> Option<String> {
     let is_told = (MIN_STEPS..FEW_STEPS).contains(&steps) && report.findings.iter().all(is_no_leak);
     is_told.then(|| {
         format!(
-            "in {} only what grows in most of them shows: more steps tell more",
+            "{} show only what grows in most of them: a longer run may show more",
             count(f64::from(steps), "step")
         )
     })
