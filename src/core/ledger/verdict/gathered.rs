@@ -24,7 +24,9 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         let rounded = parts.saturating_sub(SCALAR.saturating_mul(f.live_blocks)) as f64;
         let least = rounded.max(SHARE * parts as f64);
         let is_sum = |&whole: &u64| whole as f64 >= least && whole <= parts.saturating_add(SCALAR);
-        view.ledger.exited() && view.ledger.largest_after_last_step().iter().any(is_sum)
+        let of_few_numbers = !view.is_training() && parts == SCALAR.saturating_mul(f.live_blocks);
+        let is_whole = |whole: &u64| is_sum(whole) || of_few_numbers && has_each(*whole, f.live_blocks);
+        view.ledger.exited() && view.ledger.largest_after_last_step().iter().any(is_whole)
     };
     let is_gathered = |f: &mut Finding| {
         matches!(f.kind, Kind::Leak | Kind::Growing | Kind::LastLoop)
@@ -40,4 +42,13 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         ..f
     };
     findings.extract_if(.., is_gathered).map(told).collect()
+}
+
+/// Returns whether a block is as large as so many parts of a few numbers each, such as one token for each sequence of a batch, or
+/// one part more, such as what the first token was made from. Allocators give each part as much as a scalar. One block as large as
+/// a scalar may be anything.
+fn has_each(whole: u64, parts: u64) -> bool {
+    let rounded = |bytes: u64| bytes.next_multiple_of(SCALAR);
+    let is_of = |each: u64| [parts, parts + 1].iter().any(|n| rounded(n.saturating_mul(each)) == whole);
+    whole > SCALAR && (0..SCALAR.ilog2()).any(|n| is_of(1 << n))
 }
