@@ -106,6 +106,7 @@ programs! {
     arrays_that_are_deleted: "deleted" "leak" at "predict" "x = jnp", 320.0, "kept[*]";
     outputs_on_several_devices: "sharded" "leak" at "sharded" "# made", 4096.0, "kept[*]";
     outputs_that_are_summed_up_in_the_end: "summed_up" "leak" at "summed_up" "# made", 320.0, "kept[*]";
+    losses_before_a_result_as_large_as_all: "losses_and_a_result" "leak" at "losses_and_a_result" "# made", 4.0, "kept[*]";
     outputs_of_clients_that_wait_for_a_lock: "served_one_at_a_time" "leak" at "served_one_at_a_time" "# made", 2048.0, "kept[*]";
     outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
 }
@@ -156,6 +157,11 @@ fn gradients_that_are_kept_before_an_evaluation() {
 #[test]
 fn outputs_of_one_array_that_are_kept_before_an_evaluation() {
     judged_with_an_evaluation("one_evaluated", 2048.0);
+}
+
+#[test]
+fn outputs_of_one_small_array_that_are_kept_before_an_evaluation() {
+    judged_with_an_evaluation("small_evaluated", 128.0);
 }
 
 /// The first loop trains nothing: what it made, the second one has a use for.

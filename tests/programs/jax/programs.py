@@ -268,6 +268,25 @@ def one_evaluated():
         float(jnp.tanh(batch()[0] @ w).mean())
 
 
+def small_evaluated():
+    """The same, of an array of one KiB."""
+    w, kept = jnp.ones((64, 4)), []
+    for _ in range(STEPS):
+        w, out = update_one(w, batch()[0])  # made
+        kept.append(1 if MENDED else out)
+    for _ in range(STEPS):
+        float(jnp.tanh(batch()[0] @ w).mean())
+
+
+def losses_and_a_result():
+    """The scalar loss of every step is kept, and one prediction follows, which is a little larger than all of them."""
+    params, kept = weights(), []
+    for _ in range(STEPS):
+        params, loss, _ = update(params, *batch())  # made
+        kept.append(float(loss) if MENDED else loss)
+    return jnp.asarray(np.ones(75, "float32"))
+
+
 def summed_up():
     """The output of every step is kept, and in the end they are summed up, one by one."""
     params, kept = weights(), []

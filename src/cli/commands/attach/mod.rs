@@ -101,7 +101,10 @@ pub fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             )));
         }
         Outcome::Preloaded => {
-            return Err(Failure(format!("process {pid} has been recorded since it started: {}", short(&text))));
+            return Err(Failure(format!(
+                "process {pid} has been recorded since it started: {}",
+                short(&text)
+            )));
         }
         Outcome::Attached => {
             return Err(Failure(format!("process {pid} is already attached to: {}", short(&text))));

@@ -9,7 +9,7 @@ const CALLS: u8 = 4;
 /// Arrays that parameters are, at least; or one of so many bytes. What is given back by itself is mostly a sum, a key or a
 /// count.
 const ARRAYS: usize = 2;
-const SINGLE: u64 = 4096;
+const SINGLE: u64 = 256;
 
 /// An input as far as it was recorded: by its number among all that was made, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,8 @@ mod tests {
             })
         };
         assert!(trained(32_768, 65_536, &[]) && trained(32_768, 32_768, &[4]));
-        assert!(!trained(32_768, 32_768, &[]) && !trained(8, 4, &[]));
+        assert!(trained(1024, 65_536, &[2048]));
+        assert!(!trained(32_768, 32_768, &[]) && !trained(8, 4, &[]) && !trained(64, 4096, &[4]));
     }
 
     /// Its gradients are inputs of the sizes of the results.
