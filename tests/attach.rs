@@ -429,7 +429,7 @@ fn one_that_was_started_with_leaktrace() {
     let program = Program::start(torch("attached.py").traced());
     let folder = TempDir::new().unwrap();
     let told = refusal(&program.call(folder.path(), &["attach"]));
-    assert!(told.contains("recorded since it was started: "), "{told}");
+    assert!(told.contains("recorded since it started: "), "{told}");
     let told = refusal(&program.call(folder.path(), &["detach"]));
     assert!(told.contains("started with leaktrace"), "{told}");
     program.run.kill();
