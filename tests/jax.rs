@@ -164,6 +164,16 @@ fn outputs_of_one_small_array_that_are_kept_before_an_evaluation() {
     judged_with_an_evaluation("small_evaluated", 128.0);
 }
 
+/// A generator may get the memory of the one before, which another loop went over.
+#[test]
+fn a_generator_is_of_the_loop_that_goes_over_it() {
+    let ran = jax("programs").arg("shared_generator").run().success();
+    let report = Report::of(&ran.recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let line = &finding["sites"][0]["allocated_at"]["line"];
+    assert_eq!((report.steps(), line), (500, &mark("shared_generator", "# made").into()));
+}
+
 /// The first loop trains nothing: what it made, the second one has a use for.
 #[test]
 fn what_another_loop_works_with_is_no_leak() {

@@ -287,6 +287,22 @@ def losses_and_a_result():
     return jnp.asarray(np.ones(75, "float32"))
 
 
+def shared_generator():
+    """One generator function makes the batches of each epoch, and the one batch that is evaluated behind it."""
+    w, kept = jnp.zeros((20, 10)), []
+    forward, rows = jax.jit(lambda w, x: (x @ w).mean()), np.ones((32, 20), "float32")
+
+    def batches(count):
+        for _ in range(count):
+            yield jnp.asarray(rows)
+
+    for _ in range(10):
+        for x in batches(50):
+            kept.append(forward(w, x))  # made
+        for x in batches(1):
+            forward(w, x)
+
+
 def summed_up():
     """The output of every step is kept, and in the end they are summed up, one by one."""
     params, kept = weights(), []

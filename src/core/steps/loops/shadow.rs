@@ -556,7 +556,7 @@ impl Shadow {
             builds,
             task,
         });
-        if generator && let Some(waiting) = self.take_waiting(view, seen.frame, code) {
+        if generator && let Some(waiting) = self.take_waiting(view, seen.frame, code, around) {
             let stands = self.go_on(view, at, &waiting);
             called = if stands { waiting.called } else { Called::Nothing };
         }

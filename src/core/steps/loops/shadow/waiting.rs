@@ -2,7 +2,7 @@
 
 use super::super::Seen;
 use super::super::extents::DEEPEST;
-use super::super::tree::{NONE, Sign};
+use super::super::tree::{Id, NONE, Sign};
 use super::{
     Awaited, BEGINS, Called, Inside, Level, MOST_AWAITED, MOST_WAITING, Shadow, View, Waiting, is_fetching,
 };
@@ -192,10 +192,24 @@ impl Shadow {
         self.leave(view.tree, view.around, insides);
     }
 
-    /// Takes the one out of the list that stood still in this frame; one of another code that was there before is over.
-    pub(super) fn take_waiting(&mut self, view: &mut View<'_>, frame: usize, code: u32) -> Option<Waiting> {
-        while let Some(other) = self.waiting.iter().position(|w| w.frame == frame && w.code != code) {
-            self.end(view, other);
+    /// Takes the one out of the list that stood still in this frame. One of another code that was there before is over, and so
+    /// is one that ran in another loop than `around`: a loop's generator, in the memory of one that another loop went over.
+    pub(super) fn take_waiting(
+        &mut self,
+        view: &mut View<'_>,
+        frame: usize,
+        code: u32,
+        around: Id,
+    ) -> Option<Waiting> {
+        let is_task = view.codes.get(code).coroutine;
+        let is_apart = |view: &View<'_>, w: &Waiting| {
+            let outermost = w.insides[..w.count].first().and_then(|i| view.tree.get(i.node));
+            !is_task && outermost.is_some_and(|n| n.parent != around)
+        };
+        let is_over =
+            |view: &View<'_>, w: &Waiting| w.frame == frame && (w.code != code || is_apart(view, w));
+        while let Some(over) = self.waiting.iter().position(|w| is_over(view, w)) {
+            self.end(view, over);
         }
         let known = self.waiting.iter().position(|w| w.frame == frame)?;
         Some(self.waiting.swap_remove(known))
