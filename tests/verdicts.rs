@@ -242,6 +242,11 @@ fn what_a_training_without_an_optimizer_left_behind_is_a_leak_too() {
 }
 
 #[test]
+fn what_a_test_joins_is_no_leak_though_it_is_longer_than_the_training() {
+    phased("tested_at_last", 100 + 300, 300);
+}
+
+#[test]
 fn what_an_encoder_made_first_is_a_cache() {
     phased("encoder_first", 30 + 90, 30);
 }
@@ -334,6 +339,7 @@ macro_rules! verdicts {
 
 verdicts! {
     half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting newest_of_hooks bank_in_main joined_losses longer_maps
+    joined_and_never_reset three_bursts
     waiting_cycles waiting_in_contexts waiting_one_line waiting_rhythms short_cycles recursion generated_code
-    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing longer_unrolls embedded_corpus predicted_once tokens_joined joined_on_the_host one_epoch bounded_when_memory_runs_out buffers_then_evaluation requests_served
+    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing longer_unrolls embedded_corpus predicted_once tokens_joined joined_of_padded one_epoch bounded_when_memory_runs_out buffers_then_evaluation requests_served
 }

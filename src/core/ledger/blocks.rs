@@ -25,7 +25,7 @@ impl Blocks {
             d.block_event(e.seq);
         }
         books.note_birth(Space::Block, e.address);
-        books.lately.allocated(e.size);
+        books.lately.allocated(site, e.size, books.newborn.len());
         if let Some(old) = self.live.insert(e.address, block) {
             books.missed_free();
             books.removed(old.site, old.birth, old.bytes, Removal::Displaced);

@@ -63,8 +63,19 @@ pub struct Lately {
     /// came before.
     bytes: u64,
     weighted: f64,
-    /// The sizes of the largest blocks allocated since the last boundary, from the smallest on.
-    largest: [u64; LARGEST],
+    /// The largest blocks allocated since the last boundary, from the smallest on.
+    largest: [Allocated; LARGEST],
+    /// How many of the releases since the last boundary came before the exit.
+    pub released_before_exit: usize,
+}
+
+/// A block that was allocated since the last boundary.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allocated {
+    pub bytes: u64,
+    pub site: u32,
+    /// How many blocks and driver allocations came before it.
+    pub before: u32,
 }
 
 impl PartialEq for Lately {
@@ -78,21 +89,21 @@ impl Lately {
     pub fn end_step(&mut self) {
         self.of_steps.rotate_left(1);
         self.of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.trailing_frees);
-        (self.bytes, self.weighted, self.largest) = (0, 0.0, [0; LARGEST]);
+        (self.bytes, self.weighted, self.largest) = (0, 0.0, [Allocated::default(); LARGEST]);
     }
 
-    /// Takes in that a block was allocated.
+    /// Takes in that a site allocated a block, as the latest of so many allocations since the last boundary.
     #[inline]
-    pub fn allocated(&mut self, bytes: u64) {
+    pub fn allocated(&mut self, site: u32, bytes: u64, born: usize) {
         self.trailing_frees = 0;
-        if bytes > self.largest[0] {
-            self.largest[0] = bytes;
-            self.largest.sort_unstable();
+        if bytes > self.largest[0].bytes {
+            self.largest[0] = Allocated { bytes, site, before: born.saturating_sub(1) as u32 };
+            self.largest.sort_unstable_by_key(|block| block.bytes);
         }
     }
 
-    /// Returns the sizes of the largest blocks allocated since the last boundary.
-    pub fn largest(&self) -> &[u64] {
+    /// Returns the largest blocks allocated since the last boundary; some of 0 bytes, where there were fewer.
+    pub fn largest(&self) -> &[Allocated] {
         &self.largest
     }
 

@@ -24,6 +24,8 @@ pub struct Phases {
     all: Vec<Phase>,
     /// Whether there was a backward pass, or anything else that trains, since the last step's end.
     trained: bool,
+    /// Whether there ever was one.
+    trains: bool,
     /// Whether anything but loops ended steps.
     other_sources: bool,
 }
@@ -31,7 +33,13 @@ pub struct Phases {
 impl Phases {
     /// Takes in that a backward pass began, or anything else that trains.
     pub fn trained(&mut self) {
-        self.trained = true;
+        (self.trained, self.trains) = (true, true);
+    }
+
+    /// Returns whether any step from one to another may have trained: whoever tells by the program's own calls where steps end
+    /// does not tell which.
+    pub fn train_between(&self, first: u32, last: u32) -> bool {
+        self.trains && self.count(false, last) > self.count(false, first.saturating_sub(1))
     }
 
     /// Takes in that a step ended, by a loop or otherwise.

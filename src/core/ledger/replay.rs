@@ -162,6 +162,9 @@ impl Ledger {
             self.move_births();
         } else {
             self.books.completed = self.books.completed.saturating_add(1);
+            if [StepSource::Optimizer, StepSource::Backward].iter().any(|&source| e.class == source as u8) {
+                self.phases.trained();
+            }
             self.phases.end_step(self.books.completed, e.class == StepSource::Loop as u8);
         }
         self.books.newborn.clear();
@@ -218,6 +221,7 @@ impl Ledger {
         if self.books.exit.is_none() {
             self.books.last_ns = e.address;
             self.after_last = after_last::gathered(&self.books, &self.blocks);
+            self.books.lately.released_before_exit = self.books.releases_since_boundary.len();
             self.books.exit = Some(self.books.devices.iter().map(Device::now).collect());
         }
     }

@@ -197,6 +197,11 @@ impl Site {
         self.oldest[1].age
     }
 
+    /// Returns the latest step up to this one in which a block was born here, as far as the latest two are known; 0: none.
+    pub fn birth_up_to(&self, step: u32) -> u32 {
+        [self.last_birth, self.birth_before].into_iter().find(|birth| *birth <= step).unwrap_or(0)
+    }
+
     /// Counts a block born in `step`.
     #[inline]
     pub(super) fn born(&mut self, bytes: u64, step: u32) {

@@ -7,7 +7,7 @@ pub mod segment_map;
 
 use super::after_last::{self, Gathered};
 use super::annotations::Annotation;
-use super::books::CLASSES;
+use super::books::{Allocated, CLASSES};
 use super::devices::{Device, DeviceAt};
 use super::out_of_memory::OutOfMemory;
 use super::phases::Phases;
@@ -162,9 +162,11 @@ impl Ledger {
         last.saturating_sub(self.books.exit.as_ref().map_or_else(now, |exit| live(exit)))
     }
 
-    /// Returns the bytes that a site freed after the last step, of what it had then.
+    /// Returns the bytes that a site freed after the last step, of what it had then, and before the program exited.
     pub fn released_after_last_step(&self, site: u32) -> u64 {
-        let of_site = self.books.releases_since_boundary.iter().filter(|d| d.site == site);
+        let all = &self.books.releases_since_boundary;
+        let count = if self.exited() { self.books.lately.released_before_exit } else { all.len() };
+        let of_site = all.iter().take(count).filter(|d| d.site == site);
         of_site.fold(0, |sum, d| sum.saturating_add(d.bytes))
     }
 
@@ -173,8 +175,8 @@ impl Ledger {
         self.books.lately.born_behind(self.books.newborn.len())
     }
 
-    /// Returns the sizes of the largest blocks allocated after the last step.
-    pub fn largest_after_last_step(&self) -> &[u64] {
+    /// Returns the largest blocks allocated after the last step; some of 0 bytes, where there were fewer.
+    pub fn largest_after_last_step(&self) -> &[Allocated] {
         self.books.lately.largest()
     }
 

@@ -40,27 +40,37 @@ pub struct Rhythm {
     pub regular: bool,
 }
 
-/// Returns at which intervals births come.
-pub fn rhythm(births: &[u32]) -> Rhythm {
+/// Returns at which intervals births come. Of the `earlier` ones those count that belong to the first burst: the end of the
+/// burn-in may lie within it.
+pub fn rhythm(births: &[u32], earlier: &[u32]) -> Rhythm {
     let all = gaps(births);
     let pause = (4.0 * median(all.iter().copied())).max(3.0);
-    let starts = |w: &[u32]| (f64::from(w[1].saturating_sub(w[0])) > pause).then_some(w[1]);
-    let mut events: Vec<u32> = births.first().copied().into_iter().collect();
-    events.extend(births.windows(2).filter_map(starts));
+    let are_apart = |a: u32, b: u32| f64::from(b.saturating_sub(a)) > pause;
+    let mut in_order: Vec<u32> = births.iter().rev().copied().collect();
+    for &birth in earlier.iter().rev() {
+        if in_order.last().is_some_and(|&next| are_apart(birth, next)) {
+            break;
+        }
+        in_order.push(birth);
+    }
+    in_order.reverse();
+    let starts = |w: &[u32]| are_apart(w[0], w[1]).then_some(w[1]);
+    let mut events: Vec<u32> = in_order.first().copied().into_iter().collect();
+    events.extend(in_order.windows(2).filter_map(starts));
     let between = gaps(&events);
     // Bursts are of one size; all but one, which may have been cut short.
     let sizes: Vec<usize> = (0..events.len())
         .map(|i| {
             let next = events.get(i + 1).copied().unwrap_or(u32::MAX);
-            births.iter().filter(|&&b| b >= events[i] && b < next).count()
+            in_order.iter().filter(|&&b| b >= events[i] && b < next).count()
         })
         .collect();
     let largest = sizes.iter().max().copied().unwrap_or(0);
     let small = sizes.iter().filter(|&&size| size * 2 < largest).count();
     let in_bursts = events.len() >= MIN_BURSTS
         && small <= usize::from(events.len() > 2)
-        && births.len() >= 2 * events.len()
-        // The first one may have been cut short by the burn-in.
+        && in_order.len() >= 2 * events.len()
+        // The first interval may differ: there was a warm-up.
         && (between.len() == 1 || is_regular(&between) || (between.len() > 2 && is_regular(&between[1..])));
     if !in_bursts {
         let (spacing, regular) = (median(all.iter().copied()), is_regular(&all));

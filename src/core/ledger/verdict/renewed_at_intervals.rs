@@ -65,7 +65,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
 
 fn finding(view: &View<'_>, number: u32, rises: &Rises) -> Option<Finding> {
     let (first, last) = (*rises.steps.first()?, *rises.steps.last()?);
-    let rhythm = rhythm(&rises.steps);
+    let rhythm = rhythm(&rises.steps, &[]);
     let is_due = f64::from(view.steps.saturating_sub(last)) > BURST_WAIT * rhythm.spacing;
     if rhythm.events.len() < MIN_COHORTS || !rhythm.regular || rhythm.spacing < MIN_INTERVAL || is_due {
         return None;

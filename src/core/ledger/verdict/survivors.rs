@@ -123,7 +123,8 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         proof.retain(|c| own.at(c.birth) >= from);
     }
     let (Some(&first), Some(&last)) = (births.first(), births.last()) else { return Outcome::Nothing };
-    let rhythm = rhythm(&births);
+    let before: Vec<u32> = site.cohorts.iter().map(|c| own.at(c.birth)).take_while(|&b| b < first).collect();
+    let rhythm = rhythm(&births, if slower.is_some() { &[] } else { &before });
     let at_intervals = rhythm.regular && !rhythm.in_bursts && rhythm.spacing >= MIN_INTERVAL;
     if proof.len() < if at_intervals { MIN_REGULAR } else { MIN_COHORTS } {
         return Outcome::Nothing;
@@ -197,7 +198,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let belongs = |c: &&Cohort| proven(c) || ((c.bytes <= largest || is_alike(c)) && !in_hand(c));
     let held = site.cohorts.iter().filter(belongs).copied().collect();
     let holders = holders::of_site(view, site.number);
-    let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all)) };
+    let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all, &[])) };
     Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain, may_end, clock: own })
 }
 
