@@ -96,9 +96,10 @@ impl Lately {
     #[inline]
     pub fn allocated(&mut self, site: u32, bytes: u64, born: usize) {
         self.trailing_frees = 0;
-        if bytes > self.largest[0].bytes {
-            self.largest[0] = Allocated { bytes, site, before: born.saturating_sub(1) as u32 };
-            self.largest.sort_unstable_by_key(|block| block.bytes);
+        let smaller = self.largest.iter().take_while(|other| other.bytes < bytes).count();
+        if let Some(at) = smaller.checked_sub(1) {
+            self.largest.copy_within(1..=at, 0);
+            self.largest[at] = Allocated { bytes, site, before: born.saturating_sub(1) as u32 };
         }
     }
 

@@ -11,7 +11,6 @@ use crate::ledger::cohort::Cohort;
 const SHARE: f64 = 0.9;
 /// The program went on if it made so many allocations behind that: more than the end of a program does.
 const WENT_ON: u64 = 8;
-
 /// What comes right behind a loop, such as a tensor of all that it gathered, is among so many first allocations.
 const FIRST: u32 = 16;
 
