@@ -174,6 +174,15 @@ fn a_generator_is_of_the_loop_that_goes_over_it() {
     assert_eq!((report.steps(), line), (500, &mark("shared_generator", "# made").into()));
 }
 
+/// A task that makes what another one works on comes round as often: each is a step once.
+#[test]
+fn what_a_task_hands_to_another_is_one_step() {
+    let report = Report::of(&jax("programs").arg("handed_over").run().success().recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let line = &finding["sites"][0]["allocated_at"]["line"];
+    assert_eq!((report.steps(), line), (120, &mark("handed_over", "# made").into()));
+}
+
 /// The first loop trains nothing: what it made, the second one has a use for.
 #[test]
 fn what_another_loop_works_with_is_no_leak() {

@@ -303,6 +303,29 @@ def shared_generator():
             forward(w, x)
 
 
+def handed_over():
+    """A task makes batches, another one trains on them: the queue between has room for four."""
+    import asyncio
+
+    kept, rows = [], np.ones((32, 20), "float32")
+    step = jax.jit(lambda w, x: w - 0.01 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
+
+    async def make(queue):
+        for _ in range(120):
+            await queue.put(jnp.asarray(rows))
+        await queue.put(None)
+
+    async def train():
+        queue, w = asyncio.Queue(4), jnp.zeros((20, 10))
+        maker = asyncio.create_task(make(queue))
+        while (x := await queue.get()) is not None:
+            w = step(w, x)  # made
+            kept.append(w)
+        await maker
+
+    asyncio.run(train())
+
+
 def summed_up():
     """The output of every step is kept, and in the end they are summed up, one by one."""
     params, kept = weights(), []

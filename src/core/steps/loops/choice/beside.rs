@@ -21,6 +21,8 @@ const LIGHT: f64 = 0.5;
 /// Least ends of two loops together that show whether they take turns, and the share of these that the other one's follow.
 const LEAST_TURNS: usize = 16;
 const TURNS: f64 = 0.9;
+/// How often at least two tasks come round after each other, several times each: a queue between them has room for some.
+const LEAST_HANDOVERS: usize = 8;
 /// Blocks that stay of a round of what prepares something: of most rounds there is one.
 const STAYS: f64 = 0.75;
 
@@ -92,7 +94,8 @@ impl Chooser<'_> {
         if own.1 <= others.0 { Some(true) } else { (own.0 >= others.1).then_some(false) }
     }
 
-    /// Whether two loops come round one after the other each time.
+    /// Whether two loops come round as often, one after the other each time; or in turns, though each was entered only once: then
+    /// they run in two tasks, or threads, one of which hands the other what it works on.
     pub(super) fn take_turns(&self, id: Id, main: Id) -> bool {
         let (own, of_main) = (self.iterations(id), self.iterations(main));
         if own.min(of_main) < TURNS * own.max(of_main) - 1.0 {
@@ -103,7 +106,9 @@ impl Chooser<'_> {
             |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
         let ends: Vec<Id> = self.tree.log.iter().filter(counts).map(|end| end.node).collect();
         let turns = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        ends.len() >= LEAST_TURNS && turns as f64 >= TURNS * (ends.len() - 1) as f64
+        let are_tasks = || [id, main].iter().all(|&id| self.tree.get(id).is_some_and(|n| n.instances <= 1));
+        ends.len() >= LEAST_TURNS
+            && (turns as f64 >= TURNS * (ends.len() - 1) as f64 || turns >= LEAST_HANDOVERS && are_tasks())
     }
 
     /// Whether a library's loop goes over a few things that it has beside its main loop, such as metrics.
