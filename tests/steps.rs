@@ -278,6 +278,7 @@ fn loops_of_every_cpython() {
         for style in [
             "nested",
             "single",
+            "mapped",
             "downwards",
             "wrapped",
             "generator",

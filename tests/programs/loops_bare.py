@@ -59,6 +59,18 @@ def single():
         step()
 
 
+def mapped():
+    """C calls for each of several things, from one instruction of the loop."""
+
+    def make(n):
+        return allocate(512 * (n + 1))
+
+    for n in range(30):
+        blocks = list(map(make, range(3)))
+        free(blocks[0])
+        step()
+
+
 def downwards():
     """Requests, each of which counts down and allocates at one instruction."""
     here = [0]

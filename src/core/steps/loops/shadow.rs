@@ -376,6 +376,8 @@ impl Shadow {
         if fetching {
             view.tree.lose(i.node);
             i.open = false;
+        } else if let Some(owner) = self.levels.iter().rfind(|l| l.first <= inside) {
+            i.items.count(view.around, &owner.seen);
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Items {
     others: u8,
     /// How far the iterator of a generator expression had come.
     index: u64,
+    /// How far its iterator had come when an iteration began, or was looked for, where that is known.
+    counted: u64,
 }
 
 /// What the frames show of a loop's iteration.
@@ -103,6 +105,13 @@ impl Items {
     /// An iteration begins of which it is known, and with it another item.
     pub fn begin(&mut self) {
         (self.last, self.came) = (0, 0);
+    }
+
+    /// Notes how far the iterator of a `for` loop of this frame has come.
+    pub(super) fn count(&mut self, around: &mut dyn EventContext, seen: &Seen) {
+        if let Some((stack, depth)) = self.iterator {
+            self.counted = around.iterator(seen, stack, depth);
+        }
     }
 
     fn look(&mut self, now: u64) -> Look {
@@ -212,8 +221,22 @@ impl Shadow {
             if self.insides[inside].items.last == 0 {
                 self.look(view, at, inside);
                 self.goes_back(view, at, inside);
+                self.insides[inside].items.count(view.around, &self.levels[at].seen);
             }
         }
+    }
+
+    /// Whether the iterator of a loop of the frame at depth `at` is where it was, though it has shown that it advances: C may have
+    /// called again within the iteration, as `map` does.
+    pub(super) fn stands_still(&mut self, view: &mut View<'_>, at: usize, inside: usize) -> bool {
+        let seen = self.levels[at].seen;
+        let Inside { node, ref mut items, .. } = self.insides[inside];
+        let before = items.counted;
+        items.count(view.around, &seen);
+        let shown = [Sign::Proof, Sign::Variable];
+        let has_advanced =
+            || view.tree.get(node).is_some_and(|n| shown.iter().any(|&sign| n.ends[sign as usize] > 0));
+        items.counted & COUNTED != 0 && items.counted == before && has_advanced()
     }
 
     /// Takes in what the local variables of a frame name, which goes on in its innermost loop.
