@@ -289,6 +289,10 @@ fn loops_of_every_cpython() {
             "waiting",
             "awaited",
         ] {
+            // Before 3.11 no frame tells whether C called it, so that each call of `map` looks like one of the loop.
+            if style == "mapped" && ["3.8", "3.9", "3.10"].contains(&version.as_str()) {
+                continue;
+            }
             let ran = Run::new(&python).args([script("loops_bare.py"), bare_cudart()]).arg(style).traced();
             let ran = ran.env("LEAKTRACE_STEP", "loop").env("LEAKTRACE_QUIET", "1").run().success();
             let report = Report::of(&ran.recording());
