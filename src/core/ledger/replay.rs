@@ -162,7 +162,7 @@ impl Ledger {
             self.move_births();
         } else {
             self.books.completed = self.books.completed.saturating_add(1);
-            if [StepSource::Optimizer, StepSource::Backward].iter().any(|&source| e.class == source as u8) {
+            if matches!(StepSource::from_code(e.class), Some(StepSource::Optimizer | StepSource::Backward)) {
                 self.phases.trained();
             }
             self.phases.end_step(self.books.completed, e.class == StepSource::Loop as u8);

@@ -46,14 +46,10 @@ pub fn rhythm(births: &[u32], earlier: &[u32]) -> Rhythm {
     let all = gaps(births);
     let pause = (4.0 * median(all.iter().copied())).max(3.0);
     let are_apart = |a: u32, b: u32| f64::from(b.saturating_sub(a)) > pause;
-    let mut in_order: Vec<u32> = births.iter().rev().copied().collect();
-    for &birth in earlier.iter().rev() {
-        if in_order.last().is_some_and(|&next| are_apart(birth, next)) {
-            break;
-        }
-        in_order.push(birth);
-    }
-    in_order.reverse();
+    let mut next = births.first().copied().unwrap_or(0);
+    let is_near = |birth: &&u32| !are_apart(**birth, std::mem::replace(&mut next, **birth));
+    let near = earlier.iter().rev().take_while(is_near).count();
+    let in_order = [&earlier[earlier.len() - near..], births].concat();
     let starts = |w: &[u32]| are_apart(w[0], w[1]).then_some(w[1]);
     let mut events: Vec<u32> = in_order.first().copied().into_iter().collect();
     events.extend(in_order.windows(2).filter_map(starts));

@@ -32,7 +32,7 @@ impl Shadow {
                     return self.entered_anew(view, inside, at, depth);
                 }
                 true => Sign::Variable,
-                false if self.stands_still(view, at, inside) => return None,
+                false if went_on && self.stands_still(view, at, inside) => return None,
                 false if went_on && !(restless && self.shows_otherwise(view, inside)) => Sign::Again,
                 false => return None,
             };
