@@ -95,7 +95,7 @@ ways! {
     kept_by_turns kept_with_an_attribute kept_with_a_closure kept_by_c kept_in_epochs kept_in_steps_of_one
     kept_by_turns_of_a_module kept_in_epochs_of_a_module kept_by_threads kept_by_threads_each_time few_epochs few_epochs_summed_up set_up
     over_all_so_far over_all_so_far_at_once members_of_a_population
-    trained_in_threads trained_by_a_pool in_two_threads_by_turns
+    trained_in_threads trained_by_a_pool in_two_threads_by_turns in_two_threads_some_rounds_each
     answers answers_by_a_thread answers_by_a_thread_each answers_by_a_pool answers_by_a_server answers_awaited
     epochs_of_two_lengths
     warmed_up sizes_tried sizes_tried_in_training prepared prepared_by_an_expression prepared_for_a_training

@@ -1367,6 +1367,32 @@ def in_two_threads_by_turns():
     return 2 * N
 
 
+def in_two_threads_some_rounds_each():
+    """Two threads that wait for each other every few rounds: each does work of its own."""
+    meet = threading.Barrier(2)
+
+    def infer():
+        with torch.no_grad():
+            for n in range(N):
+                kept.append(net(batch()))
+                if n % 3 == 2:
+                    meet.wait()
+
+    def evaluate():
+        with torch.no_grad():
+            for n in range(N):
+                kept.append(net(batch()).sum())
+                if n % 3 == 2:
+                    meet.wait()
+
+    group = [threading.Thread(target=target) for target in (infer, evaluate)]
+    for thread in group:
+        thread.start()
+    for thread in group:
+        thread.join()
+    return 2 * N
+
+
 def lengths():
     """As many tokens as an answer has: no two are alike."""
     return [5 + 37 * n % 53 for n in range(2 * N)]

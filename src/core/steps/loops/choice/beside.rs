@@ -74,7 +74,7 @@ impl Chooser<'_> {
             }
     }
 
-    /// What the thread begins with that a loop runs in; its root, where that is not known.
+    /// What the thread or the task begins with that a loop runs in; the thread's root, where that is not known.
     fn thread_of(&self, id: Id) -> Option<Id> {
         let begins = |n: &Node| n.is_root || (n.is_call && n.number == BEGINS);
         std::iter::successors(Some(id), |&at| self.tree.get(at).map(|n| n.parent))
@@ -95,7 +95,7 @@ impl Chooser<'_> {
     }
 
     /// Whether two loops come round as often, one after the other each time; or in turns, though each was entered only once: then
-    /// they run in two tasks, or threads, one of which hands the other what it works on.
+    /// they run in two tasks, one of which hands the other what it works on. Threads come round in turns as the system likes.
     pub(super) fn take_turns(&self, id: Id, main: Id) -> bool {
         let (own, of_main) = (self.iterations(id), self.iterations(main));
         if own.min(of_main) < TURNS * own.max(of_main) - 1.0 {
@@ -106,7 +106,10 @@ impl Chooser<'_> {
             |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
         let ends: Vec<Id> = self.tree.log.iter().filter(counts).map(|end| end.node).collect();
         let turns = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        let are_tasks = || [id, main].iter().all(|&id| self.tree.get(id).is_some_and(|n| n.instances <= 1));
+        let begun_as_task =
+            |id: Id| self.thread_of(id).and_then(|at| self.tree.get(at)).is_some_and(|n| n.is_task);
+        let is_task = |id: Id| self.tree.get(id).is_some_and(|n| n.instances <= 1) && begun_as_task(id);
+        let are_tasks = || is_task(id) && is_task(main);
         ends.len() >= LEAST_TURNS
             && (turns as f64 >= TURNS * (ends.len() - 1) as f64 || turns >= LEAST_HANDOVERS && are_tasks())
     }

@@ -191,10 +191,10 @@ impl Shadow {
     }
 
     /// A thread or a task begins with this function, called by the innermost frame: one more iteration of all
-    /// that begin with it. `again`: also if the one before began in the same place.
+    /// that begin with it. `task`: also if the one before began in the same place.
     #[cold]
     #[inline(never)]
-    pub(super) fn begins(&mut self, view: &mut View<'_>, code: u32, again: bool) {
+    pub(super) fn begins(&mut self, view: &mut View<'_>, code: u32, task: bool) {
         let Some(at) = self.levels.len().checked_sub(1) else { return };
         let (first, around) = (self.levels[at].first, self.levels[at].node);
         let (call, depth) = (call_at(code, 0), at + 2);
@@ -202,7 +202,7 @@ impl Shadow {
         if let Some(inside) = own {
             let node = self.insides[inside].node;
             if view.tree.get(node).is_some_and(|n| n.code == call) {
-                if again {
+                if task {
                     self.iteration_ends(view, inside, code, 0, Sign::Proof, depth);
                 }
                 return;
@@ -211,7 +211,9 @@ impl Shadow {
         }
         let around = if own.is_some() { self.node_around(at) } else { around };
         let library = view.codes.get(code).library;
-        let node = view.tree.enter(around, call, BEGINS, |n| (n.library, n.is_call) = (library, true));
+        let node = view
+            .tree
+            .enter(around, call, BEGINS, |n| (n.library, n.is_call, n.is_task) = (library, true, task));
         if node == around {
             return;
         }

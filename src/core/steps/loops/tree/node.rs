@@ -67,6 +67,8 @@ pub(in super::super) struct Node {
     pub framework: bool,
     /// No loop in the code, but a call from which C calls again and again.
     pub is_call: bool,
+    /// What tasks of an event loop begin with, each time anew.
+    pub is_task: bool,
     /// Library code runs between the loop around it and this one.
     pub across: bool,
     /// It takes turns with a loop of the level that was chosen.
@@ -178,6 +180,7 @@ impl Node {
             iterated: false,
             framework: false,
             is_call: false,
+            is_task: false,
             across: false,
             takes_turns: false,
             recursive: false,
