@@ -98,12 +98,12 @@ macro_rules! entry_points {
     cuMemcpyAsync_ptsz = Driver "cuMemcpyAsync" c"cuMemcpyAsync_ptsz" 7000 true work::copy [];
     cuMemcpyHtoD_v2 = Driver "cuMemcpyHtoD" c"cuMemcpyHtoD_v2" 3020 false work::copy [];
     cuMemcpyHtoD_v2_ptds = Driver "cuMemcpyHtoD" c"cuMemcpyHtoD_v2_ptds" 7000 true work::copy [];
-    cuMemcpyDtoH_v2 = Driver "cuMemcpyDtoH" c"cuMemcpyDtoH_v2" 3020 false work::copy [];
-    cuMemcpyDtoH_v2_ptds = Driver "cuMemcpyDtoH" c"cuMemcpyDtoH_v2_ptds" 7000 true work::copy [];
+    cuMemcpyDtoH_v2 = Driver "cuMemcpyDtoH" c"cuMemcpyDtoH_v2" 3020 false work::copy_to_host [];
+    cuMemcpyDtoH_v2_ptds = Driver "cuMemcpyDtoH" c"cuMemcpyDtoH_v2_ptds" 7000 true work::copy_to_host [];
     cuMemcpyHtoDAsync_v2 = Driver "cuMemcpyHtoDAsync" c"cuMemcpyHtoDAsync_v2" 3020 false work::copy [];
     cuMemcpyHtoDAsync_v2_ptsz = Driver "cuMemcpyHtoDAsync" c"cuMemcpyHtoDAsync_v2_ptsz" 7000 true work::copy [];
-    cuMemcpyDtoHAsync_v2 = Driver "cuMemcpyDtoHAsync" c"cuMemcpyDtoHAsync_v2" 3020 false work::copy [];
-    cuMemcpyDtoHAsync_v2_ptsz = Driver "cuMemcpyDtoHAsync" c"cuMemcpyDtoHAsync_v2_ptsz" 7000 true work::copy [];
+    cuMemcpyDtoHAsync_v2 = Driver "cuMemcpyDtoHAsync" c"cuMemcpyDtoHAsync_v2" 3020 false work::copy_to_host [];
+    cuMemcpyDtoHAsync_v2_ptsz = Driver "cuMemcpyDtoHAsync" c"cuMemcpyDtoHAsync_v2_ptsz" 7000 true work::copy_to_host [];
     cuMemcpyDtoD_v2 = Driver "cuMemcpyDtoD" c"cuMemcpyDtoD_v2" 3020 false work::copy [];
     cuMemcpyDtoD_v2_ptds = Driver "cuMemcpyDtoD" c"cuMemcpyDtoD_v2_ptds" 7000 true work::copy [];
     cuMemcpyDtoDAsync_v2 = Driver "cuMemcpyDtoDAsync" c"cuMemcpyDtoDAsync_v2" 3020 false work::copy [];

@@ -116,6 +116,8 @@ codes! {
         /// The recording begins in a process that was running: what is freed without having been allocated was there
         /// before. The first event.
         Attached = 29,
+        /// The program copied `size` bytes from `address` to the host. Of blocks whose own `address` is a handle: from that.
+        CopyToHost = 30,
     }
 }
 

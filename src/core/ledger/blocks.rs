@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::annotations::Annotations;
 use super::block_table::{Block, BlockTable};
-use super::books::{Books, Removal, Space};
+use super::books::{Books, Removal, SCALAR, Space};
 use super::sites::Layer;
 use crate::format::event::Event;
 
@@ -56,6 +56,14 @@ impl Blocks {
     pub fn move_birth(&mut self, address: u64, from: u32, to: u32) {
         if let Some(block) = self.live.get(address).filter(|b| b.birth == from) {
             self.live.insert(address, Block { birth: to, ..block });
+        }
+    }
+
+    /// Takes in that so many bytes from this address were copied to the host: a block of an earlier step's, if these are most of it.
+    pub fn copied_to_host(&self, books: &mut Books, e: &Event) {
+        let is_most = |bytes: u64| e.size.saturating_mul(2).saturating_add(SCALAR) > bytes;
+        if let Some(block) = self.get(e.address).filter(|b| b.birth < books.birth() && is_most(b.bytes)) {
+            books.lately.copied_to_host(e.address, block.site, block.bytes);
         }
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::devices::{Device, DeviceAt};
 use super::sites::{Layer, Site, Sites};
+use crate::int_map::IntMap;
 
 /// Addresses kept to be moved to the step before if the next boundary supersedes the last one.
 const MAX_NEWBORN: usize = 65_536;
@@ -65,6 +66,8 @@ pub struct Lately {
     weighted: f64,
     /// The largest blocks allocated since the last boundary, from the smallest on.
     largest: [Allocated; LARGEST],
+    /// The blocks of earlier steps that were copied to the host since the last boundary, by address: site and bytes.
+    copied_to_host: IntMap<u64, (u32, u64)>,
     /// How many of the releases since the last boundary came before the exit.
     pub released_before_exit: usize,
 }
@@ -90,6 +93,18 @@ impl Lately {
         self.of_steps.rotate_left(1);
         self.of_steps[STEPS_COMPARED - 1] = std::mem::take(&mut self.trailing_frees);
         (self.bytes, self.weighted, self.largest) = (0, 0.0, [Allocated::default(); LARGEST]);
+        self.copied_to_host.clear();
+    }
+
+    /// Takes in that a block of an earlier step was copied to the host.
+    pub fn copied_to_host(&mut self, address: u64, site: u32, bytes: u64) {
+        self.copied_to_host.insert(address, (site, bytes));
+    }
+
+    /// Returns the bytes of a site, allocated in earlier steps, that were copied to the host since the last boundary.
+    pub fn bytes_copied_to_host(&self, site: u32) -> u64 {
+        let of_site = self.copied_to_host.values().filter(|(of, _)| *of == site);
+        of_site.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
     /// Takes in that a site allocated a block, as the latest of so many allocations since the last boundary.

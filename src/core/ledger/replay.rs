@@ -149,6 +149,7 @@ impl Ledger {
             EventKind::Attached => books.attached = true,
             EventKind::Segment => self.driver.block_reported(books, e.address),
             EventKind::Trained => self.phases.trained(),
+            EventKind::CopyToHost => self.blocks.copied_to_host(books, e),
         }
     }
 

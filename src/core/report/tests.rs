@@ -187,12 +187,12 @@ fn what_a_loop_gathered_is_told_with_its_line_and_its_rate() {
     let mut report = report(&ledger(200, true), End::Clean, None).expect("no step asked for");
     let mut f = report.findings[0].clone();
     (f.kind, f.growth_bytes_per_step) = (Kind::Gathered, 512.0);
-    let words = "100.0 KiB gathered in a loop, and joined or released after it";
+    let words = "100.0 KiB gathered in a loop, and joined, copied to the host or released after it";
     assert_eq!(wording::non_leaks(&[f.clone()]), words);
     report.devices.iter_mut().for_each(|d| d.live_bytes = f.live_bytes);
     report.non_leaks = vec![f];
     let told = wording::large_non_leaks(&report).join("\n");
-    let words = ": 512 B per step of a loop, joined or released after it: a longer loop needs more memory";
+    let words = ": 512 B per step of a loop, joined, copied to the host or released after it: a longer loop needs more memory";
     assert!(told.starts_with("100.0 KiB at train.py:37 ") && told.ends_with(words), "{told}");
 }
 

@@ -373,6 +373,13 @@ pub fn program_end(entry_point: u16, handle: u64) {
     }
 }
 
+/// Records that the program copies memory to the host.
+pub fn copy_to_host(address: u64, size: u64) {
+    if state::is_recording() {
+        events::append_shielded(&Event { address, size, ..Event::new(EventKind::CopyToHost) });
+    }
+}
+
 /// Records that something ran that trains.
 pub fn trained() {
     append(&Event::new(EventKind::Trained));

@@ -3,7 +3,7 @@
 //! what it needs only computes with it.
 
 use crate::analysis::loop_steps;
-use crate::hooks::hooks;
+use crate::hooks::{hooks, record};
 use crate::shield::shield;
 use crate::state;
 use leaktrace_core::steps::loops::Shown;
@@ -14,6 +14,14 @@ hooks! {
         a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize,
     ) => |call| {
         show(Shown::Copy);
+        call.pass()
+    };
+
+    /// `cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)`, and `cuMemcpyDtoH`, which
+    /// has no stream.
+    fn copy_to_host(to: usize, from: u64, bytes: usize, stream: usize) => |call| {
+        show(Shown::Copy);
+        record::copy_to_host(from, bytes as u64);
         call.pass()
     };
 

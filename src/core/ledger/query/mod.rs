@@ -170,6 +170,11 @@ impl Ledger {
         of_site.fold(0, |sum, d| sum.saturating_add(d.bytes))
     }
 
+    /// Returns the bytes of what a site had at the last step that were copied to the host since.
+    pub fn copied_to_host_after_last_step(&self, site: u32) -> u64 {
+        self.books.lately.bytes_copied_to_host(site)
+    }
+
     /// Returns how many allocations came after the last step, and after what was freed there.
     pub fn allocated_after_releases(&self) -> u64 {
         self.books.lately.born_behind(self.books.newborn.len())

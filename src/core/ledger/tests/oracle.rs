@@ -145,7 +145,7 @@ impl Oracle {
             EventKind::GraphEnd => self.nodes.retain(|n| n.exec != e.address),
             EventKind::AllocatorTotals | EventKind::PoolTotals | EventKind::MemInfo => {}
             EventKind::Segment => self.reported(e.address),
-            EventKind::Trained => {}
+            EventKind::Trained | EventKind::CopyToHost => {}
             EventKind::OutOfMemory
             | EventKind::Attached
             | EventKind::Annotation

@@ -173,6 +173,8 @@ pub struct Finding {
     pub doubling: bool,
     /// True if what it frees is older and older, as in a queue whose consumer is too slow.
     pub ever_later: bool,
+    /// It was released after the last step, before the program exited.
+    pub released_later: bool,
     /// What it can grow to, where its holder is bounded.
     pub bound_bytes: Option<u64>,
     /// True if it may yet end by itself: with the first phase of its kind, which is not over, as what was freed late in
@@ -214,6 +216,7 @@ impl Finding {
             rises_steadily: false,
             doubling: false,
             ever_later: false,
+            released_later: false,
             bound_bytes: None,
             may_end: false,
             collector_is_off: false,

@@ -22,7 +22,8 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             // Compiled programs may take no memory that is known.
             && f.live_bytes > 0
             && f.live_blocks > 1
-            && (went_on && is_given_back(view, f) || view.ledger.exited() && is_joined(view, f))
+            && (went_on && is_given_back(view, f)
+                || view.ledger.exited() && (is_joined(view, f) || is_copied(view, f)))
     };
     let told = |f: Finding| Finding {
         kind: Kind::Gathered,
@@ -30,12 +31,22 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         evidence_step: view.steps,
         ..f
     };
-    findings.extract_if(.., is_gathered).map(told).collect()
+    let gathered = findings.extract_if(.., is_gathered).map(told).collect();
+    for f in findings.iter_mut().filter(|f| f.live_bytes > 0) {
+        f.released_later = view.ledger.exited() && is_given_back(view, f);
+    }
+    gathered
 }
 
 fn is_given_back(view: &View<'_>, f: &Finding) -> bool {
     let released = f.sites.iter().map(|s| view.ledger.released_after_last_step(s.site));
     released.fold(0u64, u64::saturating_add) as f64 >= SHARE * f.live_bytes as f64
+}
+
+/// Returns whether it was copied to the host one by one, after a loop that did not train.
+fn is_copied(view: &View<'_>, f: &Finding) -> bool {
+    let copied = f.sites.iter().map(|s| view.ledger.copied_to_host_after_last_step(s.site));
+    copied.fold(0u64, u64::saturating_add) as f64 >= SHARE * f.live_bytes as f64 && !trains_between(view, f)
 }
 
 /// Returns whether all of it came to be one block, or what each site has came to be one.

@@ -135,12 +135,16 @@ fn grounds(f: &Finding, these: &str) -> String {
         // Other blocks of the same line may come and go.
         (0, _) => {
             let stacks = if f.sites.len() == 1 { "this call stack" } else { "these call stacks" };
-            format!("nothing that {stacks} allocated was ever freed")
+            let until = if f.released_later { "freed before that" } else { "ever freed" };
+            format!("nothing that {stacks} allocated was {until}")
         }
         (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
         (_, life) => format!("the others of {these} lived for at most {}", count(f64::from(life), "step")),
     };
     match f.evidence_step {
+        0 if f.released_later => {
+            format!("{steps} left {noun}s that were live until after the last step; {others}")
+        }
         0 => format!("{steps} left {noun}s that are still live; {others}"),
         freed => {
             format!("{steps} left {noun}s that were live until step {}; {others}", grouped(u64::from(freed)))
@@ -433,7 +437,7 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
             )
         }
         Kind::Gathered => format!(
-            "{} grew by {} per step through a loop, joined to one block or released after it.",
+            "{} grew by {} per step through a loop, joined to one block, copied to the host or released after it.",
             at(),
             size(f.growth_bytes_per_step)
         ),

@@ -9,7 +9,7 @@ use crate::report::{Finding, Report};
 /// Less than this in all is not worth a word: a number here and there.
 const FEW_BYTES: u64 = 1024;
 /// What became of what a loop gathers.
-const GATHERED: &str = "joined or released after it";
+const GATHERED: &str = "joined, copied to the host or released after it";
 
 /// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`. Empty: all of it is
 /// next to nothing.

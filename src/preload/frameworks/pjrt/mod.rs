@@ -27,6 +27,7 @@ use table::{Arguments, Entry, Slot, Table, slot};
 
 use leaktrace_core::format::event::{Event, EventKind};
 use leaktrace_core::frameworks::JAX;
+use leaktrace_core::steps::loops::Shown;
 
 /// The symbol that a plugin gives its table by.
 pub const SYMBOL: &CStr = c"GetPjrtApi";
@@ -105,7 +106,7 @@ unsafe extern "C-unwind" fn get<const N: usize>() -> *const u64 {
 }
 
 /// The entries that lead through here.
-fn wrappers<const N: usize>() -> [(Slot, Entry); 18] {
+fn wrappers<const N: usize>() -> [(Slot, Entry); 20] {
     [
         (slot::BUFFER_FROM_HOST, made::<N, { slot::BUFFER_FROM_HOST.0 }, 14>),
         (slot::COPY_TO_DEVICE, made::<N, { slot::COPY_TO_DEVICE.0 }, 4>),
@@ -113,6 +114,8 @@ fn wrappers<const N: usize>() -> [(Slot, Entry); 18] {
         (slot::RETRIEVE_BUFFER, made::<N, { slot::RETRIEVE_BUFFER.0 }, 4>),
         (slot::UNINITIALIZED_BUFFER, made::<N, { slot::UNINITIALIZED_BUFFER.0 }, 9>),
         (slot::EXECUTE, execute::<N>),
+        (slot::BUFFER_TO_HOST, copied_to_host::<N>),
+        (slot::BUFFER_SHARED, shared::<N>),
         (slot::BUFFER_DELETE, end::<N, { slot::BUFFER_DELETE.0 }>),
         (slot::BUFFER_DESTROY, end::<N, { slot::BUFFER_DESTROY.0 }>),
         (slot::DONATE, moved::<N, { slot::DONATE.0 }, 5>),
@@ -357,6 +360,45 @@ impl Callers {
 
 fn lists(address: u64) -> *const *const u64 {
     std::ptr::with_exposed_provenance(address as usize)
+}
+
+/// `PJRT_Buffer_ToHostBuffer`: copies the buffer in the third word; where the caller gives no memory for it, in the fifth word, it
+/// only asks how much is needed.
+unsafe extern "C-unwind" fn copied_to_host<const N: usize>(arguments: Arguments) -> *mut c_void {
+    // SAFETY: as the caller has it.
+    unsafe {
+        let (buffer, to, bytes) = (*arguments.add(2), *arguments.add(4), *arguments.add(5));
+        if to != 0 {
+            shield(|| copied(buffer, bytes));
+        }
+        own::<N>().call(slot::BUFFER_TO_HOST, arguments)
+    }
+}
+
+/// `PJRT_Buffer_IncreaseExternalReferenceCount`: where the buffer is the host's memory anyway, its user does without a copy.
+unsafe extern "C-unwind" fn shared<const N: usize>(arguments: Arguments) -> *mut c_void {
+    let table = own::<N>();
+    // SAFETY: as the caller has it: the buffer is the third word.
+    unsafe {
+        let buffer = *arguments.add(2);
+        shield(|| {
+            let is_on_host =
+                table.ask(slot::BUFFER_IS_ON_HOST, buffer).is_some_and(|answer| answer as u8 != 0);
+            if let Some(bytes) = table.ask(slot::BUFFER_BYTES, buffer).filter(|_| is_on_host) {
+                copied(buffer, bytes);
+            }
+        });
+        table.call(slot::BUFFER_SHARED, arguments)
+    }
+}
+
+/// Records that the program reads so many bytes of a buffer on the host. What reads may allocate nothing: that a loop was left
+/// before it may show by this alone.
+fn copied(buffer: u64, bytes: u64) {
+    if loop_steps::is_enabled() {
+        loop_steps::gives_work(Shown::Copy);
+    }
+    record::copy_to_host(buffer, bytes);
 }
 
 /// An entry that ends a compiled program: before it, since another may have the handle at once.

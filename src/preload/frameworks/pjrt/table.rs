@@ -44,7 +44,10 @@ pub mod slot {
     pub const BUFFER_DELETE: Slot = Slot(67);
     pub const BUFFER_IS_DELETED: Slot = Slot(68);
     pub const COPY_TO_DEVICE: Slot = Slot(69);
+    pub const BUFFER_TO_HOST: Slot = Slot(70);
+    pub const BUFFER_IS_ON_HOST: Slot = Slot(71);
     pub const BUFFER_ADDRESS: Slot = Slot(73);
+    pub const BUFFER_SHARED: Slot = Slot(74);
     pub const COPY_TO_MEMORY: Slot = Slot(92);
     pub const BUFFERS_FOR_TRANSFER: Slot = Slot(103);
     pub const RETRIEVE_BUFFER: Slot = Slot(104);
