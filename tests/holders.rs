@@ -250,6 +250,25 @@ fn one_holder_is_one_cause() {
     assert_eq!(found, [(1, "__main__.outputs[*]"), (2, "__main__.losses[*]")]);
 }
 
+/// That the loop is steps is known when it is over: the list is gone by then.
+#[test]
+fn who_holds_what_a_loop_behind_the_training_keeps() {
+    let run = torch("holders/predicted.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&run.recording());
+    assert_eq!(report.steps(), 40 + 200);
+    held(&report, "predict() local `results`[*]['embedding']");
+}
+
+/// A variable has the newest block of it.
+#[test]
+fn who_holds_a_sawtooth_of_few_steps() {
+    let run = torch("holders/short_teeth.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&run.recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let first = (&finding["kind"], &finding["holders"][0]["path"]);
+    assert_eq!(first, (&"periodic".into(), &"__main__.writer.pending[*]".into()), "{finding:#}");
+}
+
 /// The kind and the confidence of the finding that somebody holds whose path begins so; `cache`: it is none.
 #[track_caller]
 fn is_held(report: &Report, kind: &str, confidence: &str, path: &str) {

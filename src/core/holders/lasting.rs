@@ -46,7 +46,7 @@ fn by_outer_calls(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Ve
         }
     }
     for Inner { group, node, layer } in inner {
-        let Some(way) = search.path(0, &Wanted { block: node, cause: 0 }) else { continue };
+        let Some(way) = search.path(0, &Wanted { block: node, bytes: 0, cause: 0 }) else { continue };
         // A suspended function is a way to what it has, and no better name.
         let is_plain = |step: &Step| !matches!(step, Step::Local { .. });
         if layer_of(layers, &way.root) < layer && graph.steps(&way.nodes).iter().all(is_plain) {

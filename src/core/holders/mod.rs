@@ -149,13 +149,14 @@ const MAX_OWNERS: usize = 3;
 /// The share of an earlier owner's blocks that a further one must hold too: the parameters alone, where an optimizer has two
 /// more for each.
 const MIN_COMMON_SHARE: f64 = 0.3;
-/// The share of the largest owner's blocks below which an owner is not named.
+/// The share of the most blocks, and of the most bytes, that an owner has, below which another is not named.
 const MIN_SHARE: f64 = 0.05;
 
 /// A block to search for. Blocks of one cause are named together.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub block: Node,
+    pub bytes: u64,
     pub cause: u32,
 }
 
@@ -218,34 +219,45 @@ const LOCAL: &str = "() local `";
 /// An expression that has so many blocks, and so many times as many as any variable, keeps them.
 const LEAST_KEPT: u64 = 4;
 const TIMES_KEPT: u64 = 2;
-/// What refers to blocks has far more of them than another if it has more by this part.
+/// What refers to blocks has far more of their bytes than another if it has more by this part.
 const FAR_MORE: u64 = 4;
 
 /// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
-/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then by the blocks of their
+/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then by the bytes of their
 /// owner, then those without a bound, then those that do not only refer to what others have, then those that are no
 /// function's variables, then the owner found first: it is nearest to the blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
-    let mut owners: Vec<(String, u64)> = Vec::new();
+    struct Named {
+        name: String,
+        blocks: u64,
+        bytes: u64,
+    }
+    let mut owners: Vec<Named> = Vec::new();
     for holder in holders.iter().map(&listed) {
         // What only refers does so by several paths to the same ones, and is named first where it has far more.
-        let has = if holder.refers { holder.blocks - holder.blocks / FAR_MORE } else { holder.blocks };
-        match owners.iter_mut().find(|(name, _)| name == holder.name) {
-            Some((_, blocks)) if holder.refers => *blocks = has.max(*blocks),
-            Some((_, blocks)) => *blocks = blocks.saturating_add(has),
-            None => owners.push((holder.name.to_owned(), has)),
+        let has = |all: u64| if holder.refers { all - all / FAR_MORE } else { all };
+        let (blocks, bytes) = (has(holder.blocks), has(holder.bytes));
+        match owners.iter_mut().find(|owner| owner.name == holder.name) {
+            Some(owner) if holder.refers => {
+                (owner.blocks, owner.bytes) = (owner.blocks.max(blocks), owner.bytes.max(bytes));
+            }
+            Some(owner) => {
+                owner.blocks = owner.blocks.saturating_add(blocks);
+                owner.bytes = owner.bytes.saturating_add(bytes);
+            }
+            None => owners.push(Named { name: holder.name.to_owned(), blocks, bytes }),
         }
     }
     let is_expression = |name: &str| name.starts_with(EXPRESSION);
-    let variables = owners.iter().filter(|(name, _)| !is_expression(name)).map(|(_, blocks)| *blocks);
+    let variables = owners.iter().filter(|owner| !is_expression(&owner.name)).map(|owner| owner.blocks);
     let keeps = LEAST_KEPT.max(TIMES_KEPT.saturating_mul(variables.max().unwrap_or(0)));
     holders.sort_by_cached_key(|holder| {
         let Listed { hold, name, blocks, bytes, refers } = listed(holder);
-        let at = owners.iter().position(|(known, _)| known == name).unwrap_or(0);
-        let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].1 >= keeps);
+        let at = owners.iter().position(|owner| owner.name == name).unwrap_or(0);
+        let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].blocks >= keeps);
         let bounded = hold != Retention::Unbounded;
         let is_local = name.contains(LOCAL);
-        (transient, Reverse(owners[at].1), bounded, refers, is_local, at, Reverse(blocks), Reverse(bytes))
+        (transient, Reverse(owners[at].bytes), bounded, refers, is_local, at, Reverse(bytes), Reverse(blocks))
     });
 }
 
@@ -270,7 +282,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     owners.extend(garbage);
     Found {
-        owners: without_minor(numbered(joined(owners))),
+        owners: without_minor(wanted, numbered(joined(owners))),
         in_time: complete && !graph.is_late(),
         collector_is_off: false,
     }
@@ -358,8 +370,12 @@ fn numbered(owners: Vec<Owner>) -> Vec<Owner> {
     sets.into_iter().flat_map(join).collect()
 }
 
-fn without_minor(owners: Vec<Owner>) -> Vec<Owner> {
-    let most = |cause: u32| owners.iter().filter(|o| o.cause == cause).map(|o| o.blocks.len()).max();
-    let keeps = |o: &&Owner| o.blocks.len() as f64 >= MIN_SHARE * most(o.cause).unwrap_or(0) as f64;
-    owners.iter().filter(keeps).cloned().collect()
+fn without_minor(wanted: &[Wanted], owners: Vec<Owner>) -> Vec<Owner> {
+    let blocks = |o: &Owner| o.blocks.len() as u64;
+    let bytes = |o: &Owner| o.blocks.iter().fold(0, |sum: u64, &at| sum.saturating_add(wanted[at].bytes));
+    let is_much = |owner: &Owner, has: &dyn Fn(&Owner) -> u64| {
+        let most = owners.iter().filter(|o| o.cause == owner.cause).map(has).max().unwrap_or(0);
+        has(owner) as f64 >= MIN_SHARE * most as f64
+    };
+    owners.iter().filter(|o| is_much(o, &blocks) || is_much(o, &bytes)).cloned().collect()
 }

@@ -155,9 +155,10 @@ impl Analyzer {
         true
     }
 
-    /// Returns the ledger as it would be if the program's loop were chosen now, while none was. Nothing is
-    /// drained for it: no boundary can be put before an event that was.
-    pub fn drafted(&self) -> Option<Ledger> {
+    /// Returns the ledger as it would be if the program's loop were chosen now, while none was, or other loops joined an
+    /// optimizer's steps. Nothing is drained for it: no boundary can be put before an event that was.
+    pub fn drafted(&mut self) -> Option<Ledger> {
+        let began = Instant::now();
         let mut ends = loop_steps::drafted()?.into_iter().peekable();
         let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
         if !self.backfilled.is_empty() || !allocator::can_allocate(waiting * 8 * RECORD) {
@@ -173,6 +174,7 @@ impl Analyzer {
             }
             ledger.apply(event);
         });
+        self.searches.looked(began.elapsed());
         Some(ledger)
     }
 

@@ -84,7 +84,7 @@ pub struct Question {
 
 impl Question {
     fn add(&mut self, cause: u32, living: Vec<LiveAllocation>) {
-        self.wanted.extend(living.iter().map(|l| Wanted { block: l.address, cause }));
+        self.wanted.extend(living.iter().map(|l| Wanted { block: l.address, bytes: l.bytes, cause }));
         self.living.extend(living);
     }
 
@@ -172,14 +172,18 @@ impl Searches {
             }
             let sites: Vec<u32> = finding.sites.iter().map(|p| p.site).collect();
             let main = sites.first().and_then(|&s| key(ledger, s));
-            let grows = finding.kind.grows() || matches!(finding.kind, Kind::PendingGc | Kind::Residue);
+            let grows = finding.kind.grows()
+                || matches!(finding.kind, Kind::PendingGc | Kind::Residue | Kind::Periodic);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
                 Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
             };
-            due |= (!looks || (may_look && grows)) && main.is_some_and(is_open);
             let living: Vec<LiveAllocation> =
                 ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
+            // Whoever has but one block of a sawtooth may be the variable that has the newest.
+            let of_tooth = finding.period_steps.map_or(0.0, |period| period * finding.blocks_per_step);
+            let shows = grows && (finding.kind != Kind::Periodic || living.len() as f64 >= of_tooth / 2.0);
+            due |= (!looks || (may_look && shows)) && main.is_some_and(is_open);
             // When memory runs out, all that is alive is asked about, however young.
             question.add(
                 cause,
@@ -233,6 +237,11 @@ impl Searches {
             return false;
         }
         is_due
+    }
+
+    /// Takes in how long it took to make ready what new findings are looked for in.
+    pub fn looked(&mut self, took: Duration) {
+        self.looking += took;
     }
 
     /// Records an answer.

@@ -338,6 +338,11 @@ fn act_on(progress: Progress, mut detector: Guard) {
                 step_boundaries::loop_was_drafted(steps);
             }
         }
+        Progress::Lengthened if loops.is_phased() => {
+            let ends = loops.ends_between_steps();
+            drop(detector);
+            step_boundaries::loop_was_drafted(ends);
+        }
         Progress::Lengthened => {
             let ends = loops.since_draft();
             if !ends.is_empty() {
@@ -487,9 +492,10 @@ pub fn without_late(ends: &mut Vec<BackfilledBoundary>) -> Vec<BackfilledBoundar
     }
 }
 
-/// Returns the boundaries that there would be if the loop were chosen now, while none was.
+/// Returns the boundaries that there would be if the loop were chosen now, while none was, or if those that came round since the
+/// latest step of an optimizer joined these.
 pub fn drafted() -> Option<Vec<BackfilledBoundary>> {
-    if !is_searching() {
+    if !is_searching() && !PHASED.load(Acquire) {
         return None;
     }
     let mut detector = detector()?;

@@ -287,7 +287,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!("give {name} a smaller bound (`maxlen`), or keep {copy} in it")
     } else if let Some((queue, _)) = path.split_once(ENTRY).filter(|_| f.ever_later) {
         format!(
-            "empty {} as fast as it is filled, or give it a bound (`maxsize`), so that the producer waits",
+            "empty {} as fast as it is filled, or give it a bound (`maxsize` of a queue, so that the producer waits, or \
+             `maxlen` of a deque)",
             holder(queue)
         )
     } else if has(&["_metrics", "_results", "logged"]) || has(&[LOG_HANDLER]) && has(&[LOG_ARGUMENT]) {

@@ -14,8 +14,8 @@ const RECOMPILATION: &str = "recompilation";
 const LEADS_TO: &str = " → ";
 /// What stands between a function and the name of its variable.
 const LOCAL: &str = " local `";
-/// A holder has few blocks if another has so many times as many.
-const FEW_BLOCKS: u64 = 8;
+/// A holder has little if another has so many times as many blocks, and another so many times as many bytes.
+const LITTLE: u64 = 8;
 /// The mean of what steps add is told beside what most add if they differ by more than this share.
 const UNEVEN: f64 = 0.1;
 /// The sizes of what steps add are different, and none is that of most, if the interval of their median is as wide as this.
@@ -102,10 +102,10 @@ pub fn holder(path: &str) -> String {
     }
 }
 
-/// Returns what the paths of several holders have in common, in whole names, those aside that have few blocks; empty:
+/// Returns what the paths of several holders have in common, in whole names, those aside that have little; empty:
 /// nothing, or there is one holder.
 pub fn common_path<'h>(holders: &[&'h Holder]) -> &'h str {
-    let holders = with_many(holders);
+    let holders = with_much(holders);
     let [first, others @ ..] = &holders[..] else { return "" };
     let first = first.path.as_str();
     if others.is_empty() || !holders.iter().all(|h| is_named(&h.path)) {
@@ -137,10 +137,12 @@ fn is_whole(text: &str) -> bool {
     times("`").is_multiple_of(2) && times("['") == times("']")
 }
 
-/// Returns the holders that do not have few blocks.
-fn with_many<'h>(holders: &[&'h Holder]) -> Vec<&'h Holder> {
-    let most = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
-    holders.iter().copied().filter(|h| h.blocks >= most / FEW_BLOCKS).collect()
+/// Returns the holders that do not have little.
+fn with_much<'h>(holders: &[&'h Holder]) -> Vec<&'h Holder> {
+    let blocks = holders.iter().map(|h| h.blocks).max().unwrap_or(0);
+    let bytes = holders.iter().map(|h| h.bytes).max().unwrap_or(0);
+    let has_much = |h: &&Holder| h.blocks >= blocks / LITTLE || h.bytes >= bytes / LITTLE;
+    holders.iter().copied().filter(has_much).collect()
 }
 
 /// Returns the holders that a few words are of. Where something grows, that are those which can grow for ever: a `deque` with
@@ -149,7 +151,7 @@ pub(super) fn keepers(f: &Finding) -> Vec<&Holder> {
     let all: Vec<&Holder> = f.holders.iter().collect();
     let can_grow = |h: &&Holder| matches!(h.retention, Some("unbounded" | "unreachable"));
     let gathers = f.kind.grows() || f.kind == Kind::AfterLast;
-    if gathers && with_many(&all).iter().any(can_grow) {
+    if gathers && with_much(&all).iter().any(can_grow) {
         return all.into_iter().filter(can_grow).collect();
     }
     all

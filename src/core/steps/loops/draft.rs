@@ -9,6 +9,8 @@ use crate::format::backfilled::BackfilledBoundary;
 const GATHER_NS: u64 = 500_000;
 /// … once there were so many steps that half a millisecond's worth of them makes no difference.
 const FEW_STEPS: u32 = 512;
+/// The ends of loops between an optimizer's steps for which a draft is of use before these are known to be steps.
+const LEAST_BETWEEN: usize = 16;
 
 /// The draft that was returned last.
 #[derive(Debug)]
@@ -30,6 +32,11 @@ impl Default for Draft {
 }
 
 impl Draft {
+    /// Returns the draft where optimizers end the steps: none, until other loops come round between these.
+    pub fn between_steps() -> Draft {
+        Draft { seen: LEAST_BETWEEN, ..Draft::default() }
+    }
+
     /// Returns whether the log has ends that are to be added.
     #[inline(always)]
     pub fn is_behind(&self, tree: &Tree) -> bool {
@@ -52,7 +59,7 @@ fn place(marks: &[Mark], end: &End) -> Option<BackfilledBoundary> {
 }
 
 impl Loops {
-    /// Returns what would be chosen now, if it has had at least `least` iterations.
+    /// Returns what would be chosen now, or would join an optimizer's steps, if it has had at least `least` iterations.
     pub fn draft(&self, least: u64) -> Option<Choice> {
         Some(self.choice_by(&self.marks_now(least)?))
     }
@@ -97,17 +104,27 @@ impl Loops {
         ends
     }
 
+    /// Returns how many ends of loops there were between an optimizer's steps. It is asked for again when there are twice as many.
+    pub fn ends_between_steps(&mut self) -> u32 {
+        let ends = self.tree.log.len();
+        self.draft.seen = 2 * ends;
+        ends as u32
+    }
+
     /// Counts the steps of the draft.
     pub fn drafted_steps(&self) -> u32 {
         self.draft.steps
     }
 
     fn marks_now(&self, least: u64) -> Option<Vec<Mark>> {
-        let level = choice::choose_so_far(&self.tree, self.unasked);
-        if self.tree.chosen || level.is_empty() || self.iterations(&level) < least {
+        let (level, mut so_far) = match self.tree.phased {
+            true => (self.level_to_join(), self.level.clone()),
+            false if self.tree.chosen => return None,
+            false => (choice::choose_so_far(&self.tree, self.unasked), Vec::new()),
+        };
+        if level.is_empty() || self.iterations(&level) < least {
             return None;
         }
-        let mut so_far = Vec::new();
         self.widen(&mut so_far, &level);
         Some(self.marks(&so_far))
     }

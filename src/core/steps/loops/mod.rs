@@ -156,7 +156,8 @@ pub enum Progress {
     Sought,
     /// The level can be chosen now.
     Ready,
-    /// An iteration ended that may belong to what was drafted: see [`Loops::since_draft`].
+    /// An iteration ended that may belong to what was drafted: see [`Loops::since_draft`]; where optimizers end the steps, see
+    /// [`Loops::ends_between_steps`].
     Lengthened,
     /// There is no loop to be found.
     GaveUp,
@@ -329,7 +330,7 @@ impl Loops {
             (self.thread, self.root) = (thread, shadow.root);
             self.depth = usize::MAX;
             self.tree.phase();
-            self.draft = Draft::default();
+            self.draft = Draft::between_steps();
         }
         if stepped.first_there && self.tree.phased {
             self.without_training();
@@ -387,12 +388,7 @@ impl Loops {
         };
         let mut choice = None;
         if self.tree.log.iter().any(shows) {
-            let mut level = match self.tree.phased {
-                true => choice::phases(&self.tree, self.root, self.batch),
-                false => choice::choose(&self.tree, self.unasked),
-            };
-            // Of other threads nothing is shown any more.
-            level.retain(|&id| self.is_inside(id, self.root));
+            let level = self.level_to_join();
             if self.join(&level) {
                 self.tree.chosen = true;
                 let mark = |end: &tree::End| Some(self.tree.get(end.node)?.mark);
@@ -402,6 +398,17 @@ impl Loops {
         }
         self.forget_ends();
         choice
+    }
+
+    /// Returns the loops that are to be of the level, whether they are of it by now or not.
+    fn level_to_join(&self) -> Vec<Id> {
+        let mut level = match self.tree.phased {
+            true => choice::phases(&self.tree, self.root, self.batch),
+            false => choice::choose(&self.tree, self.unasked),
+        };
+        // Of other threads nothing is shown any more.
+        level.retain(|&id| self.is_inside(id, self.root));
+        level
     }
 
     /// Forgets the ends that were looked at, but for those of loops which came round too few times yet to join the level.
@@ -416,6 +423,9 @@ impl Loops {
             log.clear();
         }
         self.tree.log = log;
+        if self.tree.phased {
+            self.draft = Draft::between_steps();
+        }
     }
 
     /// Seeks the level, again.

@@ -14,11 +14,12 @@ use crate::writer::signals::Undisturbed;
 use leaktrace_core::ledger::Ledger;
 
 /// Has what leaks by now searched for, since it shows what the program's loop may be, and that it has had so
-/// many iterations. From a hook.
+/// many iterations, beside the steps that there are. From a hook.
 #[cold]
-pub fn loop_was_drafted(steps: u32) {
+pub fn loop_was_drafted(iterations: u32) {
     let is_due = |analyzer: &mut Analyzer| {
         analyzer.searches.set_level(loop_steps::level());
+        let steps = analyzer.ledger.step_count().saturating_add(iterations);
         let is_due = analyzer.searches.is_look_due(steps);
         if is_due {
             step_schedule::postpone_look(steps);
@@ -73,11 +74,14 @@ pub fn search_when_asked() {
         let Some(mut guard) = ANALYZER.lock() else { return };
         let ran_out = RAN_OUT.swap(false, AcqRel);
         // Where the program's loop was not chosen yet, draining events would have it chosen too early.
-        if !ran_out && loop_steps::is_searching() {
-            if let Some(ledger) = guard.as_ref().and_then(|analyzer| analyzer.drafted()) {
+        if !ran_out {
+            if let Some(ledger) = guard.as_mut().and_then(|analyzer| analyzer.drafted()) {
                 search(guard, Occasion::Look, Some(ledger));
+                return;
             }
-            return;
+            if loop_steps::is_searching() {
+                return;
+            }
         }
         if !guard.as_mut().is_some_and(|analyzer| analyzer.drain()) {
             return;
