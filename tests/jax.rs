@@ -183,6 +183,28 @@ fn what_a_task_hands_to_another_is_one_step() {
     assert_eq!((report.steps(), line), (120, &mark("handed_over", "# made").into()));
 }
 
+/// Nothing is allocated while it is read: that the loop was left shows by the copies.
+#[test]
+fn what_is_read_on_the_host_when_a_prediction_is_over_is_no_leak() {
+    let report = Report::of(&jax("programs").arg("read_on_the_host").run().success().recording());
+    assert_eq!((report.steps(), report.findings().len()), (2 * STEPS, 0), "{:#?}", report.findings());
+}
+
+#[test]
+fn an_expression_over_what_was_kept_is_not_the_steps() {
+    let report = Report::of(&jax("programs").arg("described").run().success().recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let line = &finding["sites"][0]["allocated_at"]["line"];
+    assert_eq!((report.steps(), line), (2 * STEPS, &mark("described", "# made").into()));
+}
+
+#[test]
+fn who_holds_most_bytes_is_named_first() {
+    let report = Report::of(&jax("programs").arg("of_two_sizes").run().success().recording());
+    let first = &report.findings()[0]["holders"][0];
+    assert_eq!(first["path"], "of_two_sizes() local `large`[*]", "{:#?}", report.findings());
+}
+
 /// The first loop trains nothing: what it made, the second one has a use for.
 #[test]
 fn what_another_loop_works_with_is_no_leak() {

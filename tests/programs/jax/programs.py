@@ -26,6 +26,9 @@ def predict(params, x):
     return x
 
 
+predict_jitted = jax.jit(predict)
+
+
 def loss_of(params, x, y):
     return jnp.mean((predict(params, x) - y) ** 2)
 
@@ -393,6 +396,39 @@ def served_one_at_a_time():
         await asyncio.gather(*(client() for _ in range(4)))
 
     asyncio.run(main())
+
+
+def read_on_the_host():
+    """The outputs of a prediction are read on the host when its loop is over, and the program ends."""
+    params = weights()
+
+    def outputs():
+        kept = []
+        for _ in range(2 * STEPS):
+            kept.append(predict_jitted(params, batch()[0]))
+        return [np.asarray(output) for output in kept]
+
+    print(len(outputs()))
+
+
+def described():
+    """What was kept is described in the end, by more work for each than it took to make it."""
+    embed, bank = jax.jit(lambda x: jnp.tanh(x * 2)), []
+    for i in range(2 * STEPS):
+        bank.append(embed(np.full((40, 64), i, "float32")))  # made
+    print(len(np.array([(float(b.mean()), float(b.std())) for b in bank])))
+
+
+def of_two_sizes():
+    """Of two outputs of a call each small one is kept, and every fifth large one, until both lists are emptied together."""
+    params, small, large = weights(), [], []
+    for i in range(4 * STEPS):
+        params, loss, grads = update(params, *batch())  # made
+        small.append(loss)
+        if i % 5 == 0:
+            large.append(grads[0][0])
+        if i % 25 == 24:
+            small, large = [], []
 
 
 def trained_first():

@@ -50,9 +50,12 @@ impl Chooser<'_> {
         // A comprehension makes a list of things, whatever it takes.
         let share = if self.is_single_expression(id) { 1.0 } else { LESS };
         let is_less = || self.births_each(id) <= share * self.births_each(main);
+        // An expression that goes over what a loop has made sums it up.
+        let sums_up = self.is_single_expression(main) && !self.is_single_expression(id);
         let prepares = || {
             (rounds < of_main && self.is_light(id, main))
                 || ((rounds - of_main).abs() <= 1.0
+                    && !sums_up
                     && is_less()
                     && self.thread_of(id) == self.thread_of(main))
                 || trains(main)
