@@ -50,7 +50,7 @@ fn every_way_to_keep_a_tensor_has_its_name() {
         "__main__.saved[*].grad_fn → saved by SavedBackward",
         "main() local `features`[*]",
         "elsewhere() local `aside`[*]",
-        "garbage waiting for the cyclic collector: Node → Node",
+        "garbage waiting for the cyclic collector: Node.me → Node",
     ] {
         held(&report, path);
     }
@@ -142,7 +142,7 @@ fn every_interpreter_is_understood() {
                 "__main__.variable → its default[*]",
                 "__main__.errors[*].__traceback__ → fails() local `m`",
                 "main() local `pending`[*] → suspended() local `m`",
-                "garbage waiting for the cyclic collector: Plain → Plain",
+                "garbage waiting for the cyclic collector: Plain.me → Plain",
             ] {
                 held(&report, path);
             }
@@ -423,7 +423,7 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
             "garbage",
             "pending-gc",
             "confirmed",
-            "garbage waiting for the cyclic collector: Keeper → bound method → Keeper",
+            "garbage waiting for the cyclic collector: Keeper.update → bound method.__self__ → Keeper",
         ),
         ("ring", "cache", "confirmed", "main() local `table`[*]"),
         ("zeros", "cache", "confirmed", "main() local `table`[*]"),

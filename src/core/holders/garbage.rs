@@ -3,7 +3,7 @@
 //! counts, and what has some left is held from outside.
 
 use super::search::Search;
-use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, UNSEEN, Wanted, group};
+use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, UNSEEN, Wanted, group, words};
 use crate::int_map::IntMap;
 
 /// The most unreachable objects that are examined.
@@ -146,7 +146,7 @@ impl Unreachable {
         cyclic
     }
 
-    /// Returns the type names along the shortest cycle through a node.
+    /// Returns the members of the shortest cycle through a node, each by its type and how it refers to the next one.
     fn cycle(&self, graph: &mut impl HeapGraph, node: Node) -> Vec<String> {
         let Some(&start) = self.numbers.get(&node) else { return Vec::new() };
         let mut from: IntMap<u64, u32> = IntMap::default();
@@ -173,19 +173,24 @@ impl Unreachable {
             members.push(i);
             at = from.get(&u64::from(i)).copied();
         }
-        members.push(start);
-        members.reverse();
-        let names: Vec<String> = members.iter().map(|&i| graph.type_name(self.nodes[i as usize])).collect();
+        members[1..].reverse();
+        let mut nodes: Vec<Node> = members.iter().map(|&i| self.nodes[i as usize]).collect();
         // A dict or a cell in between is a detail of the implementation.
-        let detail = |name: &String| matches!(name.as_str(), "dict" | "cell" | "tuple" | "list");
-        let mut plain: Vec<String> = names.iter().filter(|n| !detail(n)).cloned().collect();
-        if plain.is_empty() {
-            plain = names;
-        }
-        // It ends where it began, also where that was left out.
-        if plain.len() == 1 || detail(&graph.type_name(node)) {
-            plain.push(plain[0].clone());
-        }
+        let mut is_plain =
+            |node: &Node| !matches!(graph.type_name(*node).as_str(), "dict" | "cell" | "tuple" | "list");
+        let first = nodes.iter().position(&mut is_plain);
+        nodes.rotate_left(first.unwrap_or(0));
+        let mut named: Vec<usize> =
+            (0..nodes.len()).filter(|&at| first.is_none() || is_plain(&nodes[at])).collect();
+        // It ends where it began.
+        named.push(nodes.len());
+        nodes.push(nodes[0]);
+        let steps = graph.steps(&nodes);
+        let mut plain: Vec<String> = named
+            .windows(2)
+            .map(|pair| graph.type_name(nodes[pair[0]]) + &words::reference(&steps[pair[0]..pair[1]]))
+            .collect();
+        plain.push(graph.type_name(nodes[0]));
         if plain.len() > MEMBERS {
             plain.truncate(MEMBERS);
             plain.push("…".into());

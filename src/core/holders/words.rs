@@ -102,6 +102,11 @@ pub(super) fn join_numbered(paths: &[&str]) -> String {
     parts.map(|(at, name)| if differs(at, name) { unnumbered(name) } else { name.to_owned() }).collect()
 }
 
+/// Puts in words how one object refers to another, whatever the numbers of entries.
+pub(super) fn reference(steps: &[Step]) -> String {
+    numbers(&paths(&[steps.to_vec()], None, false).text).0
+}
+
 /// Several paths in words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Words {

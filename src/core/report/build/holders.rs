@@ -182,11 +182,12 @@ fn name_of(held: &tables::Holder) -> &str {
 fn owner_of(held: &tables::Holder) -> Cow<'_, str> {
     let name = name_of(held);
     if let Some(cycle) = name.strip_prefix(CYCLE) {
-        let mut members: Vec<&str> = cycle.split(LEADS_TO).skip(1).collect();
+        let mut members: Vec<&str> = cycle.split(LEADS_TO).collect();
+        // It ends where it begins.
+        members.pop();
         if name.ends_with('…') || members.is_empty() {
             return name.into();
         }
-        // It ends where it begins.
         let rotated = |by: usize| [&members[by..], &members[..by]].concat();
         members = (0..members.len()).map(rotated).min().unwrap_or_default();
         return members.join(LEADS_TO).into();
@@ -237,6 +238,7 @@ mod tests {
         let are_one = |a: &str, b: &str, blocks| owner_of(&of(a, blocks)) == owner_of(&of(b, blocks));
         let cycle = |members: &str| format!("garbage waiting for the cyclic collector: {members}");
         assert!(are_one(&cycle("A → B → C → A"), &cycle("B → C → A → B"), 2));
+        assert!(are_one(&cycle("A.b → B.a → A"), &cycle("B.a → A.b → B"), 2));
         assert!(!are_one(&cycle("A → B → A"), &cycle("A → A"), 2));
         assert!(are_one("train() local `x`", "train() local `y`", 2));
         // One call has one block in each variable, and a list may have many.
