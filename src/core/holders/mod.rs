@@ -49,7 +49,7 @@ pub enum GcRoot {
     Local { function: String, name: String },
     /// Something outside of Python's heap, which has no name here.
     Foreign(String),
-    /// A reference cycle that nothing else refers to: its members.
+    /// A reference cycle that nothing else refers to: its members, each with how it refers to the next.
     Cycle(Vec<String>),
 }
 
@@ -216,15 +216,16 @@ pub struct Listed<'a> {
 pub const EXPRESSION: &str = "held by C or C++ code, or by an expression under way: ";
 /// What stands between a function and its variable in a path.
 const LOCAL: &str = "() local `";
-/// An expression that has so many blocks, and so many times as many as any variable, keeps them.
+/// What has fewer blocks than this need not keep what grows, however large they are. An expression that has so many, and so many
+/// times as many as any variable, keeps them.
 const LEAST_KEPT: u64 = 4;
 const TIMES_KEPT: u64 = 2;
 /// What refers to blocks has far more of their bytes than another if it has more by this part.
 const FAR_MORE: u64 = 4;
 
 /// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
-/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then by the bytes of their
-/// owner, then those without a bound, then those that do not only refer to what others have, then those that are no
+/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then those whose owner has more
+/// than a few blocks, then by the bytes of their owner, then those without a bound, then those that do not only refer to what others have, then those that are no
 /// function's variables, then the owner found first: it is nearest to the blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
     struct Named {
@@ -255,9 +256,11 @@ pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>)
         let Listed { hold, name, blocks, bytes, refers } = listed(holder);
         let at = owners.iter().position(|owner| owner.name == name).unwrap_or(0);
         let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].blocks >= keeps);
+        let few = owners[at].blocks < LEAST_KEPT;
         let bounded = hold != Retention::Unbounded;
         let is_local = name.contains(LOCAL);
-        (transient, Reverse(owners[at].bytes), bounded, refers, is_local, at, Reverse(bytes), Reverse(blocks))
+        let has = (few, Reverse(owners[at].bytes));
+        (transient, has, bounded, refers, is_local, at, Reverse(bytes), Reverse(blocks))
     });
 }
 

@@ -426,7 +426,7 @@ fn what_only_holds_itself_is_garbage_and_what_something_else_holds_is_not() {
     toy = toy.holds(2, 10, Step::Attribute("t".into()));
     toy.counts = [(1, 1), (2, 1), (10, 1)].into();
     let found = toy.find([1010].into_iter());
-    assert_eq!(found, one("garbage waiting for the cyclic collector: T2 → T1 → T2", 1));
+    assert_eq!(found, one("garbage waiting for the cyclic collector: T2.b → T1.a → T2", 1));
     // One reference more than they have of each other.
     toy.counts.insert(1, 2);
     let found = toy.find([1010].into_iter());
@@ -446,7 +446,7 @@ fn a_tensor_that_c_holds_does_not_hide_the_cycle_that_its_view_is_in() {
     toy.tensors.push(11);
     toy.counts = [(1, 1), (2, 1), (10, 1), (11, 1)].into();
     let found = toy.find([1010].into_iter());
-    assert_eq!(found, one("garbage waiting for the cyclic collector: T2 → T1 → T2", 1));
+    assert_eq!(found, one("garbage waiting for the cyclic collector: T2.b → T1.a → T2", 1));
 }
 
 #[test]
@@ -466,7 +466,7 @@ fn listed(hold: Retention, name: &str, blocks: u64, bytes: u64) -> Listed<'_> {
 }
 
 #[test]
-fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() {
+fn lasting_holders_are_listed_before_transient_ones_and_those_of_few_blocks_last() {
     let mut all = [
         (Retention::Unknown, "C++", 60, 1 << 30),
         (Retention::Unbounded, "few", 3, 1 << 20),
@@ -474,6 +474,14 @@ fn lasting_holders_are_listed_before_transient_ones_and_the_most_blocks_first() 
     ];
     sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| listed(hold, name, blocks, bytes));
     assert_eq!(all.map(|(_, _, blocks, _)| blocks), [49, 3, 60]);
+}
+
+#[test]
+fn who_holds_most_bytes_is_listed_first() {
+    let mut all =
+        [(Retention::Unbounded, "losses", 60, 60 * 512), (Retention::Unbounded, "outputs", 12, 12 << 20)];
+    sort_for_listing(&mut all, |&(hold, name, blocks, bytes)| listed(hold, name, blocks, bytes));
+    assert_eq!(all.map(|(_, name, ..)| name), ["outputs", "losses"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ hooks! {
     /// has no stream.
     fn copy_to_host(to: usize, from: u64, bytes: usize, stream: usize) => |call| {
         show(Shown::Copy);
-        record::copy_to_host(from, bytes as u64);
+        shield(|| record::copy_to_host(from, bytes as u64));
         call.pass()
     };
 

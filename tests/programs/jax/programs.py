@@ -420,14 +420,14 @@ def described():
 
 
 def of_two_sizes():
-    """Of two outputs of a call each small one is kept, and every fifth large one, until both lists are emptied together."""
+    """Of two outputs of a call each small one is kept, and every fourth large one, until both lists are emptied together."""
     params, small, large = weights(), [], []
     for i in range(4 * STEPS):
         params, loss, grads = update(params, *batch())  # made
         small.append(loss)
-        if i % 5 == 0:
+        if i % 4 == 0:
             large.append(grads[0][0])
-        if i % 25 == 24:
+        if i % 40 == 39:
             small, large = [], []
 
 

@@ -204,7 +204,7 @@ fn what_cannot_grow_is_not_named_where_something_can() {
         for (h, (_, retention)) in f.holders.iter_mut().zip(all) {
             h.retention = *retention;
         }
-        f.holders[0].blocks = blocks;
+        (f.holders[0].blocks, f.holders[0].bytes) = (blocks, blocks);
         (wording::held_by_whom(&f), wording::advice(&f))
     };
     let pins = ("__main__.store.pins[*]", Some("unbounded"));
