@@ -224,9 +224,10 @@ const TIMES_KEPT: u64 = 2;
 const FAR_MORE: u64 = 4;
 
 /// Sorts the holders of a finding, the first to be named first: lasting ones before those that may only have had the
-/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then those whose owner has more
-/// than a few blocks, then by the bytes of their owner, then those without a bound, then those that do not only refer to what others have, then those that are no
-/// function's variables, then the owner found first: it is nearest to the blocks.
+/// blocks at the moment of the search (C++ code, an expression being evaluated that has few), then those whose owner has
+/// more than a few blocks, then by the bytes of their owner, then those without a bound, then those that do not only refer
+/// to what others have, then those that are no function's variables, then the owner found first: it is nearest to the
+/// blocks.
 pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>) {
     struct Named {
         name: String,

@@ -59,7 +59,8 @@ impl Blocks {
         }
     }
 
-    /// Takes in that so many bytes from this address were copied to the host: a block of an earlier step's, if these are most of it.
+    /// Takes in that so many bytes from this address were copied to the host: a block of an earlier step, if that is most
+    /// of it.
     pub fn copied_to_host(&self, books: &mut Books, e: &Event) {
         let is_most = |bytes: u64| e.size.saturating_mul(2).saturating_add(SCALAR) > bytes;
         if let Some(block) = self.get(e.address).filter(|b| b.birth < books.birth() && is_most(b.bytes)) {

@@ -143,7 +143,7 @@ fn grounds(f: &Finding, these: &str) -> String {
     };
     match f.evidence_step {
         0 if f.released_later => {
-            format!("{steps} left {noun}s that were live until after the last step; {others}")
+            format!("{steps} left {noun}s that were still live after the last step; {others}")
         }
         0 => format!("{steps} left {noun}s that are still live; {others}"),
         freed => {

@@ -230,8 +230,8 @@ impl<'a> Chooser<'a> {
         let Some(largest) = self.largest(loops.iter().copied()) else { return Vec::new() };
         let noticeable = |id: &Id| self.total(*id) >= NOTICEABLE * self.total(largest);
         let mut main = self.largest(giving()).filter(noticeable).unwrap_or(largest);
-        // What a program sums up at its end gives everything back, whatever the loop before has kept. It may take more work for each
-        // thing that was kept than the loop did.
+        // What a program sums up at its end gives everything back, whatever the loop before has kept. It may take more work for
+        // each thing that was kept than the loop did.
         let lasting = self.largest(giving().filter(|&id| id < main && !self.is_single_expression(id)));
         let share = |lasting: Id| match self.iterations(lasting) >= self.iterations(main) {
             true => NOTICEABLE,
