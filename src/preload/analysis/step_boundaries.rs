@@ -6,7 +6,7 @@
 
 mod searching;
 
-use searching::search;
+use searching::{ask_for_search, search};
 pub use searching::{loop_was_drafted, search_when_asked};
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
@@ -360,7 +360,7 @@ fn act_at(boundary: Boundary, step: u32) {
     let guard = if matches!(boundary.source, StepSource::Time | StepSource::Loop) {
         // Inside a hook, where nothing may take long: the interpreter calls back.
         REPORTED.fetch_or(dumps, AcqRel);
-        with_services(|services| (services.ask_for_search)());
+        ask_for_search();
         guard
     } else {
         if dumps && stacks::takes_suspicions() {
@@ -372,7 +372,7 @@ fn act_at(boundary: Boundary, step: u32) {
         let may_search = || with_services(|services| (services.may_search)()) == Some(true);
         if boundary.source == StepSource::Optimizer && !may_search() {
             REPORTED.fetch_or(dumps, AcqRel);
-            with_services(|services| (services.ask_for_search)());
+            ask_for_search();
         }
         match search(guard, if dumps { Occasion::Step } else { Occasion::Look }, None) {
             Some(guard) => guard,
@@ -448,7 +448,7 @@ pub fn out_of_memory() {
     // error.
     if n <= OOM_SEARCHES && settings::get().holders {
         RAN_OUT.store(true, Release);
-        with_services(|services| (services.ask_for_search)());
+        ask_for_search();
     }
 }
 
