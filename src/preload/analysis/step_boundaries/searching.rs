@@ -25,7 +25,8 @@ pub fn loop_was_drafted(iterations: u32) {
         analyzer.searches.set_level(loop_steps::level());
         let steps = analyzer.ledger.step_count().saturating_add(iterations);
         let is_due = analyzer.searches.is_look_due(steps);
-        if is_due {
+        // Between the steps of optimizers the next one of these looks as ever.
+        if is_due && loop_steps::is_searching() {
             step_schedule::postpone_look(steps);
         }
         is_due
