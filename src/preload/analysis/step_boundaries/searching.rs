@@ -13,9 +13,9 @@ use crate::state;
 use crate::writer::signals::Undisturbed;
 use leaktrace_core::ledger::Ledger;
 
-/// Whether the search that was asked for is of drafted steps. Nothing is drained for it: which steps there are may be decided
-/// otherwise yet.
-static OF_DRAFT: AtomicBool = AtomicBool::new(false);
+/// Whether a search of the steps that there are was asked for. For one of drafted steps nothing is drained: which steps there
+/// are may be decided otherwise yet.
+static OF_STEPS: AtomicBool = AtomicBool::new(false);
 
 /// Has what leaks by now searched for, since it shows what the program's loop may be, and that it has had so
 /// many iterations, beside the steps that there are. From a hook.
@@ -32,14 +32,13 @@ pub fn loop_was_drafted(iterations: u32) {
         is_due
     };
     if ANALYZER.lock().is_some_and(|mut a| a.as_deref_mut().is_some_and(is_due)) {
-        OF_DRAFT.store(true, Release);
         with_services(|services| (services.ask_for_search)());
     }
 }
 
 /// Has holders searched for by the interpreter's thread, in the steps that there are.
 pub(super) fn ask_for_search() {
-    OF_DRAFT.store(false, Release);
+    OF_STEPS.store(true, Release);
     with_services(|services| (services.ask_for_search)());
 }
 
@@ -85,9 +84,9 @@ pub fn search_when_asked() {
     shield(|| {
         let Some(mut guard) = ANALYZER.lock() else { return };
         let ran_out = RAN_OUT.swap(false, AcqRel);
-        let of_draft = OF_DRAFT.swap(false, AcqRel);
+        let of_steps = OF_STEPS.swap(false, AcqRel);
         // Where the program's loop was not chosen yet, draining events would have it chosen too early.
-        if !ran_out && (of_draft || loop_steps::is_searching()) {
+        if !ran_out && (!of_steps || loop_steps::is_searching()) {
             if let Some(ledger) = guard.as_mut().and_then(|analyzer| analyzer.drafted()) {
                 search(guard, Occasion::Look, Some(ledger));
             }

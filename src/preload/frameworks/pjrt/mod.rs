@@ -362,13 +362,13 @@ fn lists(address: u64) -> *const *const u64 {
     std::ptr::with_exposed_provenance(address as usize)
 }
 
-/// `PJRT_Buffer_ToHostBuffer`: copies the buffer in the third word; where the caller gives no memory for it, in the fifth word, it
-/// only asks how much is needed.
+/// `PJRT_Buffer_ToHostBuffer`: copies the buffer in the third word; where the caller gives no memory for it, in the fifth
+/// word, it only asks how much is needed.
 unsafe extern "C-unwind" fn copied_to_host<const N: usize>(arguments: Arguments) -> *mut c_void {
     // SAFETY: as the caller has it.
     unsafe {
         let (buffer, to, bytes) = (*arguments.add(2), *arguments.add(4), *arguments.add(5));
-        if to != 0 {
+        if to != 0 && state::is_recording() {
             shield(|| copied(buffer, bytes));
         }
         own::<N>().call(slot::BUFFER_TO_HOST, arguments)
@@ -382,6 +382,9 @@ unsafe extern "C-unwind" fn shared<const N: usize>(arguments: Arguments) -> *mut
     unsafe {
         let buffer = *arguments.add(2);
         shield(|| {
+            if !state::is_recording() {
+                return;
+            }
             let is_on_host =
                 table.ask(slot::BUFFER_IS_ON_HOST, buffer).is_some_and(|answer| answer as u8 != 0);
             if let Some(bytes) = table.ask(slot::BUFFER_BYTES, buffer).filter(|_| is_on_host) {
