@@ -122,10 +122,11 @@ fn what_the_last_loop_gathers_is_told_and_a_leak_if_it_is_most_of_the_run() {
         let of = |f: &Value| json!([f["kind"], f["holders"][0]["path"], f["bytes_per_step"]]);
         report(what, steps).findings().iter().map(of).collect()
     };
-    let found = |kind: &str| vec![json!([kind, "__main__.found[*]", 2048.0])];
-    assert_eq!(told("keeps", "60"), found("last-loop"));
+    let held = |kind: &str, by: &str| vec![json!([kind, by, 2048.0])];
+    assert_eq!(told("keeps", "60"), held("last-loop", "__main__.found[*]"));
     assert_eq!(told("releases", "60"), Vec::<Value>::new());
-    assert_eq!(told("keeps", "200"), found("leak"));
+    // So long a loop is searched while it runs.
+    assert_eq!(told("keeps", "200"), held("leak", "gather() local `features`[*]"));
     // Longer than the training, but not by far: the run is neither short nor irregular.
     let longer = report("keeps", "120");
     let [f] = longer.findings() else { panic!("{:#?}", longer.findings()) };

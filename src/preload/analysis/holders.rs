@@ -33,8 +33,8 @@ const ALLOWANCE: Duration = Duration::from_millis(400);
 /// The part of the run that searches may have taken for one more, which sees whether a holder is still the
 /// same with more blocks. What tests find must not depend on how busy their machine is.
 const CONFIRM_SHARE: u32 = if cfg!(debug_assertions) { 1 } else { 10 };
-/// The part of the run that looks for new findings may take, and how long they may take at first.
-const LOOK_SHARE: u32 = 200;
+/// The part of the run that looks for new findings may take, and how long they may take at first. For tests as above.
+const LOOK_SHARE: u32 = if cfg!(debug_assertions) { 2 } else { 200 };
 const LOOK_ALLOWANCE: Duration = Duration::from_millis(20);
 /// The memory that a search may need (a million objects and the edges between them).
 const MEMORY: usize = 96 << 20;

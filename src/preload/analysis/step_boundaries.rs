@@ -54,7 +54,7 @@ static REPORTED: AtomicBool = AtomicBool::new(false);
 pub struct Services {
     /// Appends what the driver says of its devices.
     pub sample_driver: fn(),
-    /// Returns whether a search for holders may run here and now. If not, the interpreter calls back.
+    /// Returns whether a search for holders may run here and now.
     pub may_search: fn() -> bool,
     /// Has the interpreter call [`search_when_asked`].
     pub ask_for_search: fn(),
@@ -372,7 +372,6 @@ fn act_at(boundary: Boundary, step: u32) {
         let may_search = || with_services(|services| (services.may_search)()) == Some(true);
         if boundary.source == StepSource::Optimizer && !may_search() {
             REPORTED.fetch_or(dumps, AcqRel);
-            ask_for_search();
         }
         match search(guard, if dumps { Occasion::Step } else { Occasion::Look }, None) {
             Some(guard) => guard,

@@ -21,16 +21,9 @@ pub const BUDGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1
 static ASKED: AtomicBool = AtomicBool::new(false);
 static HELPER: Helper = Helper::new(turn, answer);
 
-fn has_gil() -> bool {
-    interpreter::get().is_some_and(|python| python.has_gil())
-}
-
-/// True if a search may run here and now. If not, the interpreter is asked for a moment, once.
+/// True if a search may run here and now. If not, somebody may [`ask`] for a moment.
 pub fn may_run() -> bool {
-    has_gil() || {
-        ask();
-        false
-    }
+    interpreter::get().is_some_and(|python| python.has_gil())
 }
 
 /// Asks the interpreter for a moment. From anywhere, also from inside a hook.
@@ -45,7 +38,7 @@ pub fn ask() {
 
 unsafe extern "C" fn on_main_thread(_: *mut c_void) -> c_int {
     // The helper may have been faster.
-    if ASKED.swap(false, AcqRel) && has_gil() {
+    if ASKED.swap(false, AcqRel) && may_run() {
         (callbacks::get().may_search)();
     }
     0
@@ -69,7 +62,7 @@ pub fn obstacle() -> Option<String> {
         let found = interpreter::description();
         return (!found.is_empty()).then(|| format!("{found} lacks functions that it takes"));
     };
-    match has_gil() {
+    match python.has_gil() {
         true => heap::obstacle(python),
         false => Some("the interpreter was not free, or had ended".into()),
     }

@@ -46,9 +46,15 @@ pub(super) fn ask_for_search() {
 /// search may take long, and others have events to drain. `drafted`: a ledger to be judged in place of the
 /// analyzer's own.
 pub(super) fn search(mut guard: Guard, occasion: Occasion, drafted: Option<Ledger>) -> Option<Guard> {
-    let may_run = settings::get().holders && with_services(|s| (s.may_search)()) == Some(true);
+    if !settings::get().holders {
+        return Some(guard);
+    }
+    let may_run = with_services(|s| (s.may_search)()) == Some(true);
     // At the end there is no other time: that nothing can be searched is said then.
-    if !settings::get().holders || !(may_run || occasion == Occasion::End) {
+    if !may_run && occasion != Occasion::End {
+        if drafted.is_none() {
+            ask_for_search();
+        }
         return Some(guard);
     }
     let Some(analyzer) = guard.as_mut() else { return Some(guard) };
