@@ -269,6 +269,19 @@ fn who_holds_a_sawtooth_of_few_steps() {
     assert_eq!(first, (&"periodic".into(), &"__main__.writer.pending[*]".into()), "{finding:#}");
 }
 
+/// The outputs reach the graph of the state, and the optimizer has the parameter, too.
+#[test]
+fn who_keeps_what_others_only_reach() {
+    for (way, path) in [
+        ("state", "recurrent() local `state`.grad_fn → … saved by MmBackward0, ThnnFusedGruCellBackward0"),
+        ("hook", "hooked() local `model`[2].weight → its hooks[*] → closure variable `scale`"),
+    ] {
+        let run = torch("holders/reached.py").arg(way).env("LEAKTRACE_QUIET", "1").traced().run().success();
+        let found: Vec<String> = holders(&Report::of(&run.recording())).into_iter().map(|h| h.0).collect();
+        assert_eq!(found, [path]);
+    }
+}
+
 /// The kind and the confidence of the finding that somebody holds whose path begins so; `cache`: it is none.
 #[track_caller]
 fn is_held(report: &Report, kind: &str, confidence: &str, path: &str) {

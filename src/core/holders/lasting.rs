@@ -1,9 +1,12 @@
 //! Owners that a variable names, though something that outlasts it refers to them too: the list that a method appends to is
 //! an attribute of an object that its caller has, and may be an entry of a list by now. They are named by that.
+//!
+//! So are those that a key of a dict has, by what else has that key: a model has the parameters that are the keys of an
+//! optimizer's state.
 
 use super::group::{Group, Owning, Path};
 use super::search::Search;
-use super::{HeapGraph, Node, Root, Step, Wanted};
+use super::{HeapGraph, Node, Nodes, OWN_RANKS, Root, Step, Wanted};
 
 /// An owner that the variable of a call names: its group, and the layer of the variable.
 struct Inner {
@@ -20,6 +23,7 @@ pub(super) fn rename(graph: &mut impl HeapGraph, groups: &mut [Group]) {
     let layers = graph.roots_by_life();
     by_outer_calls(graph, groups, &layers);
     by_collections(graph, groups, &layers);
+    by_what_has_the_key(graph, groups);
 }
 
 /// Returns how deep the call is whose variable a root is; 0: nothing lasts longer.
@@ -39,7 +43,7 @@ fn by_outer_calls(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Ve
         }
     }
     let Some(deepest) = inner.iter().map(|owner| owner.layer).max() else { return };
-    let mut search = Search::for_objects(inner.iter().map(|owner| owner.node));
+    let mut search = Search::for_objects(inner.iter().map(|owner| owner.node), Nodes::default());
     for roots in &layers[..deepest] {
         if search.is_done() || !search.walk_without_graphs(graph, roots.clone()) {
             break;
@@ -92,13 +96,42 @@ fn by_collections(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Ve
     }
 }
 
-/// Has the paths of a group come to their owner by another way.
-fn lead(group: &mut Group, owner: Node, way: &Path) {
+/// Names what a key of a dict has by something else that has the key.
+fn by_what_has_the_key(graph: &mut impl HeapGraph, groups: &mut [Group]) {
+    for group in groups {
+        let (Some(parting), Some(path)) = (group.parting, group.paths.first()) else { continue };
+        let steps = graph.steps(&path.nodes[..=parting]);
+        let Some(at) = steps.iter().rposition(|step| *step == Step::AsKey) else { continue };
+        let key = path.nodes[at + 1];
+        if group.paths.iter().any(|p| p.nodes.get(at + 1) != Some(&key)) {
+            continue;
+        }
+        // Whatever has the dict may well have its keys elsewhere, too.
+        let around = &path.nodes[at.saturating_sub(1)..=at];
+        let mut search =
+            Search::for_objects([key].into_iter(), around.iter().map(|&node| (node, ())).collect());
+        for rank in 0..OWN_RANKS {
+            let Some(roots) = graph.roots(rank).filter(|_| !search.is_done()) else { break };
+            if !search.walk_without_graphs(graph, roots) {
+                return;
+            }
+        }
+        if let Some(way) = search.path(0, &Wanted { block: key, bytes: 0, cause: 0 }) {
+            lead(group, key, &way);
+        }
+    }
+}
+
+/// Has the paths of a group come to one of their nodes, up to their owner, by another way.
+fn lead(group: &mut Group, node: Node, way: &Path) {
+    let at = |path: &Path| path.nodes.iter().position(|&n| n == node);
+    if let Some(before) = group.paths.first().and_then(at) {
+        group.parting = group.parting.map(|parting| (parting + way.nodes.len()).saturating_sub(before + 1));
+    }
     for path in &mut group.paths {
-        if let Some(at) = path.nodes.iter().position(|&node| node == owner) {
+        if let Some(at) = at(path) {
             path.nodes.splice(..=at, way.nodes.iter().copied());
             path.root = way.root.clone();
         }
     }
-    group.parting = group.parting.map(|_| way.nodes.len() - 1);
 }

@@ -11,6 +11,7 @@
 
 mod garbage;
 mod group;
+mod handed_on;
 mod lasting;
 mod samples;
 mod search;
@@ -144,8 +145,9 @@ pub trait HeapGraph {
 
 /// The ranks of roots that are the program's own names.
 pub const OWN_RANKS: usize = 2;
-/// The independent owners that are searched for.
+/// The independent owners that are searched for, and how many at most where the one that matters is not among them.
 const MAX_OWNERS: usize = 3;
+const MOST_OWNERS: usize = 8;
 /// The share of an earlier owner's blocks that a further one must hold too: the parameters alone, where an optimizer has two
 /// more for each.
 const MIN_COMMON_SHARE: f64 = 0.3;
@@ -282,6 +284,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     samples::complete(graph, wanted, &mut groups);
     more_owners(graph, wanted, &mut groups);
     samples::leave_out(graph, &mut groups);
+    handed_on::leave_out_others(graph, &mut groups);
     lasting::rename(graph, &mut groups);
     let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     owners.extend(garbage);
@@ -296,7 +299,10 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
 fn more_owners(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut Vec<Group>) {
     let mut without: Vec<Root> = Vec::new();
     let mut blocked = Nodes::default();
-    for _ in 1..MAX_OWNERS {
+    for known in 1..MOST_OWNERS {
+        if known >= MAX_OWNERS && !handed_on::is_missing(graph, groups) {
+            return;
+        }
         let fresh = groups.len();
         for group in groups.iter() {
             match group.owner {

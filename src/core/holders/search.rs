@@ -41,9 +41,9 @@ impl Search {
         }
     }
 
-    /// Makes a search for objects.
-    pub fn for_objects(wanted: impl Iterator<Item = Node>) -> Search {
-        Search { passes: true, ..Search::new(wanted, Nodes::default(), Vec::new()) }
+    /// Makes a search for objects that passes through nothing `blocked`.
+    pub fn for_objects(wanted: impl Iterator<Item = Node>, blocked: Nodes) -> Search {
+        Search { passes: true, ..Search::new(wanted, blocked, Vec::new()) }
     }
 
     pub fn is_done(&self) -> bool {

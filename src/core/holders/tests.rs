@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+mod naming;
+
 /// Objects by number: what each holds and how. Blocks are from 1000 on.
 #[derive(Default)]
 struct Toy {
@@ -284,43 +286,6 @@ fn an_alias_of_the_list_is_no_second_owner_but_another_list_is() {
     let mut copy = base().holds(2, 3, Step::Attribute("kept".into())).list(3, 10..30);
     let found = copy.find(1010..1030);
     assert_eq!(found, [one("__main__.losses[*]", 20), one("__main__.trainer.kept[*]", 20)].concat());
-}
-
-/// `frames = self.intermediates`, in a method of what its caller has.
-#[test]
-fn what_the_caller_has_comes_before_a_variable_of_the_call() {
-    let base = |step: Step| {
-        let toy = Toy::default().root(0, 1, "draw() local `frames`").list(1, 10..30);
-        let toy = toy.root(1, 5, "main() local `pipeline`").holds(5, 1, step);
-        (10..30).fold(toy, Toy::tensor)
-    };
-    let attribute = || Step::Attribute("intermediates".into());
-    let found = |mut toy: Toy| {
-        // Both are the program's own; the variable of the call is met first.
-        toy.roots = vec![toy.roots.concat(), Vec::new(), toy.roots[1].clone(), toy.roots[0].clone()];
-        toy.layers = 2..4;
-        toy.find(1010..1030)
-    };
-    assert_eq!(found(base(attribute())), one("main() local `pipeline`.intermediates[*]", 20));
-    // A generator that the caller has is no better name for its own variable.
-    let suspended = Step::Local { function: "draw".into(), name: "frames".into() };
-    assert_eq!(found(base(suspended)), one("draw() local `frames`[*]", 20));
-    // An owner that another owner is a part of.
-    let mut nested = base(attribute()).holds(1, 2, Step::Index(20)).list(2, 30..50);
-    nested = (30..50).fold(nested, Toy::tensor).root(0, 2, "draw() local `more`");
-    nested.roots = vec![nested.roots.concat(), Vec::new(), nested.roots[1].clone(), nested.roots[0].clone()];
-    nested.layers = 2..4;
-    let paths: Vec<String> = nested.find(1010..1050).into_iter().map(|(path, _)| path).collect();
-    assert!(paths.iter().all(|path| path.starts_with("main() local `pipeline`.intermediates")), "{paths:?}");
-}
-
-/// `results[rate] = curve`, where `curve` is a variable still.
-#[test]
-fn an_entry_that_a_variable_has_too_goes_by_its_collection() {
-    let mut toy = Toy::default().root(0, 1, "main() local `results`").root(0, 3, "main() local `curve`");
-    toy = (2..5).fold(toy.list(1, 2..5), |toy, list| toy.list(list, 10 * list..10 * list + 10));
-    toy = (20..50).fold(toy, Toy::tensor);
-    assert_eq!(toy.find(1020..1050), one("main() local `results`[*][*]", 30));
 }
 
 #[test]

@@ -268,10 +268,15 @@ fn no_cache_looks_like_garbage() {
     let mut f = verdict::Finding::new(Kind::Leak, Confidence::Likely, 0, crate::ledger::Layer::Block);
     f.span = 20;
     f.cohorts = 20;
-    let told = |path: &str| wording::why(&f, &[], &advice::held(&[path], 512.0).holders, "");
-    assert!(told("__main__.a[*]").ends_with("Only a cache that is not full yet would look the same."));
-    let garbage = told("garbage waiting for the cyclic collector: A → A");
+    let told =
+        |f: &verdict::Finding, path: &str| wording::why(f, &[], &advice::held(&[path], 512.0).holders, "");
+    assert!(told(&f, "__main__.a[*]").ends_with("Only a cache that is not full yet would look the same."));
+    let cycle = "garbage waiting for the cyclic collector: A → A";
+    let garbage = told(&f, cycle);
     assert!(garbage.ends_with("only garbage collection frees them."), "{garbage}");
+    f.collector_is_off = true;
+    let garbage = told(&f, cycle);
+    assert!(garbage.ends_with("switched off (`gc.disable()`): nothing frees them."), "{garbage}");
 }
 
 #[test]

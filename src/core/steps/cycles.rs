@@ -36,6 +36,8 @@ struct Cycle {
     backward_since: bool,
     first: Option<usize>,
     without_first: u32,
+    /// There are others.
+    several: bool,
     /// How often the one that opens the cycle stepped, and the most steps of others in between.
     cycles: u32,
     most_between: u32,
@@ -50,13 +52,14 @@ impl Cycle {
             backward_since: true,
             first: None,
             without_first: 0,
+            several: false,
             cycles: 0,
             most_between: 0,
         }
     }
 
     fn begin(&mut self, first: Option<usize>) {
-        (self.first, self.without_first, self.cycles, self.most_between) = (first, 0, 0, 0);
+        *self = Cycle { first, cycles: 0, most_between: 0, without_first: 0, several: false, ..*self };
     }
 
     /// Takes in that an optimizer stepped. Returns whether it belongs to the step that the one before ended.
@@ -65,7 +68,9 @@ impl Cycle {
             self.begin(id);
         }
         // The first of all always ends a step: what came before it had no boundary to replace.
-        let again = self.stepped && (!self.backward_since || (self.follows(id) && !stepped.new_round));
+        let next_turn = stepped.next_turn && self.several;
+        let again =
+            self.stepped && (!self.backward_since || next_turn || (self.follows(id) && !stepped.new_round));
         self.stepped = true;
         self.backward_since = false;
         if let (None, Some(_)) = (self.first, id) {
@@ -83,6 +88,7 @@ impl Cycle {
             return false;
         }
         self.without_first += 1;
+        self.several = true;
         let known = self.cycles >= KNOWN_CYCLES;
         let usual = if known { MORE_THAN_EVER * self.most_between + BEYOND } else { WITHOUT_FIRST };
         if self.without_first > usual.min(WITHOUT_FIRST) {

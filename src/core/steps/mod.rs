@@ -5,8 +5,8 @@
 //!
 //! * no backward pass lay between the two (several optimizers for one loss, one call per parameter group), or
 //! * it is not the optimizer that opened the cycle (GAN-like loops: the first optimizer object defines the
-//!   iteration), and the training loop has not come round since. Another cycle begins where that one is gone, or another
-//!   training loop runs.
+//!   iteration; in a short loop of its own, all its turns there), and the training loop has not come round since. Another
+//!   cycle begins where that one is gone, or another training loop runs.
 
 mod cycles;
 pub mod loops;

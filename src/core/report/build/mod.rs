@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::format::tables::{COLLECTOR, COLLECTOR_OFF, Tables};
 use crate::frameworks;
-use crate::ledger::verdict::{Context, CountedSteps, Kind, judge_by};
+use crate::ledger::verdict::{Context, CountedSteps, judge_by};
 use crate::ledger::{self, Ledger};
 use crate::symbols::Names;
 
@@ -92,7 +92,7 @@ impl Report {
             },
         );
         let is_off = b.meta(COLLECTOR).is_some_and(|is| is == COLLECTOR_OFF);
-        verdict.findings.iter_mut().for_each(|f| f.collector_is_off = is_off && f.kind == Kind::PendingGc);
+        verdict.findings.iter_mut().for_each(|f| f.collector_is_off = is_off);
         for f in verdict.findings.iter_mut().filter(|f| b.are_nearly_all(f.counted)) {
             f.counted = CountedSteps::All;
         }

@@ -155,6 +155,11 @@ fn grounds(f: &Finding, these: &str) -> String {
 /// Returns what is not known of growth that is no certain leak.
 fn bound(f: &Finding, holders: &[Holder]) -> String {
     match f.bound_bytes {
+        _ if is_garbage(holders) && f.collector_is_off => {
+            "They are in reference cycles that nothing else holds, and garbage collection is switched off \
+             (`gc.disable()`): nothing frees them."
+                .to_owned()
+        }
         _ if is_garbage(holders) => {
             "They are in reference cycles that nothing else holds: only garbage collection frees them."
                 .to_owned()

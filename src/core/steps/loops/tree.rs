@@ -43,6 +43,8 @@ pub(super) struct Tree {
     around_last: Vec<(Id, u32)>,
     /// The training loop of the latest one, and its rounds.
     round_of_last: (Id, u64),
+    /// The loop that it had a turn in, and how often that was entered.
+    turn_of_last: Option<(Id, u32)>,
     /// What ended with the event at hand: depth of the loop, and whether it was a step.
     pub ended: Vec<(u8, bool)>,
 }
@@ -56,6 +58,9 @@ pub struct Stepped {
     pub new_phase: bool,
     /// The training loop has come round since the optimizer step before: it belongs to another iteration.
     pub new_round: bool,
+    /// It is a further one of the few in a short loop, inside of one that has optimizer steps of its own: a critic's turns for
+    /// one of the generator.
+    pub next_turn: bool,
 }
 
 /// Optimizer steps, the first time that a loop is entered (later on not every event is shown), from which on it is the
@@ -143,6 +148,9 @@ impl Tree {
         let round = self.round_of(id);
         let before = std::mem::replace(&mut self.round_of_last, round);
         stepped.new_round = round.0 != NONE && round.0 == before.0 && round.1 != before.1;
+        let turn = self.turn_of(id);
+        stepped.next_turn = turn.is_some() && turn == self.turn_of_last;
+        self.turn_of_last = turn;
         let mut last = std::mem::take(&mut self.around_last);
         last.clear();
         let mut at = id;
@@ -165,6 +173,24 @@ impl Tree {
         let found = around.map_while(|at| Some((at, self.get(at)?))).find(|(_, n)| trains(n));
         let single = |n: &Node| n.iterations() as f64 >= ONE_A_ROUND * f64::from(n.steps);
         found.filter(|(_, n)| single(n)).map_or((NONE, 0), |(at, n)| (at, n.iterations()))
+    }
+
+    /// Returns the short loop that an optimizer step is a turn in, and how often that was entered, if there are optimizer steps
+    /// in the loop around it too.
+    fn turn_of(&mut self, id: Id) -> Option<(Id, u32)> {
+        let own = |tree: &Tree, id: Id| {
+            let around = std::iter::successors(Some(id), |&at| tree.get(at).map(|n| n.parent));
+            let mut own = around.filter(|&at| tree.get(at).is_some_and(|n| !n.framework && !n.is_root));
+            own.next()
+        };
+        let here = own(self, id)?;
+        let n = self.get_mut(here)?;
+        n.optimizers_here = n.optimizers_here.saturating_add(1);
+        let is_short = n.first_steps.unwrap_or(n.steps) < OF_A_TRAINING
+            && n.steps < OF_A_TRAINING.saturating_mul(n.instances);
+        let (entered, parent) = (n.instances, n.parent);
+        let around = own(self, parent)?;
+        (is_short && self.get(around)?.optimizers_here > 0).then_some((here, entered))
     }
 
     /// Returns whether the training loop of the optimizer step before was left, and this one lies in another,

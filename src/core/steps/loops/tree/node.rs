@@ -97,8 +97,9 @@ pub(in super::super) struct Node {
     pub copies: u64,
     /// Those among them by which a model is made.
     pub built: u64,
-    /// Optimizer steps seen with this as the innermost loop.
+    /// Optimizer steps seen with this as the innermost loop, and as the innermost of those that are not the framework's.
     pub optimizers: u64,
+    pub(super) optimizers_here: u32,
     /// Backward passes that began with this as the innermost loop.
     pub backwards: u64,
     /// Optimizer steps in it, or in a loop inside; and those before it was entered for the second time.
@@ -202,6 +203,7 @@ impl Node {
             backwards: 0,
             steps: 0,
             first_steps: None,
+            optimizers_here: 0,
             trains: false,
             ends: [0; 9],
             depth: 0,
