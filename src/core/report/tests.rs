@@ -237,7 +237,7 @@ fn a_rate_tells_which_steps_it_is_of() {
 fn no_leak_and_why() {
     for (steps, words) in [
         (200, "No leak in 200 steps."),
-        (5, "Not judged: 5 steps were seen; at least 14 are needed."),
+        (5, "Not judged: 5 steps were seen; at least 14 are needed. With LEAKTRACE_STEP=loop the iterations"),
         (0, "Not judged: no training step was seen"),
     ] {
         let report = report(&ledger(steps, false), End::Clean, None).expect("no step asked for");

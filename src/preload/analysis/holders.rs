@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::analysis::answers::{Recorded, Share, is_owned, tell_from_passing};
+use crate::analysis::search_time::SearchTime;
 use crate::analysis::{loop_steps, step_schedule};
 use crate::state;
 use crate::writer::recording;
@@ -45,6 +46,7 @@ pub struct Searches {
     count: u32,
     spent: Duration,
     longest: Duration,
+    time: SearchTime,
     recorded: HashMap<Site, Recorded>,
     /// Whether garbage collection was switched off at the latest.
     collector_is_off: bool,
@@ -80,6 +82,8 @@ pub struct Question {
     at_end: bool,
     /// Somebody reads the answer as of this moment.
     asked: bool,
+    /// The processor time that the search may take.
+    time: Duration,
 }
 
 impl Question {
@@ -97,21 +101,24 @@ impl Question {
 pub struct Answer {
     owners: Vec<Owner>,
     why_not: &'static str,
+    in_time: bool,
     collector_is_off: bool,
     took: Duration,
 }
 
 /// Runs a search. With the GIL held, and no lock of ours.
-pub fn search(question: &Question, find: impl FnOnce(&[Wanted]) -> Found) -> Answer {
+pub fn search(question: &Question, find: impl FnOnce(&[Wanted], Duration) -> Found) -> Answer {
     let began = Instant::now();
-    let (owners, why_not, collector_is_off) = if allocator::can_allocate(MEMORY) {
-        let found = find(&question.wanted);
+    let (found, why_not) = if allocator::can_allocate(MEMORY) {
+        let found = find(&question.wanted, question.time);
         let why_not = if found.in_time { "no object that can be read refers to it" } else { OUT_OF_TIME };
-        (found.owners, why_not, found.collector_is_off)
+        (found, why_not)
     } else {
-        (Vec::new(), "there was too little host memory for a search of the heap", false)
+        let nothing = Found { in_time: true, ..Found::default() };
+        (nothing, "there was too little host memory for a search of the heap")
     };
-    Answer { owners, why_not, collector_is_off, took: began.elapsed() }
+    let Found { owners, in_time, collector_is_off } = found;
+    Answer { owners, why_not, in_time, collector_is_off, took: began.elapsed() }
 }
 
 const OUT_OF_TIME: &str = "the time for a search of the heap was up before it was found";
@@ -149,6 +156,8 @@ impl Searches {
             ..Question::default()
         };
         let elapsed = Duration::from_nanos(state::elapsed());
+        question.time = self.time.now(elapsed, question.at_end);
+        let is_longer = self.time.is_longer(elapsed, question.at_end);
         let step = ledger.step_count();
         let looks = occasion == Occasion::Look;
         let beyond = self.spent.saturating_sub(ALLOWANCE);
@@ -176,6 +185,7 @@ impl Searches {
                 || matches!(finding.kind, Kind::PendingGc | Kind::Residue | Kind::Periodic);
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
+                Some(known) if known.why_not == OUT_OF_TIME && known.paths.is_empty() => is_longer,
                 Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
             };
             let living: Vec<LiveAllocation> =
@@ -249,6 +259,7 @@ impl Searches {
         self.spent += answer.took;
         self.longest = self.longest.max(answer.took);
         self.count += 1;
+        self.time.took(question.time, answer.in_time);
         let took = format!("{} {} {}", self.count, self.spent.as_micros(), self.longest.as_micros());
         recording::append_entry(&TableEntry::Meta { key: "holder_searches", value: &took });
         if std::mem::replace(&mut self.collector_is_off, answer.collector_is_off) != answer.collector_is_off {

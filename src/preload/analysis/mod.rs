@@ -14,5 +14,6 @@ pub mod loop_entries;
 pub mod loop_steps;
 pub mod public_api;
 mod report_files;
+mod search_time;
 pub mod step_boundaries;
 mod step_schedule;

@@ -60,8 +60,8 @@ pub struct Services {
     pub ask_for_search: fn(),
     /// Returns why nothing can be searched.
     pub search_obstacle: fn() -> Option<String>,
-    /// Searches for the holders of blocks.
-    pub search: fn(&[Wanted]) -> Found,
+    /// Searches for the holders of blocks, for so much processor time at most.
+    pub search: fn(&[Wanted], Duration) -> Found,
 }
 
 /// The services; null before [`arm`].

@@ -14,10 +14,6 @@ use crate::python::interpreter::{self, Interpreter};
 use crate::python::{callbacks, heap};
 use leaktrace_core::holders::{self, Found, Nodes, Wanted};
 
-/// The most processor time a search may take. A debug build is several times slower, and what it finds must
-/// not depend on how busy the machine is that runs the tests.
-pub const BUDGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 500 });
-
 static ASKED: AtomicBool = AtomicBool::new(false);
 static HELPER: Helper = Helper::new(turn, answer);
 
@@ -68,11 +64,12 @@ pub fn obstacle() -> Option<String> {
     }
 }
 
-/// Returns who holds these blocks. With the GIL held: [`may_run`] has just said so, on this thread.
-pub fn run(wanted: &[Wanted]) -> Found {
+/// Returns who holds these blocks, as far as it shows within some processor time. With the GIL held: [`may_run`] has just said
+/// so, on this thread.
+pub fn run(wanted: &[Wanted], time: Duration) -> Found {
     let blocks: Nodes = wanted.iter().map(|w| (w.block, ())).collect();
     // SAFETY: the GIL is held; nothing in a search runs Python code, so nothing gives it up.
-    let heap = unsafe { heap::Heap::new(&blocks, heap::Limit::new(BUDGET)) };
+    let heap = unsafe { heap::Heap::new(&blocks, heap::Limit::new(time)) };
     let found = heap.map_or_else(Found::default, |mut heap| holders::find(&mut heap, wanted));
     Found { collector_is_off: collector_is_off(), ..found }
 }

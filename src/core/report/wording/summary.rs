@@ -49,7 +49,14 @@ pub fn answer(report: &Report) -> String {
         }
         [] if steps < MIN_STEPS => {
             let were = if steps == 1 { "was" } else { "were" };
-            format!("Not judged: {over} {were} seen; at least {MIN_STEPS} are needed.")
+            // An optimizer may step once for many iterations: a loop that carries its state through them.
+            let instead = match report.steps.source {
+                Some("optimizer") => {
+                    " With LEAKTRACE_STEP=loop the iterations of the program's loop are the steps."
+                }
+                _ => "",
+            };
+            format!("Not judged: {over} {were} seen; at least {MIN_STEPS} are needed.{instead}")
         }
         [] => format!("{}.", no_leak(report)),
     }

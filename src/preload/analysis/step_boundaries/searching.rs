@@ -65,8 +65,8 @@ pub(super) fn search(mut guard: Guard, occasion: Occasion, drafted: Option<Ledge
         return Some(guard);
     }
     drop(guard);
-    let answer = holders::search(&question, |wanted| {
-        with_services(|services| (services.search)(wanted)).unwrap_or_default()
+    let answer = holders::search(&question, |wanted, time| {
+        with_services(|services| (services.search)(wanted, time)).unwrap_or_default()
     });
     let mut guard = ANALYZER.lock()?;
     // Without memory to catch up the answer stands as it was found.
