@@ -52,7 +52,7 @@ impl Walk {
 fn walk(graph: &mut impl HeapGraph, group: &Group) -> Option<Walk> {
     let path = group.paths.iter().filter(|_| group.parting.is_none()).max_by_key(|path| path.nodes.len())?;
     let (mut names, mut nodes) = (Vec::new(), Vec::new());
-    for (step, &node) in graph.steps(&path.nodes).into_iter().zip(&path.nodes[1..]) {
+    for (step, &node) in graph.steps(&path.nodes).into_iter().zip(path.nodes.iter().skip(1)) {
         if let Step::Graph(name) | Step::Next(name) = step {
             names.push(name);
             nodes.push(node);

@@ -100,14 +100,14 @@ fn by_collections(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Ve
 fn by_what_has_the_key(graph: &mut impl HeapGraph, groups: &mut [Group]) {
     for group in groups {
         let (Some(parting), Some(path)) = (group.parting, group.paths.first()) else { continue };
-        let steps = graph.steps(&path.nodes[..=parting]);
-        let Some(at) = steps.iter().rposition(|step| *step == Step::AsKey) else { continue };
-        let key = path.nodes[at + 1];
+        let Some(nodes) = path.nodes.get(..=parting) else { continue };
+        let Some(at) = graph.steps(nodes).iter().rposition(|step| *step == Step::AsKey) else { continue };
+        let Some(&key) = nodes.get(at + 1) else { continue };
         if group.paths.iter().any(|p| p.nodes.get(at + 1) != Some(&key)) {
             continue;
         }
         // Whatever has the dict may well have its keys elsewhere, too.
-        let around = &path.nodes[at.saturating_sub(1)..=at];
+        let around = &nodes[at.saturating_sub(1)..=at];
         let mut search =
             Search::for_objects([key].into_iter(), around.iter().map(|&node| (node, ())).collect());
         for rank in 0..OWN_RANKS {
