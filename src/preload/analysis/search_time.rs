@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The most processor time that a search takes as a rule. A debug build is several times slower, and what it finds must not
 /// depend on how busy the machine is that runs the tests.
-const USUAL: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 1_000 });
+const USUAL: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 2_000 });
 /// The part of the run, 1 in so many, that a search may take after one whose time was too short, and the most of it.
 const SHARE: u32 = 20;
 const LONGEST: Duration = Duration::from_secs(10);
