@@ -9,21 +9,28 @@ const USUAL: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000
 const SHARE: u32 = 20;
 const LONGEST: Duration = Duration::from_secs(10);
 /// What it may take then at the program's end: there will be no other.
-const LAST: Duration = Duration::from_secs(3);
+const LAST: Duration = Duration::from_secs(4);
 
 /// The processor time of searches.
-#[derive(Default)]
 pub struct SearchTime {
+    /// What one takes as a rule.
+    usual: Duration,
     /// What the latest search had, if it found too little in that.
     too_short: Option<Duration>,
+}
+
+impl Default for SearchTime {
+    fn default() -> SearchTime {
+        SearchTime { usual: USUAL, too_short: None }
+    }
 }
 
 impl SearchTime {
     /// Returns what a search may take now.
     pub fn now(&self, elapsed: Duration, at_end: bool) -> Duration {
-        let least = if at_end { LAST.max(USUAL) } else { USUAL };
+        let least = if at_end { LAST.max(self.usual) } else { self.usual };
         match self.too_short {
-            None => USUAL,
+            None => self.usual,
             Some(_) => least.max(LONGEST.min(elapsed / SHARE)),
         }
     }
@@ -45,18 +52,19 @@ mod tests {
 
     #[test]
     fn a_search_after_one_whose_time_was_too_short_takes_longer_or_is_none() {
-        let hours = |n: u64| Duration::from_secs(3600 * n);
-        let mut time = SearchTime::default();
-        assert_eq!((time.now(hours(1), true), time.is_longer(hours(1), false)), (USUAL, true));
-        time.took(USUAL, false);
-        assert!(!time.is_longer(2 * SHARE * USUAL - Duration::from_millis(1), false));
-        assert!(time.is_longer(2 * SHARE * USUAL, false) || USUAL >= LONGEST);
-        assert_eq!(time.now(Duration::ZERO, true), LAST.max(USUAL));
-        assert_eq!(time.now(hours(1), false), LONGEST.max(USUAL));
+        let seconds = Duration::from_secs;
+        let usual = seconds(2);
+        let mut time = SearchTime { usual, ..SearchTime::default() };
+        assert_eq!((time.now(seconds(3600), true), time.is_longer(seconds(0), false)), (usual, true));
+        time.took(usual, false);
+        assert!(!time.is_longer(seconds(79), false) && time.is_longer(seconds(80), false));
+        assert_eq!(time.now(seconds(80), false), seconds(4));
+        assert!(time.is_longer(seconds(0), true));
+        assert_eq!((time.now(seconds(0), true), time.now(seconds(3600), false)), (LAST, LONGEST));
         // What is too large for that is not searched at the end either.
         time.took(LONGEST, false);
-        assert!(!time.is_longer(hours(9), true));
+        assert!(!time.is_longer(seconds(36_000), true));
         time.took(LONGEST, true);
-        assert_eq!(time.now(hours(1), true), USUAL);
+        assert_eq!(time.now(seconds(3600), true), usual);
     }
 }
