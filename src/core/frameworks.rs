@@ -32,6 +32,8 @@ pub struct Framework {
     pub cuts_graph: Option<&'static str>,
     /// How the path from what a derivative returned goes on, and what to do where such functions are kept.
     pub kept_derivative: Option<(&'static str, &'static str)>,
+    /// What to do where a gradient's own graph keeps the tensor that the gradient is of.
+    pub gradient_cycle: Option<&'static str>,
     /// How the path to a gradient ends, and what to do where those of one step live on into the next.
     pub gradients: Option<(&'static str, &'static str)>,
     /// What a kept model is, if one is told from what was computed.
@@ -185,6 +187,10 @@ pub const PYTORCH: Framework = Framework {
     large_copy: "`.detach().cpu()` (or `.item()`, if it is one number)",
     cuts_graph: Some("`.detach()`"),
     kept_derivative: None,
+    gradient_cycle: Some(
+        "call `torch.autograd.grad(…, create_graph=True)` instead of `backward(create_graph=True)`, or set the `.grad` of each \
+         leaf to None once it is no longer needed",
+    ),
     gradients: Some((
         ".grad",
         "call `zero_grad()` right after the optimizer's step: gradients that wait for the next one lie there while the next \
@@ -239,6 +245,7 @@ pub const JAX: Framework = Framework {
         ".opaque_residuals",
         "do not keep what `jax.vjp` returned: call it and drop it, as it keeps all that the derivative needs",
     )),
+    gradient_cycle: None,
     gradients: None,
     models: None,
     state: None,
@@ -278,6 +285,7 @@ pub const TENSORFLOW: Framework = Framework {
     large_copy: "`x.numpy()`",
     cuts_graph: None,
     kept_derivative: None,
+    gradient_cycle: None,
     gradients: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
@@ -315,6 +323,7 @@ pub const CUPY: Framework = Framework {
     large_copy: "`cupy.asnumpy(x)`",
     cuts_graph: None,
     kept_derivative: None,
+    gradient_cycle: None,
     gradients: None,
     models: None,
     state: None,

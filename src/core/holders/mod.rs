@@ -52,6 +52,8 @@ pub enum GcRoot {
     Foreign(String),
     /// A reference cycle that nothing else refers to: its members, each with how it refers to the next.
     Cycle(Vec<String>),
+    /// A tensor whose gradient has an autograd graph that leads back to it: see [`GRADIENT_CYCLE`].
+    GradientCycle,
 }
 
 /// How one object of a path refers to the next.
@@ -123,6 +125,10 @@ pub trait HeapGraph {
     fn length(&mut self, node: Node) -> Option<u64>;
     /// Returns the first entry of a list.
     fn first(&mut self, _: Node) -> Option<Node> {
+        None
+    }
+    /// Returns the C++ tensor that an object of Python's stands for: what graphs refer to.
+    fn native(&mut self, _: Node) -> Option<Node> {
         None
     }
     /// Returns whether a node may begin an autograd graph.
@@ -216,6 +222,10 @@ pub struct Listed<'a> {
 
 /// How the path of what only C or C++ code refers to begins, or an expression: a comprehension's list that is being filled.
 pub const EXPRESSION: &str = "held by C or C++ code, or by an expression under way: ";
+/// The path of what a tensor's own gradient keeps: a backward pass that makes a graph of its own ties each leaf to its
+/// gradient. All of that cycle is C++, so that no garbage collection finds it.
+pub const GRADIENT_CYCLE: &str = "held by a reference cycle in C++, which garbage collection does not free: a tensor's `.grad` \
+                                  has an autograd graph that leads back to the tensor";
 /// What stands between a function and its variable in a path.
 const LOCAL: &str = "() local `";
 /// What has fewer blocks than this need not keep what grows, however large they are. An expression that has so many, and so many

@@ -3,6 +3,7 @@
 use super::labels::{called, keepers};
 use super::{holder, is_garbage, is_named};
 use crate::frameworks::{self, Arena, Framework, Models, Optimizers};
+use crate::holders::GRADIENT_CYCLE;
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
 
@@ -49,6 +50,7 @@ const PENDING: &str = "break the reference cycle (a weak reference, or `del` of 
 pub fn advice(f: &Finding) -> Option<String> {
     let first = keepers(f).first().map(|h| h.path.as_str()).filter(|path| is_named(path));
     let named = called(f);
+    let is_own_gradient = keepers(f).first().is_some_and(|h| h.path == GRADIENT_CYCLE);
     let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
@@ -75,6 +77,7 @@ pub fn advice(f: &Finding) -> Option<String> {
             let by = by.map_or_else(String::new, |name| format!(" what {name} allocated"));
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
         }
+        Kind::Leak | Kind::Growing if is_own_gradient => of.gradient_cycle?.to_owned(),
         Kind::Leak | Kind::Growing => match first.zip(named) {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
                 format!(

@@ -355,6 +355,14 @@ impl HeapGraph for Heap<'_> {
         self.first_of(node)
     }
 
+    fn native(&mut self, node: Node) -> Option<Node> {
+        let is_object = !self.graph.met.contains_key(&node) && !self.blocks.contains_key(&node);
+        let info = self.types.of(node).filter(|info| is_object && info.kind == Kind::Tensor)?;
+        let words = objects::words(node, 2, info.words.min(4));
+        let classes = self.graph.classify(&words);
+        words.into_iter().zip(classes).find(|(_, class)| *class == MemoryClass::Tensor).map(|(word, _)| word)
+    }
+
     fn has_graph(&mut self, node: Node) -> bool {
         match self.graph.met.get(&node) {
             Some(class) => *class == MemoryClass::Tensor,

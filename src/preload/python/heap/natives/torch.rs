@@ -282,20 +282,43 @@ fn is_chunk(word: u64, bytes: u64) -> bool {
     (word & !7).checked_sub(least).is_some_and(|more| more <= 16)
 }
 
-/// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`. A class of that
-/// namespace that is no other class we know is taken for a node.
+/// The nodes that PyTorch has beside those whose names end in `Backward` and a number, and the one that stands for a function
+/// written in C++, whose class is its argument.
+const NODES: [&str; 9] = [
+    "PyNode",
+    ACCUMULATE,
+    "CopySlices",
+    "CopyBackwards",
+    "Scatter",
+    "Gather",
+    "GraphRoot",
+    "Error",
+    "DelayedError",
+];
+const OF_FUNCTION: &str = "CppNode";
+
+/// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`; of a function written in C++
+/// the function's: `N5torch8autograd7CppNodeIN6vision8RoIAlignEEE` → `RoIAlign`.
 fn node_name(mangled: &str) -> Option<String> {
-    let mut rest = mangled.strip_prefix("N5torch8autograd")?;
-    let mut last = "";
+    let (last, rest) = names(mangled.strip_prefix("N5torch8autograd")?)?;
+    if let Some(function) = rest.strip_prefix('I').filter(|_| last == OF_FUNCTION) {
+        let (name, _) = names(function.strip_prefix('N').unwrap_or(function))?;
+        return Some(name.to_owned());
+    }
+    let is = rest.starts_with('E')
+        && (NODES.contains(&last)
+            || last.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("Backward")
+            || mangled.contains("9generated"));
+    is.then(|| last.to_owned())
+}
+
+/// Returns the last of the names, each behind its length, that a mangled name goes on with, and what follows it.
+fn names(mangled: &str) -> Option<(&str, &str)> {
+    let (mut last, mut rest) = ("", mangled);
     while let Some(digits) = rest.find(|c: char| !c.is_ascii_digit()).filter(|n| *n > 0) {
         let length: usize = rest[..digits].parse().ok()?;
         last = rest.get(digits..digits + length)?;
         rest = rest.get(digits + length..)?;
     }
-    let known = ["PyNode", ACCUMULATE, "CopySlices", "GraphRoot", "Error", "DelayedError"];
-    let is = rest.starts_with('E')
-        && (known.contains(&last)
-            || last.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("Backward")
-            || mangled.contains("9generated"));
-    is.then(|| last.to_owned())
+    Some((last, rest))
 }
