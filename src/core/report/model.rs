@@ -305,6 +305,12 @@ pub struct Finding {
     /// What it has is freed, but ever later.
     #[serde(skip)]
     pub ever_later: bool,
+    /// Garbage collections have freed some of it.
+    #[serde(skip)]
+    pub is_collected: bool,
+    /// Garbage collection is known to be switched off.
+    #[serde(skip)]
+    pub collector_is_off: bool,
     /// Steps until a device is full at the rate of this finding alone; `null`: it does not grow on a known device.
     pub steps_to_oom: Option<u64>,
     /// Those with a line of the program first, of these the largest first.

@@ -56,6 +56,32 @@ fn what_is_rounded_up_grows_in_some_steps() {
     assert_eq!(kinds(100), []);
 }
 
+/// Small blocks are rounded up to 512 bytes: so are the keys and values of a cache, one token in each step.
+#[test]
+fn so_does_a_small_one() {
+    let kinds = |bytes: &dyn Fn(u64) -> u64| {
+        let mut held: Vec<u64> = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            for at in 0..2 {
+                let new = s.block(bytes(n).next_multiple_of(512), 7);
+                if held.len() < 2 {
+                    held.push(new);
+                } else {
+                    s.p.free(std::mem::replace(&mut held[at], new));
+                }
+            }
+        };
+        Shape::run(step, 400).findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    for each in [64, 160, 240] {
+        assert_eq!(kinds(&|n| n * each), [Kind::Growing], "{each}");
+    }
+    // A number in each step, and batches that become longer from epoch to epoch.
+    assert_eq!(kinds(&|n| n * 4), []);
+    assert_eq!(kinds(&|n| 4096 + n / 20 * 512), []);
+    assert_eq!(kinds(&|n| 4096 + n / 5 * 2048), []);
+}
+
 /// Hooks that are never removed, each with its layer's latest output: the first frees its old one before the newest comes.
 #[test]
 fn ever_more_blocks_grow_though_all_of_them_are_renewed() {

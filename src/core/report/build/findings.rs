@@ -80,6 +80,8 @@ impl Builder<'_> {
             reserved_bytes_per_step: f.reserved_bytes_per_step,
             bound_bytes: f.bound_bytes,
             ever_later: f.ever_later,
+            is_collected: f.kind == verdict::Kind::PendingGc && f.longest_life > 0,
+            collector_is_off: f.collector_is_off,
             steps_to_oom: devices.iter().filter(|_| is_foretold).filter_map(|d| until_full(d, f)).min(),
             explanation: wording::explanation(f, &sites, &holders, &program.base),
             why: wording::why(f, &sites, &holders, &program.base),

@@ -43,8 +43,7 @@ const CHAIN: &str = "…";
 const KEYS: &str = " → its keys";
 /// Allocators give a block of so many bytes for a number.
 const NUMBER: f64 = 512.0;
-const PENDING: &str = "break the reference cycle (a weak reference, or `del` of what closes it), or call `gc.collect()` where a \
-                       pause does not matter";
+const BREAK_CYCLE: &str = "break the reference cycle (a weak reference, or `del` of what closes it)";
 
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
 pub fn advice(f: &Finding) -> Option<String> {
@@ -55,7 +54,7 @@ pub fn advice(f: &Finding) -> Option<String> {
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
         Kind::Leak | Kind::Growing | Kind::Periodic if f.layer == "code" => of.recompiles?.to_owned(),
-        Kind::Leak | Kind::Growing if is_garbage(&f.holders) => PENDING.to_owned(),
+        Kind::Leak | Kind::Growing if is_garbage(&f.holders) => of_cycle(f),
         Kind::Leak | Kind::Growing if f.layer != "block" => {
             if let Some(arena) = f.sites.first().filter(|_| f.layer == "driver").and_then(|s| arena(&s.stack))
             {
@@ -103,7 +102,7 @@ pub fn advice(f: &Finding) -> Option<String> {
                  leaktrace_step() or end a range once per iteration (LEAKTRACE_STEP=api or range:NAME)"
             )
         }
-        Kind::PendingGc => PENDING.to_owned(),
+        Kind::PendingGc => of_cycle(f),
         Kind::Residue => {
             let from = named.map_or_else(String::new, |path| format!(" ({})", holder(path)));
             let release = of
@@ -126,6 +125,16 @@ pub fn advice(f: &Finding) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// What to do about a reference cycle.
+fn of_cycle(f: &Finding) -> String {
+    let or = match f.is_collected {
+        true => "call `gc.collect()` more often, where a pause does not matter",
+        false if f.collector_is_off => "switch garbage collection on again (`gc.enable()`)",
+        false => "call `gc.collect()` where a pause does not matter",
+    };
+    format!("{BREAK_CYCLE}, or {or}")
 }
 
 /// Returns the arena that an allocation with this stack is for.
