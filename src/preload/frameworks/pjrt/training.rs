@@ -10,6 +10,8 @@ const CALLS: u8 = 4;
 /// count.
 const ARRAYS: usize = 2;
 const SINGLE: u64 = 256;
+/// All data of a training has at most so many times the bytes of the parameters.
+const DATA: u64 = 16;
 
 /// An input as far as it was recorded: by its number among all that was made, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,13 @@ fn trains(inputs: &[Option<Input>], outputs: &[u64], before: &[Option<Input>], o
         return true;
     }
     if most(&returned, sum(&returned).saturating_add(sum(&kept))) {
+        return true;
+    }
+    // All of the data is there in each call, and a loss beside what is given again. A simulation has nothing beside its
+    // state; decoding has another token each time, or a model that is far larger than what it adds to.
+    let is_all_there =
+        others.is_empty() && !kept.is_empty() && sum(&kept) <= sum(&returned).saturating_mul(DATA);
+    if is_all_there && sum(&returned) >= SINGLE && outputs.len() > returned.len() {
         return true;
     }
     // A result as large as a batch may be one as large as a parameter by chance.
@@ -156,6 +165,26 @@ mod tests {
         assert!(trained(32_768, 65_536, &[]) && trained(32_768, 32_768, &[4]));
         assert!(trained(1024, 65_536, &[2048]));
         assert!(!trained(32_768, 32_768, &[]) && !trained(8, 4, &[]) && !trained(64, 4096, &[4]));
+    }
+
+    /// With all data in each call, which is larger than the parameters.
+    #[test]
+    fn an_update_by_the_same_data_trains() {
+        let trained = |beside: &[u64], other: Option<u64>| {
+            let mut calls = Calls::new();
+            let data = [calls.fresh(32_768), calls.fresh(16_384)];
+            let mut model = vec![calls.fresh(8192), calls.fresh(512)];
+            (0..3).any(|_| {
+                let others: Vec<Input> = other.into_iter().map(|bytes| calls.fresh(bytes)).collect();
+                let (trained, made) =
+                    calls.call(&[&model[..], &data, &others].concat(), &[&[8192, 512], beside].concat());
+                model = made[..2].to_vec();
+                trained
+            })
+        };
+        assert!(trained(&[4], None));
+        // A simulation; decoding.
+        assert!(!trained(&[], None) && !trained(&[4], Some(4)));
     }
 
     /// Its gradients are inputs of the sizes of the results.
