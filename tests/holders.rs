@@ -282,6 +282,30 @@ fn who_keeps_what_others_only_reach() {
     }
 }
 
+/// The node that a copy begins with is called otherwise than others are.
+#[test]
+fn a_graph_behind_a_copy() {
+    let run = torch("holders/reached.py").arg("copied").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&run.recording());
+    is_held(&report, "leak", "confirmed", "copied() local `losses`[*].grad_fn → … saved by");
+}
+
+/// It is C++ all the way round, so that no garbage collection frees it.
+#[test]
+fn a_gradient_whose_graph_leads_back_to_its_tensor() {
+    let run =
+        torch("holders/reached.py").arg("gradient").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&run.recording());
+    is_held(
+        &report,
+        "leak",
+        "confirmed",
+        "held by a reference cycle in C++, which garbage collection does not free",
+    );
+    let advice = report.findings()[0]["advice"].as_str().unwrap();
+    assert!(advice.starts_with("call `torch.autograd.grad(…, create_graph=True)`"), "{advice}");
+}
+
 /// The kind and the confidence of the finding that somebody holds whose path begins so; `cache`: it is none.
 #[track_caller]
 fn is_held(report: &Report, kind: &str, confidence: &str, path: &str) {

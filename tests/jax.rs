@@ -164,6 +164,11 @@ fn outputs_of_one_small_array_that_are_kept_before_an_evaluation() {
     judged_with_an_evaluation("small_evaluated", 128.0);
 }
 
+#[test]
+fn outputs_that_are_kept_of_all_data_before_an_evaluation() {
+    judged_with_an_evaluation("full_batch_evaluated", 512.0);
+}
+
 /// A generator may get the memory of the one before, which another loop went over.
 #[test]
 fn a_generator_is_of_the_loop_that_goes_over_it() {

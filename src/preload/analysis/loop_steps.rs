@@ -392,10 +392,21 @@ pub fn optimizer() -> Stepped {
 /// Tells the detector that a backward pass begins on this thread.
 pub fn backward() {
     event(false);
+    train();
+}
+
+/// Tells the detector that what this thread's last event was of trains. Once the loop is chosen, nobody asks.
+pub fn trained() {
+    if is_searching() {
+        train();
+    }
+}
+
+fn train() {
     if let Some(mut detector) = detector()
         && let Some(loops) = detector.as_deref_mut()
     {
-        loops.backward(thread_state::current().address());
+        loops.trained(thread_state::current().address());
     }
 }
 

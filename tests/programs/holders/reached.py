@@ -1,5 +1,7 @@
 """What is reached by several ways, and kept by one: `reached.py state`: the state of a recurrent network, not detached, whose
-graph each output and loss reaches too; `reached.py hook`: hooks of a parameter, which is a key of the optimizer's state."""
+graph each output and loss reaches too; `reached.py hook`: hooks of a parameter, which is a key of the optimizer's state;
+`reached.py gradient`: a gradient with a graph of its own, which leads back to the parameter; `reached.py copied`: losses with
+their graphs, behind copies to another type."""
 import sys
 
 import torch
@@ -34,4 +36,21 @@ def hooked(steps):
         optimizer.step()
 
 
-{"state": recurrent, "hook": hooked}[sys.argv[1]](60)
+def penalized(steps):
+    for _ in range(steps):
+        model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)).cuda()
+        inputs = torch.randn(32, 64).cuda().requires_grad_()
+        model(inputs).sum().backward(create_graph=True)
+        inputs.grad.norm().item()
+
+
+def copied(steps):
+    model, losses = nn.Linear(64, 64).cuda(), []
+    for _ in range(steps):
+        outputs = torch.empty(32, 64).cuda()
+        outputs.copy_(model(torch.randn(32, 64).cuda()).tanh())
+        losses.append(outputs)
+
+
+ways = {"state": recurrent, "hook": hooked, "gradient": penalized, "copied": copied}
+ways[sys.argv[1]](60)

@@ -281,6 +281,16 @@ def small_evaluated():
         float(jnp.tanh(batch()[0] @ w).mean())
 
 
+def full_batch_evaluated():
+    """The same, with all of the data in each call, which is larger than the array."""
+    w, data, kept = jnp.ones((64, 8)), batch(16)[0], []
+    for _ in range(STEPS):
+        w, out = update_one(w, data)  # made
+        kept.append(1 if MENDED else out)
+    for _ in range(STEPS):
+        float(jnp.tanh(batch()[0] @ w).mean())
+
+
 def losses_and_a_result():
     """The scalar loss of every step is kept, and one prediction follows, which is a little larger than all of them."""
     params, kept = weights(), []

@@ -338,8 +338,8 @@ impl Loops {
         Some(stepped)
     }
 
-    /// Takes in that a backward pass begins where this thread's last event was.
-    pub fn backward(&mut self, thread: usize) {
+    /// Takes in that a backward pass begins where this thread's last event was, or that it was of something else that trains.
+    pub fn trained(&mut self, thread: usize) {
         let node = self.shadows.iter().find(|s| s.thread == thread).map(Shadow::node);
         if let Some(n) = node.and_then(|id| self.tree.get_mut(id)) {
             n.backwards += 1;
