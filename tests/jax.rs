@@ -169,6 +169,25 @@ fn outputs_that_are_kept_of_all_data_before_an_evaluation() {
     judged_with_an_evaluation("full_batch_evaluated", 512.0);
 }
 
+/// The old one is freed when the new one is there, and no allocation comes behind that.
+#[test]
+fn what_the_last_step_replaces_is_freed_in_it() {
+    let ran = jax("programs").arg("refreshed").run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!(report.steps(), 200);
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let at = &finding["sites"][0]["allocated_at"]["line"];
+    assert_eq!(
+        (at, &finding["live_blocks"]),
+        (&mark("refreshed", "# made").into(), &1.into()),
+        "{finding:#}"
+    );
+    assert_eq!(finding["live_bytes"], 200 * 4096);
+
+    let mended = Report::of(&jax("programs").args(["refreshed", "mended"]).run().success().recording());
+    assert!(mended.findings().is_empty(), "{:#?}", mended.findings());
+}
+
 /// A generator may get the memory of the one before, which another loop went over.
 #[test]
 fn a_generator_is_of_the_loop_that_goes_over_it() {

@@ -179,8 +179,8 @@ impl Analyzer {
     }
 
     /// Ends the iterations under way: at the latest when the interpreter ends, or the program frees more of what it
-    /// had at the boundary before, which is what the last step kept, than every step does at its end; at once where
-    /// others have allocated as much as several steps since.
+    /// had at the boundary before, which is what the last step kept, than every step does at its end, and than it has made
+    /// anew in the place of others; at once where others have allocated as much as several steps since.
     pub fn end_iterations(&mut self) {
         let late = std::mem::take(&mut self.late_ends);
         let left = late.iter().map(|end| end.seq).min().unwrap_or(u64::MAX);
@@ -189,12 +189,13 @@ impl Analyzer {
         let is_behind = |e: &Event| e.kind == EventKind::BlockAlloc as u8 && (first..over).contains(&e.seq);
         let mut behind = 0;
         drain::peek(self.ledger.next_seq(), |event| behind += u64::from(is_behind(event)));
-        let (mut ended, mut freed) = (false, 0);
+        let (mut ended, mut freed, mut made) = (false, 0, None);
         self.apply_all(|ledger, event| {
             if ended || event.seq < first {
                 return;
             }
-            freed += u64::from(ledger.frees_retained_block(event));
+            let made = made.get_or_insert_with(|| ledger.made_since_boundary());
+            freed += u64::from(!made.replaces(ledger, event) && ledger.frees_retained_block(event));
             let went_on = is_behind(event) && ledger.are_several_steps(behind);
             if event.seq >= over || freed > ledger.usual_trailing_frees() || went_on {
                 ended = true;

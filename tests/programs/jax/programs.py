@@ -291,6 +291,17 @@ def full_batch_evaluated():
         float(jnp.tanh(batch()[0] @ w).mean())
 
 
+def refreshed():
+    """A table of all rows so far is made anew in every tenth step: in the last one, too, where nothing is made behind it."""
+    rows, table = [], None
+    for step in range(200):
+        row = np.full(1024, step, "float32")
+        jax.device_put(row)
+        rows = [row] if MENDED else [*rows, row]
+        if step % 10 == 9:
+            table = jax.device_put(np.stack(rows))  # made
+
+
 def losses_and_a_result():
     """The scalar loss of every step is kept, and one prediction follows, which is a little larger than all of them."""
     params, kept = weights(), []

@@ -7,7 +7,7 @@ pub mod segment_map;
 
 use super::after_last::{self, Gathered};
 use super::annotations::Annotation;
-use super::books::{Allocated, CLASSES};
+use super::books::{Allocated, CLASSES, Space};
 use super::devices::{Device, DeviceAt};
 use super::out_of_memory::OutOfMemory;
 use super::phases::Phases;
@@ -17,12 +17,36 @@ use super::step_sources::BoundarySource;
 use super::steps::StepRecord;
 use super::untracked::UntrackedCalls;
 use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
+use crate::int_map::IntMap;
 
 /// Allocations that are those of several steps: so many at least, and as many as so many steps have.
 const LEAST_BEHIND: u64 = 32;
 const STEPS_BEHIND: u64 = 8;
 /// … of a program that has exited: no long step can be under way.
 const STEPS_BEHIND_AT_EXIT: u64 = 2;
+
+/// How many more blocks sites have than at the last boundary.
+pub struct MadeSinceBoundary(IntMap<u32, u64>);
+
+impl MadeSinceBoundary {
+    /// Takes in an event that the ledger has not seen. Returns whether it frees what a new block has replaced: a block of an
+    /// earlier step, no older than others of its site that were freed, where the site has more than at the last boundary.
+    pub fn replaces(&mut self, ledger: &Ledger, e: &Event) -> bool {
+        if e.kind != EventKind::BlockFree as u8 {
+            return false;
+        }
+        let Some(block) = ledger.blocks.get(e.address) else { return false };
+        let age = ledger.books.completed.saturating_add(1).saturating_sub(block.birth);
+        let as_before = || ledger.site(block.site).is_some_and(|site| site.longest_life() >= age);
+        match self.0.get_mut(&block.site) {
+            Some(made) if *made > 0 && (age == 0 || as_before()) => {
+                *made -= 1;
+                age > 0
+            }
+            _ => false,
+        }
+    }
+}
 
 impl Ledger {
     /// Returns the sequence number of the next event it has not seen.
@@ -41,6 +65,19 @@ impl Ledger {
     /// bound anew. 0 where too few steps were seen.
     pub fn usual_trailing_frees(&self) -> u64 {
         self.books.lately.usual_trailing_frees()
+    }
+
+    /// Returns how many more blocks sites have than at the last boundary.
+    pub fn made_since_boundary(&self) -> MadeSinceBoundary {
+        let mut made: IntMap<u32, u64> = IntMap::default();
+        let newborn = self.books.newborn.iter().filter(|(space, _)| *space == Space::Block);
+        for block in newborn.filter_map(|&(_, address)| self.blocks.get(address)) {
+            *made.entry(block.site).or_default() += 1;
+        }
+        for departed in &self.books.releases_since_boundary {
+            made.entry(departed.site).and_modify(|made| *made = made.saturating_sub(1));
+        }
+        MadeSinceBoundary(made)
     }
 
     /// Counts the steps that ended.
