@@ -392,21 +392,21 @@ pub fn optimizer() -> Stepped {
 /// Tells the detector that a backward pass begins on this thread.
 pub fn backward() {
     event(false);
-    train();
+    tell(Loops::backward);
 }
 
-/// Tells the detector that what this thread's last event was of trains. Once the loop is chosen, nobody asks.
-pub fn trained() {
+/// Tells the detector that this thread's last event was of a compiled function that trains. Once the loop is chosen, nobody asks.
+pub fn updated() {
     if is_searching() {
-        train();
+        tell(Loops::update);
     }
 }
 
-fn train() {
+fn tell(what: fn(&mut Loops, usize)) {
     if let Some(mut detector) = detector()
         && let Some(loops) = detector.as_deref_mut()
     {
-        loops.trained(thread_state::current().address());
+        what(loops, thread_state::current().address());
     }
 }
 

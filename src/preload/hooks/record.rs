@@ -383,7 +383,7 @@ pub fn copy_to_host(address: u64, size: u64) {
 /// Records that something ran that trains.
 pub fn trained() {
     append(&Event::new(EventKind::Trained));
-    loop_steps::trained();
+    loop_steps::updated();
 }
 
 /// [`block_alloc`] by an operation of that name, in a function that was called from some stack.

@@ -67,8 +67,9 @@ impl Ledger {
         self.books.lately.usual_trailing_frees()
     }
 
-    /// Returns how many more blocks sites have than at the last boundary.
-    pub fn made_since_boundary(&self) -> MadeSinceBoundary {
+    /// Returns how many more blocks sites have than at the last boundary, or nothing where more than these are freed now: that
+    /// is no replacement of each by another.
+    pub fn made_since_boundary(&self, frees: u64) -> MadeSinceBoundary {
         let mut made: IntMap<u32, u64> = IntMap::default();
         let newborn = self.books.newborn.iter().filter(|(space, _)| *space == Space::Block);
         for block in newborn.filter_map(|&(_, address)| self.blocks.get(address)) {
@@ -77,7 +78,8 @@ impl Ledger {
         for departed in &self.books.releases_since_boundary {
             made.entry(departed.site).and_modify(|made| *made = made.saturating_sub(1));
         }
-        MadeSinceBoundary(made)
+        let all = made.values().fold(0u64, |sum, made| sum.saturating_add(*made));
+        MadeSinceBoundary(if frees <= all { made } else { IntMap::default() })
     }
 
     /// Counts the steps that ended.

@@ -338,12 +338,23 @@ impl Loops {
         Some(stepped)
     }
 
-    /// Takes in that a backward pass begins where this thread's last event was, or that it was of something else that trains.
-    pub fn trained(&mut self, thread: usize) {
-        let node = self.shadows.iter().find(|s| s.thread == thread).map(Shadow::node);
-        if let Some(n) = node.and_then(|id| self.tree.get_mut(id)) {
+    /// Takes in that a backward pass begins where this thread's last event was.
+    pub fn backward(&mut self, thread: usize) {
+        if let Some(n) = self.node_of(thread) {
             n.backwards += 1;
         }
+    }
+
+    /// Takes in that this thread's last event was of a compiled function that trains.
+    pub fn update(&mut self, thread: usize) {
+        if let Some(n) = self.node_of(thread) {
+            n.updates += 1;
+        }
+    }
+
+    fn node_of(&mut self, thread: usize) -> Option<&mut Node> {
+        let node = self.shadows.iter().find(|s| s.thread == thread).map(Shadow::node)?;
+        self.tree.get_mut(node)
     }
 
     /// Counts an event, also one of a thread that runs no Python: backward passes allocate there what others free.

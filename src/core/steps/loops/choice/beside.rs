@@ -60,7 +60,8 @@ impl Chooser<'_> {
                     && self.thread_of(id) == self.thread_of(main))
                 || trains(main)
         };
-        id < main && once && stays >= STAYS * rounds && !trains(id) && prepares()
+        let updates = self.updates[usize::from(id)] > 0;
+        id < main && once && stays >= STAYS * rounds && !trains(id) && !updates && prepares()
     }
 
     /// Whether a loop came round far fewer times than the main one, all of them before it or after it: it warms up, tries sizes, or

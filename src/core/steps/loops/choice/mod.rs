@@ -79,6 +79,8 @@ struct Chooser<'a> {
     built: Vec<u64>,
     optimizers: Vec<u64>,
     backwards: Vec<u64>,
+    /// Calls of compiled functions that train.
+    updates: Vec<u64>,
 }
 
 /// The loops that are the level of steps; empty if there are none. `unasked`: nobody said that there are any,
@@ -164,6 +166,7 @@ impl<'a> Chooser<'a> {
             built: tree.totals(|n| n.built),
             optimizers: tree.totals(|n| n.optimizers),
             backwards: tree.totals(|n| n.backwards),
+            updates: tree.totals(|n| n.updates),
         }
     }
 

@@ -102,6 +102,8 @@ pub(in super::super) struct Node {
     pub(super) optimizers_here: u32,
     /// Backward passes that began with this as the innermost loop.
     pub backwards: u64,
+    /// The calls in it of compiled functions that train.
+    pub updates: u64,
     /// Optimizer steps in it, or in a loop inside; and those before it was entered for the second time.
     pub(super) steps: u32,
     pub(super) first_steps: Option<u32>,
@@ -201,6 +203,7 @@ impl Node {
             built: 0,
             optimizers: 0,
             backwards: 0,
+            updates: 0,
             steps: 0,
             first_steps: None,
             optimizers_here: 0,
