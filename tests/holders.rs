@@ -298,7 +298,7 @@ fn a_gradient_whose_graph_leads_back_to_its_tensor() {
     let recording = run.recording();
     let path = "held by a reference cycle in C++, which garbage collection does not free";
     is_held(&Report::of(&recording), "leak", "confirmed", path);
-    let text = call([recording.as_os_str()]).stdout;
+    let text = String::from_utf8(call([recording.as_os_str()]).stdout).unwrap();
     assert!(text.contains("call `torch.autograd.grad(…, create_graph=True)`"), "{text}");
 }
 
