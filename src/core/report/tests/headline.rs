@@ -74,6 +74,10 @@ fn the_steps_of_a_source_are_from_its_own_loops() {
     report.steps.loop_locations = [at(19), at(19)].concat();
     let told = wording::run(&report);
     assert!(told.ends_with("200 steps (from loop at train.py:19)"), "{told}");
+    // It trains between an optimizer's steps, by backward passes.
+    report.steps.source = Some("optimizer");
+    let told = wording::run(&report);
+    assert!(told.ends_with("200 steps (from optimizer, and from the loop at train.py:19)"), "{told}");
 }
 
 #[test]

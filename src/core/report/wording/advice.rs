@@ -246,7 +246,8 @@ fn of_kept(path: &str, name: &str) -> Option<String> {
             "pass this as an argument, or do not keep the function: a kept function keeps what it uses ({name})"
         ),
         _ => format!(
-            "let the generator or coroutine end, or close it (`.close()`): a suspended one keeps its variables ({name})"
+            "let the generator or coroutine end, or close it (`.close()`): a suspended one keeps its variables, as a frame does \
+             that is kept ({name})"
         ),
     })
 }

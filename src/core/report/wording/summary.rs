@@ -6,6 +6,7 @@ use super::{
     count, found, grouped, held_by_whom, location, package_folder, place, rate, relative_path, sanitize, size,
 };
 use crate::cpython;
+use crate::format::event;
 use crate::frameworks;
 use crate::ledger::verdict::{Kind, MIN_STEPS};
 use crate::report::suppress::Suppressed;
@@ -247,6 +248,10 @@ pub fn steps(report: &Report) -> String {
         }
     };
     match report.steps.phase_steps {
+        // Its loops between those of an optimizer train as well: by backward passes only.
+        0 if source != event::StepSource::Loop.name() && !loops.is_empty() => {
+            format!("{steps} (from {source}, and from {})", from("the loop"))
+        }
         0 => format!("{steps} (from {})", from(source)),
         n => format!(
             "{steps} (from {source}, and {} of them from {})",

@@ -322,3 +322,28 @@ fn names(mangled: &str) -> Option<(&str, &str)> {
     }
     Some((last, rest))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_known_by_the_names_of_their_types() {
+        for (mangled, name) in [
+            ("N5torch8autograd9generated12MulBackward0E", Some("MulBackward0")),
+            ("N5torch8autograd13CopyBackwardsE", Some("CopyBackwards")),
+            ("N5torch8autograd14AccumulateGradE", Some("AccumulateGrad")),
+            ("N5torch8autograd6PyNodeE", Some("PyNode")),
+            (
+                "N5torch8autograd7CppNodeIN6vision3ops12_GLOBAL__N_116RoIAlignFunctionEEE",
+                Some("RoIAlignFunction"),
+            ),
+            ("N5torch8autograd7CppNodeI6MyReluEE", Some("MyRelu")),
+            ("N5torch8autograd12AutogradMetaE", None),
+            ("N3c1010TensorImplE", None),
+            ("N5torch8autograd99X", None),
+        ] {
+            assert_eq!(node_name(mangled).as_deref(), name, "{mangled}");
+        }
+    }
+}
