@@ -31,8 +31,8 @@ pub const RISING: f64 = 0.5;
 const RISING_ROUNDED: f64 = 0.2;
 const LARGE: u64 = 10 << 20;
 const ROUNDED_TO: f64 = (2 << 20) as f64;
-/// … and smaller blocks to 512 bytes, where each rises by no more, never falls, and rises oftener than a run has epochs: the keys and
-/// values of a cache by 144 bytes with each token, which is in 28 of 100 steps …
+/// … and smaller blocks to 512 bytes, where they are as many as before, each rises by no more, never falls, and rises oftener than a
+/// run has epochs: the keys and values of a cache by 144 bytes with each token, which is in 28 of 100 steps …
 const RISING_SMALL: f64 = 0.1;
 const SMALL_ROUNDED_TO: u64 = 512;
 const MORE_THAN_EPOCHS: u32 = 24;
@@ -145,7 +145,9 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let rounded = bytes_per_step <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
         let rising = if rounded { RISING_ROUNDED } else { RISING };
         let rounded_each = SMALL_ROUNDED_TO.saturating_mul(live_blocks) as f64;
-        let is_small = !stock.falls && bytes_per_step <= rounded_each;
+        let is_small = !stock.falls
+            && bytes_per_step <= rounded_each
+            && stock.added_blocks.iter().all(|&blocks| blocks == 0);
         if even.is_none() && !ever_later {
             return None;
         }
