@@ -3,15 +3,15 @@
 //! counts, and what has some left is held from outside.
 
 use super::search::Search;
-use super::{GcRoot, HeapGraph, Node, Nodes, Owner, Retention, Root, Step, UNSEEN, Wanted, group, words};
+use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, Step, UNSEEN, Wanted, group, words};
 use crate::int_map::IntMap;
 
 /// The most unreachable objects that are examined.
 const MOST: usize = 400_000;
 /// The members of a cycle that are named.
 const MEMBERS: usize = 6;
-/// The tensors that are examined for a graph which leads back to them.
-const MOST_TENSORS: usize = 256;
+/// The objects that are looked at, in all, to see which tensors have a graph that leads back to them.
+const MOST_IN_GRAPHS: usize = 100_000;
 
 /// The unreachable objects and the references among them, by number.
 struct Unreachable {
@@ -48,11 +48,11 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
     }
     let mut paths = Vec::new();
     let mut unseen: Vec<Owner> = Vec::new();
-    let mut tensors = IntMap::default();
+    let mut gradients = OwnGradients::default();
     for &i in &lost {
         match search.path(i, &wanted[i]) {
             Some(mut path) => {
-                if has_own_gradient(graph, &path.root, &mut tensors) {
+                if gradients.keep(graph, &path.root) {
                     // Every leaf and gradient of the graph is in such a cycle.
                     (path.root.origin, path.root.node) = (GcRoot::GradientCycle, 0);
                     path.nodes.clear();
@@ -84,23 +84,33 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
     groups.iter().flat_map(|g| group::owners(graph, g)).chain(unseen).collect()
 }
 
-/// Returns whether a tensor that only C++ refers to keeps itself, by way of its gradient's graph. `known`: the tensors that
-/// were asked before.
-fn has_own_gradient(graph: &mut impl HeapGraph, root: &Root, known: &mut IntMap<u64, bool>) -> bool {
-    if !matches!(root.origin, GcRoot::Foreign(_)) {
-        return false;
+/// Which tensors that only C++ refers to keep themselves, by way of their gradient's graph.
+#[derive(Default)]
+struct OwnGradients {
+    known: IntMap<u64, bool>,
+    looked_at: usize,
+}
+
+impl OwnGradients {
+    /// Returns whether what a path begins with is such a tensor. After [`MOST_IN_GRAPHS`] objects no other is examined.
+    fn keep(&mut self, graph: &mut impl HeapGraph, root: &Root) -> bool {
+        if !matches!(root.origin, GcRoot::Foreign(_)) {
+            return false;
+        }
+        if let Some(&keeps) = self.known.get(&root.node) {
+            return keeps;
+        }
+        let may_look = self.looked_at < MOST_IN_GRAPHS;
+        let Some(tensor) = graph.native(root.node).filter(|_| may_look) else { return false };
+        let wanted = Wanted { block: tensor, bytes: 0, cause: 0 };
+        let mut search = Search::in_graphs(tensor);
+        search.walk_from(graph, vec![root.clone()]);
+        self.looked_at += search.reached();
+        let path = search.path(0, &wanted);
+        let keeps = path.is_some_and(|path| graph.steps(&path.nodes).contains(&Step::Gradient));
+        self.known.insert(root.node, keeps);
+        keeps
     }
-    if let Some(&has) = known.get(&root.node) {
-        return has;
-    }
-    let Some(tensor) = graph.native(root.node).filter(|_| known.len() < MOST_TENSORS) else { return false };
-    let wanted = Wanted { block: tensor, bytes: 0, cause: 0 };
-    let mut search = Search::for_objects([tensor].into_iter(), Nodes::default());
-    search.walk_from(graph, vec![root.clone()]);
-    let path = search.path(0, &wanted);
-    let has = path.is_some_and(|path| graph.steps(&path.nodes).contains(&Step::Gradient));
-    known.insert(root.node, has);
-    has
 }
 
 impl Unreachable {

@@ -131,6 +131,10 @@ pub trait HeapGraph {
     fn native(&mut self, _: Node) -> Option<Node> {
         None
     }
+    /// Returns whether a node is a C++ object: a tensor, or a node of an autograd graph.
+    fn is_native(&mut self, _: Node) -> bool {
+        false
+    }
     /// Returns whether a node may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
     /// Returns every object that the cyclic collector knows and `reached` does not, with its reference count.

@@ -22,6 +22,8 @@ pub(super) struct Search {
     without: Vec<Root>,
     /// Whether what is wanted may hold more of it: it is no block.
     passes: bool,
+    /// Whether only C++ objects are reached.
+    in_graphs: bool,
 }
 
 impl Search {
@@ -38,6 +40,7 @@ impl Search {
             blocked,
             without,
             passes: false,
+            in_graphs: false,
         }
     }
 
@@ -46,12 +49,23 @@ impl Search {
         Search { passes: true, ..Search::new(wanted, blocked, Vec::new()) }
     }
 
+    /// Makes a search for a C++ object that passes through C++ objects only.
+    pub fn in_graphs(wanted: Node) -> Search {
+        let one = std::iter::once(wanted);
+        Search { in_graphs: true, ..Search::for_objects(one, Nodes::default()) }
+    }
+
     pub fn is_done(&self) -> bool {
         self.missing.is_empty()
     }
 
     pub fn is_missing(&self, block: Node) -> bool {
         self.missing.contains_key(&block)
+    }
+
+    /// Returns how many nodes were reached.
+    pub fn reached(&self) -> usize {
+        self.nodes.len()
     }
 
     pub fn has(&self, node: Node) -> bool {
@@ -106,6 +120,9 @@ impl Search {
                 found.clear();
                 graph.references_from(&holders, graphs, &mut found);
                 for &(holder, node) in &found {
+                    if self.in_graphs && !graph.is_native(node) {
+                        continue;
+                    }
                     let from = batch[holder as usize];
                     next.extend(self.reach(graph, node, from, graphs).flatten());
                 }

@@ -1,7 +1,7 @@
 """What is reached by several ways, and kept by one: `reached.py state`: the state of a recurrent network, not detached, whose
 graph each output and loss reaches too; `reached.py hook`: hooks of a parameter, which is a key of the optimizer's state;
-`reached.py gradient`: a gradient with a graph of its own, which leads back to the parameter; `reached.py copied`: losses with
-their graphs, behind copies to another type."""
+`reached.py gradient`: a gradient with a graph of its own, which leads back to the parameter; `reached.py copied`: outputs with
+their graphs, behind copies into other tensors."""
 import sys
 
 import torch

@@ -188,13 +188,9 @@ impl<'a> Heap<'a> {
             }
         }
         match info.kind {
-            // The C++ tensor is the first word behind the head of its Python object; before PyTorch 2.10
-            // another word comes between them, which says who owns it.
             Kind::Tensor => {
                 work.saw_tensors = true;
-                let words = objects::words(node, 2, info.words.min(4));
-                work.candidates
-                    .extend(words.into_iter().filter(|w| memory::is_plausible(*w)).map(|w| (holder, w)));
+                work.candidates.extend(tensor_words(node, &info).map(|w| (holder, w)));
             }
             Kind::Other | Kind::Array if info.words > 2 => {
                 // An object that owns memory by its bare address, as those of CuPy and `ctypes` do.
@@ -271,6 +267,12 @@ impl<'a> Heap<'a> {
     fn is_of_node(&mut self, context: Node, node: Node) -> bool {
         self.types.of(context).is_some_and(|info| objects::words(context, 2, info.words).contains(&node))
     }
+}
+
+/// Returns the words of a tensor's Python object one of which is the C++ tensor: the first one behind its head; before PyTorch
+/// 2.10 another comes between them, which says who owns it.
+fn tensor_words(node: Node, info: &Info) -> impl Iterator<Item = u64> {
+    objects::words(node, 2, info.words.min(4)).into_iter().filter(|w| memory::is_plausible(*w))
 }
 
 /// What is gathered of a batch of holders, so that the kernel is asked once for all of it.
@@ -358,9 +360,13 @@ impl HeapGraph for Heap<'_> {
     fn native(&mut self, node: Node) -> Option<Node> {
         let is_object = !self.graph.met.contains_key(&node) && !self.blocks.contains_key(&node);
         let info = self.types.of(node).filter(|info| is_object && info.kind == Kind::Tensor)?;
-        let words = objects::words(node, 2, info.words.min(4));
+        let words: Vec<u64> = tensor_words(node, &info).collect();
         let classes = self.graph.classify(&words);
         words.into_iter().zip(classes).find(|(_, class)| *class == MemoryClass::Tensor).map(|(word, _)| word)
+    }
+
+    fn is_native(&mut self, node: Node) -> bool {
+        self.graph.met.contains_key(&node)
     }
 
     fn has_graph(&mut self, node: Node) -> bool {
