@@ -186,12 +186,11 @@ impl Analyzer {
         let left = late.iter().map(|end| end.seq).min().unwrap_or(u64::MAX);
         let over = python::ended_at().unwrap_or(u64::MAX).min(left);
         let first = loop_steps::after_last();
-        let is_behind = |e: &Event| e.kind == EventKind::BlockAlloc as u8 && (first..over).contains(&e.seq);
+        let is_behind = |e: &Event, kind: EventKind| e.kind == kind as u8 && (first..over).contains(&e.seq);
         let (mut behind, mut frees) = (0, 0);
         drain::peek(self.ledger.next_seq(), |event| {
-            behind += u64::from(is_behind(event));
-            frees +=
-                u64::from(event.kind == EventKind::BlockFree as u8 && (first..over).contains(&event.seq));
+            behind += u64::from(is_behind(event, EventKind::BlockAlloc));
+            frees += u64::from(is_behind(event, EventKind::BlockFree));
         });
         let (mut ended, mut freed, mut made) = (false, 0, None);
         self.apply_all(|ledger, event| {
@@ -200,7 +199,7 @@ impl Analyzer {
             }
             let made = made.get_or_insert_with(|| ledger.made_since_boundary(frees));
             freed += u64::from(!made.replaces(ledger, event) && ledger.frees_retained_block(event));
-            let went_on = is_behind(event) && ledger.are_several_steps(behind);
+            let went_on = is_behind(event, EventKind::BlockAlloc) && ledger.are_several_steps(behind);
             if event.seq >= over || freed > ledger.usual_trailing_frees() || went_on {
                 ended = true;
                 loop_steps::finish(&late, event.seq).iter().for_each(|end| ledger.apply(&end.event()));

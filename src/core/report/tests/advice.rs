@@ -271,3 +271,18 @@ fn what_only_the_state_of_an_optimizer_has_is_stale() {
         assert!(told.starts_with(words), "{told}");
     }
 }
+
+#[test]
+fn what_to_do_about_a_cycle_depends_on_the_collector() {
+    for (collected, off, words) in [
+        (false, false, ", or call `gc.collect()` where a pause does not matter"),
+        (true, false, ", or call `gc.collect()` more often, where a pause does not matter"),
+        (true, true, ", or call `gc.collect()` more often, where a pause does not matter"),
+        (false, true, ", or switch garbage collection on again (`gc.enable()`)"),
+    ] {
+        let mut f = held(&["garbage waiting for the cyclic collector: A → A"], 512.0);
+        (f.is_collected, f.collector_is_off) = (collected, off);
+        let told = wording::advice(&f).expect("a leak has advice");
+        assert!(told.ends_with(words), "{collected}, {off}: {told}");
+    }
+}
