@@ -1,7 +1,7 @@
 //! Which native frames a reader is better off without: the interpreter's own between two Python functions, those of
 //! PyTorch's dispatcher between an operator's name and its kernel, those of its caching allocator. One table of rules over
-//! demangled names and modules. Knows names only. A frame without a name is hidden in the allocator's libraries alone, whose
-//! wheels have none: nobody knows what another one stands for.
+//! demangled names and modules. Knows names only. A frame without a name is hidden in the allocator's libraries and in the
+//! interpreter, which are often stripped: nobody knows what another one stands for.
 
 use super::{FrameKind, NamedFrame};
 
@@ -26,7 +26,7 @@ enum Role {
     Start,
     /// A kernel that bears an operator's name.
     Operator,
-    /// Anything else; so are all frames without a name.
+    /// Anything else; so are frames without a name.
     Other,
 }
 
@@ -104,8 +104,8 @@ const SYMBOLS: [(Name, Role); 50] = [
     (Is("execute_native_thread_routine"), Start),
 ];
 
-/// Object files whose every named function is the interpreter's machinery: how their names begin.
-const MODULES: [&str; 5] = ["libpython3", "python3.", "python3-", "_ctypes.", "libffi."];
+/// Object files whose every function, named or not, is the interpreter's machinery: how their names begin.
+const INTERPRETERS: [&str; 5] = ["libpython3", "python3.", "python3-", "_ctypes.", "libffi."];
 
 /// Object files whose every function, named or not, is the caching allocator's: how their names begin.
 const ALLOCATORS: [&str; 2] = ["libc10.so", "libc10_cuda.so"];
@@ -149,22 +149,19 @@ fn role(frame: &NamedFrame) -> Role {
     if ALLOCATORS.iter().any(|start| base.starts_with(start)) {
         return Allocator;
     }
+    let of_interpreter = base == "python3" || INTERPRETERS.iter().any(|start| base.starts_with(start));
+    let of_module = if of_interpreter { Evaluator } else { Other };
     if !frame.has_symbol() {
-        return Other;
+        return of_module;
     }
     // Inlined functions of other libraries stand in the module they were built into: names say more than modules.
     let name = frame.function.as_str();
-    let of = SYMBOLS.iter().find(|(pattern, _)| match *pattern {
+    let matches = |pattern: Name| match pattern {
         Is(text) => name == text,
         Begins(text) => name.starts_with(text),
         Has(text) => name.contains(text),
-    });
-    let of_module = || base == "python3" || MODULES.iter().any(|start| base.starts_with(start));
-    match of {
-        Some((_, role)) => *role,
-        None if of_module() => Evaluator,
-        None => Other,
-    }
+    };
+    SYMBOLS.iter().find(|(pattern, _)| matches(*pattern)).map_or(of_module, |(_, role)| *role)
 }
 
 /// Returns a function's name for people: without its parameters, template arguments and result.
@@ -248,6 +245,7 @@ mod tests {
             python("main"),
             native(PYTHON, "_PyEval_Vector"),
             native(PYTHON, "pymain_run_python"),
+            native("/v/bin/python3.11", "python3.11+0x647d97"),
             native("/lib/libc.so.6", "libc.so.6+0x2724a"),
             native("/v/bin/python3.11", "_start"),
         ];
@@ -321,8 +319,8 @@ mod tests {
     fn what_has_no_name_or_is_the_users_own_stays() {
         let frames = [
             native("/home/u/pool.so", "pool_take"),
-            native(PYTHON, "libpython3.11.so.1.0+0xfd9c3"),
-            native(PYTHON, "<the stack goes on>"),
+            native("/home/u/pool.so", "pool.so+0xfd9c3"),
+            NamedFrame { module: None, ..native("", "<the stack goes on>") },
             NamedFrame { module: None, ..native("", "0x7f0011223344") },
             native("/home/u/ext.so", "my_ext::forward(at::Tensor)"),
             native("/home/u/ext.so", "PyInit_ext"),
