@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::grows::{flat, grown, line_of, python, run_leaktrace, text};
-use crate::common::programs::{bare_cudart, script};
+use crate::common::programs::{bare_cudart, consumed, script};
 use crate::common::report::leaktrace;
 use crate::common::{Ran, library};
 use serde_json::Value;
@@ -143,20 +143,9 @@ fn sarif_is_what_its_schema_says() {
         serde_json::from_slice::<Value>(&fs::read(file).unwrap()).expect("is JSON")
     };
     let log = check(&[], 1);
-    let mut schema: Value =
-        serde_json::from_slice(&fs::read(root.join("schemas/sarif-2.1.0.json")).unwrap()).unwrap();
-    // As it was published first, two of its patterns have a bracket too many.
-    for of in ["run", "toolComponent"] {
-        let pattern = &mut schema["definitions"][of]["properties"]["language"]["pattern"];
-        *pattern = "^[a-zA-Z]{2}(-[a-zA-Z]{2})?$".into();
-    }
-    let schema = jsonschema::validator_for(&schema).expect("is a schema");
-    let validate = |log: &Value| {
-        let wrong: Vec<String> =
-            schema.iter_errors(log).map(|e| format!("{} at {}", e, e.instance_path())).collect();
-        assert!(wrong.is_empty(), "{wrong:#?}\n{log:#}");
-    };
-    validate(&log);
+    let schema = root.join("schemas/sarif-2.1.0.json");
+    let validate = || consumed("check_sarif.py", &[schema.to_str().unwrap(), file], folder.path());
+    validate();
     let results = log["runs"][0]["results"].as_array().unwrap();
     assert!(!results.is_empty());
     let at = &results[0]["locations"][0]["physicalLocation"];
@@ -167,10 +156,11 @@ fn sarif_is_what_its_schema_says() {
     // A schema that lets anything pass proves nothing.
     let mut broken = log.clone();
     broken["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = "17".into();
-    assert!(!schema.is_valid(&broken));
+    fs::write(file, broken.to_string()).unwrap();
+    assert!(std::panic::catch_unwind(validate).is_err(), "{broken:#}");
     check(&["--baseline", known, "--write-baseline"], 0);
     let log = check(&["--baseline", known], 0);
-    validate(&log);
+    validate();
     assert_eq!(log["runs"][0]["results"][0]["suppressions"][0]["kind"], "external");
 }
 

@@ -213,3 +213,20 @@ fn found(minors: RangeInclusive<u32>, suffix: &str) -> Vec<(String, PathBuf)> {
     }
     found
 }
+
+/// What a reader of `tests/consumers` prints.
+#[track_caller]
+pub fn consumed<S: AsRef<std::ffi::OsStr>>(reader: &str, args: &[S], folder: &Path) -> String {
+    let python = root().join("target/consumers/bin/python");
+    assert!(python.exists(), "{} is missing: run scripts/dev/consumers-env first", python.display());
+    let out = Command::new(python)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(root().join("tests/consumers").join(reader))
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{reader}: {printed}\n{}", String::from_utf8_lossy(&out.stderr));
+    printed
+}

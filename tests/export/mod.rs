@@ -7,9 +7,9 @@ mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use crate::common::programs::{bare_cudart, driver_calls, script, torch, torch_python};
+use crate::common::programs::{bare_cudart, consumed, driver_calls, script, torch, torch_python};
 use crate::common::report::{Report, call, leaktrace};
 use crate::common::{Ran, Run, root};
 use serde_json::Value;
@@ -39,23 +39,6 @@ fn export(recordings: &[PathBuf], args: &[&str]) -> (TempDir, PathBuf) {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && said.is_empty() && out.stdout.is_empty(), "{args:?}: {said}");
     (folder, file)
-}
-
-/// What a reader of `tests/consumers` prints.
-#[track_caller]
-fn consumed<S: AsRef<std::ffi::OsStr>>(reader: &str, args: &[S], folder: &Path) -> String {
-    let python = root().join("target/consumers/bin/python");
-    assert!(python.exists(), "{} is missing: run scripts/dev/consumers-env first", python.display());
-    let out = Command::new(python)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(root().join("tests/consumers").join(reader))
-        .args(args)
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let printed = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(out.status.success(), "{reader}: {printed}\n{}", String::from_utf8_lossy(&out.stderr));
-    printed
 }
 
 #[track_caller]
