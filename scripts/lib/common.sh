@@ -53,7 +53,7 @@ make_once() {
 # Prints the interpreter that virtual environments are made from. The system's comes first: it is compiled with profiles, a
 # version manager's is not, and PyTorch's import takes a sixth more time there.
 base_python() {
-    if /usr/bin/python3.11 -c 'import ensurepip, venv' 2>/dev/null; then
+    if /usr/bin/python3.11 -c 'import ensurepip, pip, venv' 2>/dev/null; then
         echo /usr/bin/python3.11
         return
     fi
