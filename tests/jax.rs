@@ -169,6 +169,24 @@ fn outputs_that_are_kept_of_all_data_before_an_evaluation() {
     judged_with_an_evaluation("full_batch_evaluated", 512.0);
 }
 
+/// Each call is a program of its own, compiled for one output more.
+#[test]
+fn a_history_that_each_call_returns_anew_grows() {
+    let blocks = |args: &[&str]| {
+        let report = Report::of(&jax("programs").args(args).run().success().recording());
+        assert_eq!(report.steps(), STEPS);
+        let grows = |f: &&serde_json::Value| f["layer"] == "block" && f["kind"] != "carry-over";
+        report.findings().iter().filter(grows).cloned().collect::<Vec<_>>()
+    };
+    let found = blocks(&["returned_anew"]);
+    let [finding] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(finding["kind"], "growing");
+    assert_eq!(finding["sites"][0]["allocated_at"]["line"], mark("returned_anew", "# made"));
+    assert_eq!(finding["growth_bytes_per_step"], 4096.0);
+    assert_eq!(finding["holders"][0]["path"], "returned_anew() local `history`[*]");
+    assert!(blocks(&["returned_anew", "mended"]).is_empty());
+}
+
 /// The old one is freed when the new one is there, and no allocation comes behind that.
 #[test]
 fn what_the_last_step_replaces_is_freed_in_it() {

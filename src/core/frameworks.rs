@@ -376,11 +376,21 @@ pub fn of_block(entry_point: Option<&str>) -> &'static Framework {
     ALL.iter().find(bears).copied().unwrap_or(&PYTORCH)
 }
 
+/// Returns the framework whose outputs bear such a number.
+fn gives(entry_point: u16) -> Option<&'static Framework> {
+    let gives = |f: &&&Framework| f.outputs.as_ref().is_some_and(|all| all.contains(&entry_point));
+    ALL.iter().find(gives).copied()
+}
+
 /// Returns the number by which an entry point, or what a block bears as one, has its name.
 pub fn named(entry_point: u16) -> u16 {
-    let gives = |f: &&&Framework| f.outputs.as_ref().is_some_and(|all| all.contains(&entry_point));
-    let of = ALL.iter().find(gives).and_then(|f| f.allocator);
-    of.map_or(entry_point, |(number, _)| number)
+    gives(entry_point).and_then(|f| f.allocator).map_or(entry_point, |(number, _)| number)
+}
+
+/// Returns the numbers of the outputs before one of the same operation, the nearest first.
+pub fn outputs_before(entry_point: u16) -> impl Iterator<Item = u16> {
+    let first = gives(entry_point).and_then(|f| f.outputs.as_ref()).map_or(entry_point, |all| *all.start());
+    (first..entry_point).rev()
 }
 
 /// Returns the framework that gave a block, by the number of the entry point that the block bears.

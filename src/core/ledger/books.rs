@@ -266,7 +266,8 @@ impl Books {
             Some(site) => site,
             None => {
                 let index = self.device_index(device) as u8;
-                self.sites.add(stack, layer, device, entry_point, index)
+                let step = self.completed.saturating_add(1);
+                self.sites.add(stack, layer, device, entry_point, index, step)
             }
         }
     }

@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::made::{Made, Trend};
+use crate::frameworks;
 use crate::int_map::IntMap;
 
 /// Sites kept at most. Allocations beyond are booked on one site without a stack per layer and device, and
 /// counted.
 const MAX_SITES: usize = 112 << 10;
+/// The steps in which an operation has to have given more outputs than ever, before further ones share a site.
+const TIMES_FURTHER: u32 = 3;
 
 /// The level an allocation lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -381,9 +384,45 @@ impl Sites {
         Some(site)
     }
 
+    /// Returns the site that a further output of an operation shares with those before it, in this step. A function that returns
+    /// all of a history gives one more with every call: else each has a site of its own, and none of them grows.
+    fn shared(&self, stack: u32, layer: Layer, device: u8, entry_point: u16, step: u32) -> Option<u32> {
+        let mut before = frameworks::outputs_before(entry_point).map_while(|output| {
+            let number = *self.index.get(&key(stack, layer, device, output))?;
+            Some((output, number, self.get(number)?))
+        });
+        let (output, nearest, site) = before.next()?;
+        if site.entry_point != output {
+            return Some(nearest);
+        }
+        let (mut since, mut times) = (step, 0);
+        for birth in std::iter::once(site.first_birth).chain(before.map(|(_, _, site)| site.first_birth)) {
+            if birth < since {
+                (since, times) = (birth, times + 1);
+            }
+            // What came first in one step came with the same call.
+            if times == 0 || times == TIMES_FURTHER {
+                break;
+            }
+        }
+        (times == TIMES_FURTHER).then_some(nearest)
+    }
+
     /// Adds a site and returns its number.
     #[cold]
-    pub fn add(&mut self, stack: u32, layer: Layer, device: u8, entry_point: u16, device_index: u8) -> u32 {
+    pub fn add(
+        &mut self,
+        stack: u32,
+        layer: Layer,
+        device: u8,
+        entry_point: u16,
+        index: u8,
+        step: u32,
+    ) -> u32 {
+        if let Some(shared) = self.shared(stack, layer, device, entry_point, step) {
+            self.index.insert(key(stack, layer, device, entry_point), shared);
+            return shared;
+        }
         let (stack, entry_point) = if self.list.len() < MAX_SITES {
             (stack, entry_point)
         } else {
@@ -398,7 +437,7 @@ impl Sites {
                 entry_point,
                 device,
                 layer,
-                device_index,
+                device_index: index,
                 touched: false,
                 live_blocks: 0,
                 live_bytes: 0,

@@ -2,6 +2,7 @@
 
 use super::shapes::Shape;
 use super::*;
+use crate::frameworks::JAX;
 use verdict::{Context, Kind, Verdict, judge, judge_by};
 
 /// A cache that each step copies into a larger one: the old one is alive at the peak of the step that frees it.
@@ -96,6 +97,34 @@ fn ever_more_blocks_grow_though_all_of_them_are_renewed() {
     let v = Shape::run(step, 60);
     let [f] = &v.findings[..] else { panic!("{v:#?}") };
     assert_eq!((f.kind, f.renewed, f.blocks_per_step), (Kind::Growing, true, 1.0));
+}
+
+/// A compiled function returns all of a history with each call, and `more` arrays; the old ones are freed behind that. Each
+/// output bears a number of its own.
+#[test]
+fn outputs_that_become_more_with_each_call_grow() {
+    let run = |more: u64, most: usize, first: u64| {
+        let mut history: Vec<u64> = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            let count = (first + more * n).min(most as u64);
+            let output = |s: &mut Shape, at: u64| {
+                let address = s.block(8192, 7);
+                s.p.events.last_mut().unwrap().entry_point = JAX.output(at as usize).unwrap();
+                address
+            };
+            let new = (0..count).map(|at| output(s, at)).collect();
+            std::mem::replace(&mut history, new).into_iter().for_each(|old| s.p.free(old));
+        };
+        Shape::run(step, 60)
+    };
+    for (more, first) in [(1, 0), (2, 0), (1, 40)] {
+        let v = run(more, usize::MAX, first);
+        let [f] = &v.findings[..] else { panic!("{more}, {first}: {v:#?}") };
+        let wanted = (Kind::Growing, true, more as f64, (more * 8192) as f64);
+        assert_eq!((f.kind, f.renewed, f.blocks_per_step, f.bytes_per_step), wanted, "{more}, {first}");
+    }
+    assert_eq!(run(1, 30, 0).findings.len(), 0, "it is full");
+    assert_eq!(run(0, usize::MAX, 40).findings.len(), 0);
 }
 
 /// The call stack of an optimizer.
