@@ -384,8 +384,8 @@ impl Sites {
         Some(site)
     }
 
-    /// Returns the site that a further output of an operation shares with those before it, in this step. A function that returns
-    /// all of a history gives one more with every call: else each has a site of its own, and none of them grows.
+    /// Returns the site that an output of an operation, new in `step`, shares with those before it. A function that returns all of
+    /// a history gives one more with every call: else each has a site of its own, and none of them grows.
     fn shared(&self, stack: u32, layer: Layer, device: u8, entry_point: u16, step: u32) -> Option<u32> {
         let mut before = frameworks::outputs_before(entry_point).map_while(|output| {
             let number = *self.index.get(&key(stack, layer, device, output))?;
@@ -419,16 +419,17 @@ impl Sites {
         index: u8,
         step: u32,
     ) -> u32 {
-        if let Some(shared) = self.shared(stack, layer, device, entry_point, step) {
-            self.index.insert(key(stack, layer, device, entry_point), shared);
-            return shared;
-        }
-        let (stack, entry_point) = if self.list.len() < MAX_SITES {
+        // Keys are counted, not sites: several may lead to one.
+        let (stack, entry_point) = if self.index.len() < MAX_SITES {
             (stack, entry_point)
         } else {
             self.refused = self.refused.wrapping_add(1);
             (0, 0)
         };
+        if let Some(shared) = self.shared(stack, layer, device, entry_point, step) {
+            self.index.insert(key(stack, layer, device, entry_point), shared);
+            return shared;
+        }
         let next = self.list.len() as u32;
         let site = *self.index.entry(key(stack, layer, device, entry_point)).or_insert(next);
         if site == next {
