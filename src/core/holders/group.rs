@@ -55,6 +55,18 @@ impl Group {
         let mine: std::collections::HashSet<usize> = self.paths.iter().map(|p| p.wanted).collect();
         other.paths.iter().filter(|p| mine.contains(&p.wanted)).count()
     }
+
+    /// Adds a path that another search found. It leads to the owner as the others do: they part at the same step.
+    pub fn add(&mut self, mut path: Path) {
+        if let (Owning::Node(owner), Some(first)) = (&self.owner, self.paths.first()) {
+            let at = |path: &Path| path.nodes.iter().position(|node| node == owner);
+            if let Some((own, others)) = at(&path).zip(at(first)) {
+                path.nodes.splice(..=own, first.nodes[..=others].iter().copied());
+                path.root = first.root.clone();
+            }
+        }
+        self.paths.push(path);
+    }
 }
 
 /// The paths of a cause: how many lead through each node, and how many through each reference.

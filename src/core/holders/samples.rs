@@ -74,7 +74,7 @@ pub(super) fn complete(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &m
             };
             let other = groups.iter_mut().filter(|g| g.cause == path.cause).find(has);
             if let Some(other) = other.filter(|g| g.paths.iter().all(|p| p.wanted != path.wanted)) {
-                other.paths.push(path);
+                other.add(path);
             }
         }
     }

@@ -231,6 +231,18 @@ fn a_sample_of_what_a_bounded_owner_has_is_no_owner() {
     assert_eq!(found(12..28, None).len(), 2);
 }
 
+/// The list is a variable of another module, too, from which it is nearer than from the one that was searched first.
+#[test]
+fn a_way_that_is_found_without_a_variable_leads_to_the_owner_as_the_others_do() {
+    let mut toy = Toy::default().root(0, 1, "f() local `trainer`").root(1, 3, "store.BUFFER").list(3, 10..50);
+    toy.roots[0][0].origin = GcRoot::Local { function: "f".into(), name: "trainer".into() };
+    for (holder, held, name) in [(1, 49, "last"), (1, 2, "agent"), (2, 5, "memory"), (5, 3, "items")] {
+        toy = toy.holds(holder, held, Step::Attribute(name.into()));
+    }
+    toy = (10..50).fold(toy, Toy::tensor);
+    assert_eq!(toy.find(1010..1050), one("f() local `trainer`.agent.memory.items[*]", 40));
+}
+
 /// The same where nothing has a bound: what a function has a few of for the moment.
 #[test]
 fn a_variable_with_a_few_of_what_an_unbounded_owner_has_is_no_owner() {

@@ -20,6 +20,9 @@ const ROOM_SHARE: usize = 32;
 const LIMITS: [[&str; 2]; 3] =
     [["queue", "maxsize"], ["_queue", "_maxsize"], ["_Cache__data", "_Cache__maxsize"]];
 
+/// The type of the queue of an executor's work, among others, which has its entries in a list.
+const QUEUE: &str = "SimpleQueue";
+
 /// Collections that were found to have a fixed length: address and length of the latest. One at that address of that length
 /// is the same still, however few of its places are empty by now; one of another length grows.
 static FIXED: [[AtomicU64; 2]; 32] = [const { [const { AtomicU64::new(0) }; 2] }; 32];
@@ -41,11 +44,15 @@ fn note_fixed(collection: Node, length: usize) {
 impl Heap<'_> {
     /// Returns how many entries a collection has, and how many it can ever have.
     pub fn bound_of(&mut self, holder: Option<Node>, node: Node) -> Option<(u64, u64)> {
-        if self.graph.met.contains_key(&node) || self.blocks.contains_key(&node) {
+        if !self.is_object(node) {
             return None;
         }
         let info = self.types.of(node)?;
+        // It leaves empty places where something was taken out.
+        let is_queue =
+            |heap: &mut Self, holder| heap.is_object(holder) && heap.types.name(holder).ends_with(QUEUE);
         let (entries, most) = match info.kind {
+            Kind::List if holder.is_some_and(|holder| is_queue(self, holder)) => return None,
             Kind::List => return self.limit_of(holder, node).or_else(|| self.room(node, info.kind)),
             Kind::Array => return self.room(node, info.kind),
             Kind::Dict => {
@@ -77,8 +84,7 @@ impl Heap<'_> {
 
     /// Returns how many entries a list, tuple, dict or deque has.
     pub fn length_of(&mut self, node: Node) -> Option<u64> {
-        let is_met = self.graph.met.contains_key(&node) || self.blocks.contains_key(&node);
-        let info = self.types.of(node).filter(|_| !is_met)?;
+        let info = self.is_object(node).then(|| self.types.of(node)).flatten()?;
         // SAFETY: a living collection that has its length there.
         matches!(info.kind, Kind::List | Kind::Tuple | Kind::Dict | Kind::Deque)
             .then(|| unsafe { word(node, VAR_SIZE) })

@@ -139,6 +139,11 @@ impl<'a> Heap<'a> {
         Some(heap)
     }
 
+    /// Returns whether a node on a path is a Python object: neither one of C++ nor a block, of which nothing may be read.
+    fn is_object(&self, node: Node) -> bool {
+        !self.graph.met.contains_key(&node) && !self.blocks.contains_key(&node)
+    }
+
     /// Returns the text of a `str`.
     fn text(&self, object: Node) -> String {
         // SAFETY: called only for objects that are `str`, alive under the GIL.
@@ -317,21 +322,19 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn is_collection(&mut self, holder: Option<Node>, node: Node) -> bool {
-        let own =
-            holder.is_some_and(|h| !self.graph.met.contains_key(&h) && self.keeps_attributes_in(h, node));
-        !own && !self.graph.met.contains_key(&node)
-            && self.types.of(node).is_some_and(|info| info.kind.is_collection())
+        let own = holder.is_some_and(|h| self.is_object(h) && self.keeps_attributes_in(h, node));
+        !own && self.is_object(node) && self.types.of(node).is_some_and(|info| info.kind.is_collection())
     }
 
     fn is_namespace(&mut self, node: Node) -> bool {
-        !self.graph.met.contains_key(&node)
+        self.is_object(node)
             && self.types.of(node).is_some_and(|info| info.kind == Kind::Dict)
             && self.has_builtins(node)
     }
 
     fn is_of_package(&mut self, holder: Option<Node>, node: Node) -> bool {
         let has_packaged_class = |heap: &mut Self, node| {
-            !heap.graph.met.contains_key(&node)
+            heap.is_object(node)
                 && heap.types.of(node).is_some_and(|info| matches!(info.kind, Kind::Other | Kind::Array))
                 && heap.has_packaged_class(node)
         };
@@ -344,8 +347,8 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn keys(&mut self, node: Node) -> Option<Nodes> {
-        let is_met = self.graph.met.contains_key(&node) || self.blocks.contains_key(&node);
-        self.types.of(node).filter(|info| !is_met && info.kind == Kind::Dict)?;
+        let info = self.is_object(node).then(|| self.types.of(node)).flatten();
+        info.filter(|info| info.kind == Kind::Dict)?;
         Some(self.items(node).into_iter().map(|(key, _)| (key, ())).collect())
     }
 
@@ -358,8 +361,8 @@ impl HeapGraph for Heap<'_> {
     }
 
     fn native(&mut self, node: Node) -> Option<Node> {
-        let is_object = !self.graph.met.contains_key(&node) && !self.blocks.contains_key(&node);
-        let info = self.types.of(node).filter(|info| is_object && info.kind == Kind::Tensor)?;
+        let info = self.is_object(node).then(|| self.types.of(node)).flatten();
+        let info = info.filter(|info| info.kind == Kind::Tensor)?;
         let words: Vec<u64> = tensor_words(node, &info).collect();
         let classes = self.graph.classify(&words);
         words.into_iter().zip(classes).find(|(_, class)| *class == MemoryClass::Tensor).map(|(word, _)| word)
@@ -412,6 +415,7 @@ impl HeapGraph for Heap<'_> {
         match self.graph.met.get(&node) {
             Some(MemoryClass::Tensor) => 1,
             Some(_) => 2,
+            None if self.blocks.contains_key(&node) => 0,
             None => self.types.number(node),
         }
     }
