@@ -25,6 +25,32 @@ fn runs_of_the_collector_are_seen() {
     }
 }
 
+#[test]
+fn code_is_known_by_strings_of_the_programs_own_class_and_with_a_very_long_line_table() {
+    for (version, python) in pythons().into_iter().chain(free_threaded()) {
+        let run = Run::new(&python).arg(script("odd_code.py")).arg(bare_cudart());
+        // More than the recording keeps of the command line.
+        let run = run.args((0..200).map(|_| "x".repeat(1000))).env("LEAKTRACE_STEP", "api");
+        let report = Report::of(&run.traced().run().success().recording());
+        let gaps = report.coverage("gaps").to_string();
+        assert!(!gaps.contains("unexpected") && !gaps.contains("call stacks"), "{version}: {gaps}");
+        for (file, function, line) in
+            [("named.py", "in_class", 2), ("\u{4e3b}.py", "\u{1f600}", 2), ("long.py", "with_long_table", 1)]
+        {
+            let is_it =
+                |f: &serde_json::Value| f["file"] == file && f["function"] == function && f["line"] == line;
+            let mut of_it = report
+                .retained()
+                .iter()
+                .filter(|r| r["live_blocks"] == 1000 && r["stack"].as_array().unwrap().iter().any(is_it));
+            assert!(of_it.next().is_some(), "{version}, {file}: {:#?}", report.retained());
+        }
+        assert!(report.0["program"]["argv"].as_array().unwrap().len() > 100, "{version}");
+        let label = report.0["steps"]["annotations"][0]["name"].as_str().unwrap();
+        assert!(label.starts_with("xxx"), "{version}: {label}");
+    }
+}
+
 /// Returns what a report says first, a run at its end, `check`, and the page.
 fn said(ran: &Ran) -> [String; 4] {
     let recording = ran.recording();

@@ -156,6 +156,23 @@ fn of_more_than_can_be_summed_up_at_exit() {
 }
 
 #[test]
+fn of_a_report_that_there_is_none_for() {
+    let program = linked("crowd.c", "crowd", &bare_cudart(), &[]);
+    let mut kinds = [0; 2];
+    for limit in (36_000..=120_000).step_by(6000) {
+        let script = format!("ulimit -v {limit}; exec \"$0\" stacks 5000 keep");
+        let ran = Run::new("sh").args(["-c", &script]).arg(&program).traced().run();
+        assert_eq!(ran.code(), 0, "{limit} KiB: {}", ran.transcript());
+        let report = Report::of(&ran.recording());
+        assert_eq!(report.device(0, "live_bytes"), 5000 * 64 + 1001, "{limit} KiB");
+        let is_left = ran.stderr.starts_with("leaktrace: too little memory to sum up");
+        assert!(is_left || ran.stderr.contains("GPU 0: live"), "{limit} KiB: {}", ran.transcript());
+        kinds[usize::from(is_left)] += 1;
+    }
+    assert!(kinds[0] > 0 && kinds[1] > 0, "{kinds:?}");
+}
+
+#[test]
 fn of_very_many_threads_at_one_time() {
     let (_, _, plain) = to_its_end(crowd(&["threads", "3000"]));
     let (run, _, peak) = to_its_end(crowd(&["threads", "3000"]).traced());

@@ -208,6 +208,7 @@ fn interning(c: &mut Criterion, outer: Chain) {
 
 #[test]
 fn the_parts_of_an_event() {
+    let _alone = crate::writer::ALONE.write();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let path = CString::new(format!("{folder}/bench.ltrace")).unwrap();

@@ -21,6 +21,7 @@ use crate::stacks;
 use crate::state::{self, State};
 use crate::stderr;
 use crate::thread_state;
+use crate::writer::entries::shortened;
 use crate::writer::recording;
 use crate::writer::signals::{self, Undisturbed, in_signal_handler, with_signals_blocked};
 use leaktrace_core::format::entry::TableEntry;
@@ -304,7 +305,7 @@ fn may_call_cuda() -> bool {
 /// Writes what the reader has to know about this process.
 fn write_metadata(began: Duration) {
     let meta = |key: &str, value: &str| {
-        recording::append_entry(&TableEntry::Meta { key, value });
+        recording::append_entry(&TableEntry::Meta { key, value: shortened(value) });
     };
     let argv = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     meta("argv", String::from_utf8_lossy(&argv).trim_end_matches('\0'));

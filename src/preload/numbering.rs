@@ -36,6 +36,13 @@ fn reserve(bytes: usize) -> bool {
     false
 }
 
+/// Takes off what was not written.
+fn give_back(bytes: usize) {
+    // Not below zero: where a signal handler forked meanwhile, they were taken off already.
+    let less = |all: usize| Some(all.saturating_sub(bytes + 16));
+    let _ = BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
 /// Why something got no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -79,7 +86,7 @@ impl Numbering {
         if self.ids.len() >= MAX_IDS || !reserve(bytes) {
             return Err(Refused::NoRoom);
         }
-        let id = self.append(entry)?;
+        let id = self.append(entry).inspect_err(|_| give_back(bytes))?;
         self.ids.insert(key, id);
         Ok(id)
     }
@@ -97,5 +104,20 @@ impl Numbering {
     pub fn clear(&mut self) {
         self.ids.clear();
         self.last = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_takes_no_room() {
+        let mut numbering = Numbering::new();
+        let text = "x".repeat(200_000);
+        for key in 0..5 {
+            let refused = numbering.id(key, MAX_BYTES / 2, |id| TableEntry::Label { id, text: &text });
+            assert_eq!(refused, Err(Refused::NotWritten));
+        }
     }
 }

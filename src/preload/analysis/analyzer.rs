@@ -23,7 +23,7 @@ use crate::writer::recording;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
 use leaktrace_core::format::entry::TableEntry;
-use leaktrace_core::format::event::{Event, EventKind, RECORD};
+use leaktrace_core::format::event::{Event, EventKind, RECORD, StepSource};
 use leaktrace_core::format::{reader, tables::BACKWARD_STEPS, tables::Tables};
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::{self, Report, Run};
@@ -48,6 +48,14 @@ const DUMP_ALLOWANCE: Duration = Duration::from_millis(100);
 const MAX_TABLES: usize = 16 << 20;
 const MAX_SITES: usize = 6000;
 const MAX_LIVE: usize = 500_000;
+
+/// What a live block and a site take in the ledger.
+const OF_BLOCK: usize = 64;
+const OF_SITE: usize = 512;
+/// What a live block, and a site with the names in its stacks, take where a report is made. It lists so many names only.
+const REPORT_OF_BLOCK: usize = 128;
+const REPORT_OF_SITE: usize = 24 << 10;
+const REPORT_OF_SITES: usize = 48 << 20;
 
 const NO_REPORT: &str = "reports beside the recording: there was too much to sum up in the program";
 
@@ -119,9 +127,18 @@ impl Analyzer {
     }
 
     /// Has the backward passes so far end steps, as far as the ledger can still take that in: there is nothing else that
-    /// could. What they are is known too late for the events themselves.
+    /// could. What they are is known too late for the events themselves. The optimizer step behind the last one ends a
+    /// step, too: no other backward pass will.
     pub fn end_steps_at_backward_passes(&mut self) {
-        self.backward_steps = self.ledger.next_seq()..recording::sequence() + 1;
+        let (first, mut last) = (self.ledger.next_seq(), None);
+        drain::peek(first, |event| match EventKind::from_code(event.kind) {
+            Some(EventKind::AltBoundary) if event.class == StepSource::Backward as u8 => last = None,
+            Some(EventKind::StepEnd) if event.class == StepSource::Optimizer as u8 => {
+                last = last.or(Some(event.seq));
+            }
+            _ => (),
+        });
+        self.backward_steps = first..last.unwrap_or(recording::sequence() + 1);
         let value = format!("{} {}", self.backward_steps.start, self.backward_steps.end);
         recording::append_entry(&TableEntry::Meta { key: BACKWARD_STEPS, value: &value });
     }
@@ -161,7 +178,7 @@ impl Analyzer {
         let began = Instant::now();
         let mut ends = loop_steps::drafted()?.into_iter().peekable();
         let waiting = (recording::sequence() - self.ledger.next_seq()) as usize;
-        if !self.backfilled.is_empty() || !allocator::can_allocate(waiting * 8 * RECORD) {
+        if !self.backfilled.is_empty() || !allocator::can_allocate(waiting * 8 * RECORD + self.memory()) {
             return None;
         }
         let mut ledger = self.ledger.clone();
@@ -210,8 +227,20 @@ impl Analyzer {
         }
     }
 
+    /// Returns about how many bytes a copy of the ledger takes. Less than half of that is written of it, and a vector that grows
+    /// may have twice the room.
+    fn memory(&self) -> usize {
+        let ((live, _), sites) = (self.ledger.live_counts(), self.ledger.sites().count());
+        4 * self.checkpoint as usize * RECORD + live * OF_BLOCK + sites * OF_SITE
+    }
+
     fn write_checkpoint(&mut self) {
         let next = self.ledger.next_seq();
+        if !allocator::can_allocate(self.memory()) {
+            // As without room in the file.
+            COVERED.store(next, Release);
+            return;
+        }
         if let Ok(state) = postcard::to_stdvec(&self.ledger) {
             // Without room for it the next try comes a window later, not at every boundary.
             recording::checkpoint(&state, next, settings::get().all_events);
@@ -242,13 +271,16 @@ impl Analyzer {
 
     fn check_size(&self) -> Result<(), String> {
         let ((live, sites), tables) = (self.ledger.live_counts(), recording::table_length());
-        if live <= MAX_LIVE && sites <= MAX_SITES && tables <= MAX_TABLES {
+        let is_little = live <= MAX_LIVE && sites <= MAX_SITES && tables <= MAX_TABLES;
+        let listed = (sites * REPORT_OF_SITE).min(REPORT_OF_SITES);
+        if is_little && allocator::can_allocate(3 * tables + live * REPORT_OF_BLOCK + listed) {
             return Ok(());
         }
+        let what = if is_little { "too little memory" } else { "too much" };
         let tables = report::wording::size(tables as f64);
         let path = state::path().unwrap_or_default();
         Err(format!(
-            "too much to sum up in the program ({live} live blocks at {sites} call stacks, {tables} of stacks and names); \
+            "{what} to sum up in the program ({live} live blocks at {sites} call stacks, {tables} of stacks and names); \
              it is all in the recording: leaktrace report {}",
             as_typed(&path)
         ))
@@ -302,7 +334,11 @@ impl Analyzer {
 /// faster than one drains, they sleep until it has, and it yields to whoever holds it up: else the file grows
 /// without bound. Never for long, since the thread that drains may be waiting for this one.
 pub fn apply_backpressure() {
-    let behind = || recording::sequence() - DRAINED.load(Relaxed);
+    // Loaded first: another thread may record and drain in between.
+    let behind = || {
+        let drained = DRAINED.load(Relaxed);
+        recording::sequence().saturating_sub(drained)
+    };
     let analyzer = match behind() {
         ..BACKLOG => return,
         BACKLOG..BACKLOG_LIMIT => ANALYZER.try_lock(),
@@ -332,4 +368,20 @@ pub fn reclaim_segments() {
 pub fn as_typed(path: &Path) -> String {
     let below = std::env::current_dir().ok().and_then(|d| path.strip_prefix(d).ok().map(PathBuf::from));
     below.as_deref().unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_that_there_is_no_memory_for_is_left_out() {
+        // As large as all of a process's addresses.
+        let mut analyzer = Analyzer { checkpoint: 1 << 40, ..Analyzer::default() };
+        analyzer.write_checkpoint();
+        assert_eq!(analyzer.checkpoint, 1 << 40, "none was made");
+        let mut analyzer = Analyzer { checkpoint: 1000, ..Analyzer::default() };
+        analyzer.write_checkpoint();
+        assert_ne!(analyzer.checkpoint, 1000);
+    }
 }

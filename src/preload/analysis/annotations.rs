@@ -10,6 +10,7 @@ use crate::python::frames;
 use crate::shield::shield;
 use crate::state;
 use crate::thread_state;
+use crate::writer::entries::shortened;
 use crate::writer::recording;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{AnnotationKind, Event, EventKind};
@@ -89,6 +90,7 @@ fn append(kind: AnnotationKind, label: u32) {
 
 /// Returns the label that stands for `text`; `None`: there is no room for more than `most`.
 fn label(text: &str, most: u32) -> Option<u32> {
+    let text = shortened(text);
     let mut labels = LABELS.lock()?;
     if let Some(&id) = labels.known.get(text) {
         return Some(id);

@@ -154,6 +154,11 @@ fn pool(allocator: *mut c_void) -> Option<&'static Pool> {
 }
 
 impl Pool {
+    /// Takes a block off. Not below zero: it may be one that was never added, from before the recording or a fork.
+    fn freed(&self, bytes: u64) {
+        let _ = self.live.fetch_update(Relaxed, Relaxed, |live| Some(live.saturating_sub(bytes)));
+    }
+
     /// Returns the device that a block lies on.
     fn device_of(&self, block: u64) -> Option<u8> {
         let known = self.device.load(Relaxed);
@@ -278,7 +283,7 @@ unsafe fn ended(allocator: *mut c_void, real: Real, block: *mut c_void) {
     if device != NO_DEVICE {
         // SAFETY: as in `born`.
         let bytes = unsafe { std::mem::transmute::<*mut c_void, Size>(real.size)(allocator, block) } as u64;
-        pool.live.fetch_sub(bytes, Relaxed);
+        pool.freed(bytes);
         if loop_steps::is_searching() && works_for_another() {
             loop_steps::elsewhere(CALLER.load(Relaxed), true);
         }
@@ -383,4 +388,19 @@ fn called(drawn: u64) {
 /// Forgets the parent's, in a forked child: its recording has none of it.
 pub fn after_fork_child() {
     POOL.iter().for_each(|pool| pool.live.store(0, Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_were_never_added_leave_nothing_alive() {
+        let pool = &POOL[POOLS - 1];
+        pool.live.store(10, Relaxed);
+        [4, 1 << 40, 7].into_iter().for_each(|bytes| pool.freed(bytes));
+        assert_eq!(pool.live.fetch_add(5, Relaxed), 0);
+        pool.freed(2);
+        assert_eq!(pool.live.load(Relaxed), 3);
+    }
 }

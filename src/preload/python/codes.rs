@@ -15,12 +15,10 @@ use crate::python::packages;
 use crate::python::strings;
 use crate::python::walk::Found;
 use crate::thread_state;
+use crate::writer::entries::LONGEST_TEXT;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::frameworks;
 use leaktrace_core::int_map::{IntMap, int_map};
-
-/// Larger line tables are left out: every line is then that of the `def`.
-const LONGEST_LINES: usize = 200_000;
 
 pub struct Codes {
     /// The living ones, by their addresses.
@@ -62,12 +60,11 @@ pub fn id(found: &Found) -> Numbered {
     let layout = &found.cpython.layout;
     // SAFETY: the frame keeps the code object alive, and that its strings; all of them are immutable.
     let (file, name, first_line, lines) = unsafe {
-        (
-            strings::text(found.cpython, read(found.code, layout.code_file)),
-            strings::text(found.cpython, read(found.code, layout.code_name)),
-            read::<i32>(found.code, layout.code_first_line),
-            strings::bytes(layout, read(found.code, layout.code_lines), LONGEST_LINES),
-        )
+        let file = strings::text(layout, read(found.code, layout.code_file));
+        let name = strings::text(layout, read(found.code, layout.code_name));
+        // A larger line table is left out: every line is then that of the `def`.
+        let lines = strings::bytes(layout, read(found.code, layout.code_lines), room_for_lines(&file, &name));
+        (file, name, read::<i32>(found.code, layout.code_first_line), lines)
     };
     let unnumbered = without_numbers(&file);
     let key = content(&[unnumbered.as_bytes(), name.as_bytes(), &first_line.to_le_bytes(), lines]);
@@ -87,6 +84,11 @@ pub fn id(found: &Found) -> Numbered {
         }
         Err(refused) => Numbered::Refused(refused),
     }
+}
+
+/// Returns the bytes that an entry has left for a line table.
+fn room_for_lines(file: &str, name: &str) -> usize {
+    LONGEST_TEXT.saturating_sub(file.len() + name.len())
 }
 
 /// Returns the file of code that a program made at run time without the numbers in it: the file that each new
@@ -181,7 +183,22 @@ pub fn after_fork_child() {
 
 #[cfg(test)]
 mod tests {
-    use super::without_numbers;
+    use super::{room_for_lines, without_numbers};
+    use leaktrace_core::format::entry::{LineTable, TableEntry};
+    use leaktrace_core::format::file_layout::{ENTRY_HEAD, ROOM};
+
+    #[test]
+    fn the_largest_line_table_that_is_taken_fits_in_an_entry() {
+        for (file, name) in
+            [("", ""), ("a.py", "f"), (&*"\u{1F600}".repeat(4096), &*"\u{1F600}".repeat(4096))]
+        {
+            let lines = vec![0x80; room_for_lines(file, name)];
+            assert!(lines.len() > 90_000);
+            let (id, first_line, encoding) = (u32::MAX, i32::MIN, LineTable::Locations);
+            let entry = TableEntry::Code { id, file, name, first_line, encoding, lines: &lines };
+            assert!(postcard::to_stdvec(&entry).unwrap().len() <= ROOM - ENTRY_HEAD);
+        }
+    }
 
     #[test]
     fn code_made_at_run_time_is_known_without_its_number() {

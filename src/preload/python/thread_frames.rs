@@ -67,8 +67,8 @@ impl Cpython {
         // SAFETY: the caller's word.
         unsafe {
             (
-                strings::text(self, read(code, self.layout.code_file)),
-                strings::text(self, read(code, self.layout.code_name)),
+                strings::text(&self.layout, read(code, self.layout.code_file)),
+                strings::text(&self.layout, read(code, self.layout.code_name)),
             )
         }
     }
@@ -79,7 +79,7 @@ impl Cpython {
     /// `object` is a living `str`.
     pub unsafe fn text(&self, object: u64) -> String {
         // SAFETY: the caller's word.
-        unsafe { strings::text(self, ptr::with_exposed_provenance(object as usize)) }
+        unsafe { strings::text(&self.layout, ptr::with_exposed_provenance(object as usize)) }
     }
 
     /// Returns the code of a frame.

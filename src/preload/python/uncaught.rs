@@ -23,7 +23,7 @@ pub unsafe fn exception(python: &Interpreter) -> Option<String> {
         let name = attribute(kind, c"__name__");
         let is_text =
             !name.is_null() && read::<usize>(name.cast(), cpython.layout.object_type()) == cpython.str_type;
-        let text = is_text.then(|| strings::text(cpython, name.cast()));
+        let text = is_text.then(|| strings::text(&cpython.layout, name.cast()));
         [name, kind, module].into_iter().for_each(|object| python.api.release(object));
         (functions.PyErr_Clear)();
         text.filter(|name| !name.is_empty())

@@ -3,8 +3,9 @@
 
 use crate::python::copies;
 use crate::python::interpreter::Cpython;
-use crate::python::layout::{Copies, Kind, SHIM_OWNER};
+use crate::python::layout::{Copies, Kind, Layout, SHIM_OWNER};
 use crate::python::memory::{Unmapped, checked_word};
+use crate::python::offsets::TYPE_BASE;
 
 /// A stack is not what the layout says.
 pub struct Contradicts;
@@ -13,6 +14,28 @@ impl From<Unmapped> for Contradicts {
     fn from(_: Unmapped) -> Contradicts {
         Contradicts
     }
+}
+
+/// The most classes that one is derived from, each from the next.
+const DEEPEST: usize = 32;
+
+/// Returns whether an object is of a type, or of a class that is derived from it: a program may name the files of code that it
+/// makes by strings of its own class.
+fn is_a(
+    layout: &Layout,
+    object: usize,
+    of: usize,
+    word: impl Fn(usize) -> Result<usize, Unmapped>,
+) -> Result<bool, Unmapped> {
+    let mut kind = word(object + layout.object_type())?;
+    for _ in 0..DEEPEST {
+        if kind == of || kind == 0 {
+            break;
+        }
+        // The one whose memory it continues, of several.
+        kind = word(kind + layout.of_type(TYPE_BASE))?;
+    }
+    Ok(kind == of)
 }
 
 /// Compares the frames of a thread with the layout; false if there is no frame.
@@ -34,7 +57,7 @@ pub fn confirms(cpython: &Cpython, thread: usize) -> Result<bool, Contradicts> {
         let shim = layout.kind.has_shims() && byte(layout.frame_flag)? >= SHIM_OWNER;
         if !shim {
             let code = word(frame + layout.frame_code)? & !7;
-            let is = |object: usize, of: usize| word(object + layout.object_type()).map(|kind| kind == of);
+            let is = |at: usize, of: usize| is_a(layout, word(at)?, of, word);
             let instr = word(frame + layout.frame_instr)?;
             let inside = match layout.kind {
                 Kind::Object => (-1..1 << 28).contains(&(instr as i32)),
@@ -54,10 +77,10 @@ pub fn confirms(cpython: &Cpython, thread: usize) -> Result<bool, Contradicts> {
                 }
             };
             let right = inside
-                && is(code, cpython.code_type)?
-                && is(word(code + layout.code_file)?, cpython.str_type)?
-                && is(word(code + layout.code_name)?, cpython.str_type)?
-                && is(word(code + layout.code_lines)?, cpython.bytes_type)?;
+                && word(code + layout.object_type())? == cpython.code_type
+                && is(code + layout.code_file, cpython.str_type)?
+                && is(code + layout.code_name, cpython.str_type)?
+                && is(code + layout.code_lines, cpython.bytes_type)?;
             if !right {
                 return Err(Contradicts);
             }
@@ -66,4 +89,28 @@ pub fn confirms(cpython: &Cpython, thread: usize) -> Result<bool, Contradicts> {
         frame = back;
     }
     Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::python::layout::{Release, choose};
+    use std::collections::HashMap;
+
+    #[test]
+    fn an_object_is_of_its_class_and_of_what_that_is_derived_from() {
+        let layout = choose(Release { minor: 11, free_threaded: false }, None).unwrap();
+        let (text, number, any) = (0x1000, 0x2000, 0x3000);
+        let base = |class: usize, base: usize| (class + TYPE_BASE, base);
+        let of = |object: usize, class: usize| (object + 8, class);
+        let bases =
+            [base(any, 0), base(text, any), base(number, any), base(0x4000, text), base(0x5000, 0x4000)];
+        let objects =
+            [of(0x10, text), of(0x20, 0x5000), of(0x30, number), of(0x40, 0x6000), of(0x50, 0x7000)];
+        let circle = [base(0x7000, 0x7000)];
+        let words: HashMap<usize, usize> = bases.into_iter().chain(objects).chain(circle).collect();
+        let is_text = |object| is_a(&layout, object, text, |at| words.get(&at).copied().ok_or(Unmapped)).ok();
+        assert_eq!([0x10, 0x20, 0x30, 0x50].map(is_text), [true, true, false, false].map(Some));
+        assert_eq!(is_text(0x40), None, "no class lies there");
+    }
 }

@@ -268,6 +268,7 @@ mod tests {
 
     #[test]
     fn a_number_that_a_jump_abandoned_is_skipped_and_one_that_is_waited_for_is_not() {
+        let _alone = crate::writer::ALONE.write();
         let path = std::env::temp_dir().join(format!("drain-{}.ltrace", std::process::id()));
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         recording::open(&name, std::process::id(), 0).unwrap();

@@ -11,6 +11,15 @@ use crate::writer::signals::FaultsLetIn;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::file_layout::{ENTRY_HEAD, PAYLOAD, ROOM, header, segment, usage};
 
+/// The most bytes of text, or of another list, that an entry has room for beside its numbers and a short key.
+pub const LONGEST_TEXT: usize = ROOM - ENTRY_HEAD - 64;
+
+/// Returns the beginning of a text that an entry has no room for all of.
+pub fn shortened(text: &str) -> &str {
+    let end = (0..=text.len().min(LONGEST_TEXT)).rev().find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
+}
+
 /// Writes a table entry. `false`: no recording, no room, a signal handler on top of who writes one, or the
 /// entry is larger than a segment.
 pub fn append_entry(entry: &TableEntry<'_>) -> bool {
@@ -27,13 +36,17 @@ pub fn append_entry(entry: &TableEntry<'_>) -> bool {
         if pool.write_entry(entry) {
             return true;
         }
+        // Else it would take a segment each time that somebody tries.
+        if !fits_in_a_segment(entry) {
+            return false;
+        }
         if pool.is_lean && !pool.tables.is_empty() {
             if !pool.grow() {
                 return false;
             }
             continue;
         }
-        // Full (or none yet). A fresh segment that is still too small is no use.
+        // Full (or none yet). A fresh one that is still no use cannot be written to.
         if !pool.tables.is_empty() && pool.tables_used == 0 {
             return false;
         }
@@ -46,6 +59,11 @@ pub fn append_entry(entry: &TableEntry<'_>) -> bool {
         pool.tables_used = 0;
     }
     false
+}
+
+fn fits_in_a_segment(entry: &TableEntry<'_>) -> bool {
+    let size = postcard::serialize_with_flavor(entry, postcard::ser_flavors::Size::default());
+    size.is_ok_and(|size| size <= ROOM - ENTRY_HEAD)
 }
 
 impl SegmentPool {
@@ -143,4 +161,37 @@ pub fn checkpoint(state: &[u8], next: u64, keep_events: bool) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::{ALONE, recording};
+    use leaktrace_core::format::reader;
+    use leaktrace_core::format::tables::Tables;
+
+    #[test]
+    fn what_no_segment_has_room_for_takes_none_and_a_text_is_cut_off() {
+        let _alone = ALONE.write();
+        let folder = tempfile::tempdir().unwrap();
+        let name = std::ffi::CString::new(folder.path().join("entries.ltrace").to_str().unwrap()).unwrap();
+        recording::open(&name, std::process::id(), 0).unwrap();
+        let taken = || SEGMENTS.lock().map(|pool| (pool.fresh, pool.tables.len(), pool.is_lean)).unwrap();
+        let before = taken();
+        let long = "\u{1F600}".repeat(ROOM / 4);
+        assert!(!append_entry(&TableEntry::Label { id: 1, text: &long }));
+        assert_eq!(taken(), before);
+
+        let label = shortened(&long);
+        let argv = format!("x{long}");
+        let argv = shortened(&argv);
+        assert!(label.len() > LONGEST_TEXT - 4 && argv.len() > LONGEST_TEXT - 4);
+        assert!(append_entry(&TableEntry::Label { id: u32::MAX, text: label }));
+        assert!(append_entry(&TableEntry::Meta { key: "python_packages", value: argv }));
+        assert_eq!(shortened("short"), "short");
+        let mut tables = Tables::default();
+        each_table(|segment| reader::entries(segment, &mut tables).unwrap());
+        assert_eq!(tables.labels[&u32::MAX], label);
+        assert_eq!(tables.meta["python_packages"], argv);
+    }
 }

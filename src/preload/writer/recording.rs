@@ -148,6 +148,11 @@ pub fn recover(cursor: &mut Cursor) {
     if !cursor.is_in_use() {
         return;
     }
+    // The thread had no segment yet.
+    if cursor.end == 0 {
+        *cursor = Cursor::NONE;
+        return;
+    }
     // SAFETY: a record of the cursor's own segment, which is mapped while the recording is open: its number.
     let is_stored = |at: u64| unsafe { (*(at as *const AtomicU64)).load(Relaxed) != 0 };
     cursor.recording = RECORDING.load(Relaxed);
