@@ -46,6 +46,8 @@ const NOT_OURS: u8 = 0;
 const OURS: u8 = 1;
 /// Ours, and switched off.
 const FINISHED: u8 = 2;
+/// There was one, which is not ours any more; no handler of ours was passed over.
+const NO_MORE: u8 = 3;
 
 /// Opens the recording on the first event; null before there is anything to open it with.
 static START: AtomicPtr<fn() -> bool> = AtomicPtr::new(std::ptr::null_mut());
@@ -82,9 +84,14 @@ pub fn is_recording() -> bool {
     ownership().load(Relaxed) == OURS
 }
 
+/// Returns whether this is a child that was made without handlers of ours: who held a lock in the parent need not exist here.
+pub fn is_foreign_child() -> bool {
+    !std::ptr::eq(ownership(), &NOT_YET) && ownership().load(Acquire) == NOT_OURS
+}
+
 /// Returns whether the recording is this process's, be it switched off by now.
 pub fn owns_recording() -> bool {
-    ownership().load(Acquire) != NOT_OURS
+    matches!(ownership().load(Acquire), OURS | FINISHED)
 }
 
 #[inline(always)]
@@ -143,7 +150,7 @@ pub fn disable(why: &str) {
 /// Ends the tracing for good: the recording, if there is one, is nobody's to write any more.
 pub fn give_up() {
     set(State::Off);
-    ownership().store(NOT_OURS, Release);
+    ownership().store(NO_MORE, Release);
 }
 
 /// What is said when the recording is lost: made before, since a signal handler says it. Null: nothing.
@@ -193,7 +200,7 @@ pub fn elapsed() -> u64 {
 
 /// Leaves the parent's recording to the parent, in a forked child. What was looked up holds in the child too.
 pub fn after_fork_child() {
-    ownership().store(NOT_OURS, Release);
+    ownership().store(NO_MORE, Release);
     match get() {
         State::Recording => set(State::Armed),
         // Another thread was at it; here there is none.

@@ -16,6 +16,7 @@ use once_cell::race::OnceBox;
 use crate::coverage_gaps;
 use crate::lock::{Mutex, Rank};
 use crate::machine;
+use crate::state;
 use crate::unwind::LastWalk;
 use crate::writer::recording;
 use crate::writer::recording::Cursor;
@@ -380,6 +381,9 @@ pub fn set_end_callback(callback: fn(usize)) {
 }
 
 unsafe extern "C" fn thread_ends(_: *mut libc::c_void) {
+    if state::is_foreign_child() {
+        return;
+    }
     let thread = current();
     ENDS.get().into_iter().for_each(|ended| ended(thread.address()));
     let pages = thread.pages.replace(UNMAPPED);

@@ -450,8 +450,8 @@ fn note_segment(table: Table, buffer: u64) {
         SEEN.store(given, Relaxed);
         LEFT.store(ASKED, Relaxed);
     }
-    if LEFT.load(Relaxed) > 0 {
-        LEFT.fetch_sub(1, Relaxed);
+    // Of two threads that find one left, one takes it.
+    if LEFT.load(Relaxed) > 0 && LEFT.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
         append_segment(table, buffer);
     }
 }
