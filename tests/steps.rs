@@ -587,7 +587,7 @@ fn backward_passes_are_the_steps_where_too_few_optimizer_steps_follow_many() {
     let report = Report::of(
         &torch("steps/accumulated.py").env("LEAKTRACE_QUIET", "1").traced().run().success().recording(),
     );
-    assert_eq!((report.steps(), report.source()), (159, "backward"));
+    assert_eq!((report.steps(), report.source()), (160, "backward"));
     let [leak] = report.findings() else { panic!("{:#?}", report.findings()) };
     let told = (&leak["kind"], &leak["bytes_per_step"], &leak["holders"][0]["path"]);
     assert_eq!(told, (&"leak".into(), &512.0.into(), &"__main__.losses[*]".into()));

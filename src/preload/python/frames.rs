@@ -118,7 +118,7 @@ pub fn runs(thread: &ThreadState, is: impl FnOnce(&str, &str) -> bool) -> bool {
             let layout = &found.cpython.layout;
             // SAFETY: the code object of a frame of the calling thread, in a read section.
             let [file, name] = [layout.code_file, layout.code_name]
-                .map(|at| unsafe { strings::text(found.cpython, read(found.code, at)) });
+                .map(|at| unsafe { strings::text(layout, read(found.code, at)) });
             accepted = is.take().is_some_and(|is| is(&file, &name));
             false
         });
@@ -159,8 +159,11 @@ impl Reader {
     }
 
     /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named
-    /// before; 0 where the layout of frames is not known.
+    /// before; 0 where the layout of frames is not known. A frame of a module has none, but a dict.
     pub fn locals(&self, seen: &Seen, count: u16) -> u64 {
+        if count == 0 {
+            return self.version_of_names(seen);
+        }
         let all = (0..count.min(MOST_LOCALS)).map(|variable| self.variable(seen, variable));
         spread(all)
     }
@@ -170,6 +173,30 @@ impl Reader {
     pub fn locals_closely(&self, seen: &Seen, count: u16) -> u64 {
         let all = (0..count.min(MOST_LOCALS)).map(|variable| self.variable(seen, variable));
         spread(all.map(|object| self.told_apart(object)))
+    }
+
+    /// Returns another number each time that the module whose frame this is has assigned to a name: up to CPython 3.12 a dict has
+    /// a version. 0: it is not known.
+    fn version_of_names(&self, seen: &Seen) -> u64 {
+        let layout = &self.cpython.layout;
+        let names = match self.cpython.minor {
+            ..=10 => 56,
+            11 => 24,
+            12 => 40,
+            _ => return 0,
+        };
+        if layout.frame_variables.is_none() {
+            return 0;
+        }
+        // SAFETY: a frame of the calling thread, in a read section, of a known layout; what it refers to is alive. A dict has its
+        // version behind its size.
+        unsafe {
+            let dict: u64 = read(ptr::with_exposed_provenance(seen.frame), names);
+            match dict != 0 && read::<usize>(address(dict), layout.object_type()) == self.cpython.dict_type {
+                true => read(address(dict), layout.head + 8),
+                false => 0,
+            }
+        }
     }
 
     /// Returns what tells an object that a local variable names from what it named before, which may have been in the same
@@ -327,12 +354,12 @@ impl Reader {
                     (0..units).flat_map(|unit| first.add(unit).read_volatile().to_ne_bytes()).collect()
                 }
             };
-            let file = strings::text(cpython, read(code, layout.code_file));
+            let file = strings::text(layout, read(code, layout.code_file));
             CodeText {
                 minor: cpython.minor,
                 library: !packages::ownership().is_own_file(&file),
                 file,
-                name: strings::text(cpython, read(code, layout.code_name)),
+                name: strings::text(layout, read(code, layout.code_name)),
                 flags: read(code, layout.code_flags),
                 variables: self.variables(code),
                 bytes,

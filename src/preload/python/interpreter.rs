@@ -78,8 +78,9 @@ pub struct Cpython {
     pub bytes_type: usize,
     /// The types of iterators that begin with a number which changes with each item; 0: not exported.
     pub counting_types: [usize; COUNTING.len()],
-    /// The type of generators; 0: not exported.
+    /// The types of generators, and of dicts; 0: not exported.
     pub generator_type: usize,
+    pub dict_type: usize,
     /// The types of what is often made in the memory of the one before: numbers, and cells; 0: not exported.
     pub common_types: [usize; COMMON.len()],
     pub minor: u32,
@@ -87,13 +88,22 @@ pub struct Cpython {
 }
 
 /// Iterators that begin with the index of the next item (of a range also with the item itself).
-const COUNTING: [&CStr; 5] =
-    [c"PyRangeIter_Type", c"PyListIter_Type", c"PyTupleIter_Type", c"PyEnum_Type", c"PyReversed_Type"];
+const COUNTING: [&CStr; 6] = [
+    c"PyRangeIter_Type",
+    c"PyListIter_Type",
+    c"PyTupleIter_Type",
+    c"PyEnum_Type",
+    // Of what has `__getitem__` and no `__iter__`, and of NumPy's arrays.
+    c"PySeqIter_Type",
+    c"PyReversed_Type",
+];
 
 /// The types of what local variables name, and the next call's often in the same memory.
 const COMMON: [&CStr; 2] = [c"PyLong_Type", c"PyCell_Type"];
 
 /// Null: no interpreter, or none any more.
+/// Whether a thread is asking for a pending call.
+static ASKING: AtomicBool = AtomicBool::new(false);
 static INTERPRETER: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
 /// The last one that was found, also when it has ended.
 static FOUND: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
@@ -229,10 +239,16 @@ fn cpython_in(scope: Handle, version: &str) -> Result<Cpython, &'static str> {
         bytes_type: bytes_type.addr(),
         counting_types: COUNTING.map(|name| symbol(name).map_or(0, |found| found.addr())),
         generator_type: symbol(c"PyGen_Type").map_or(0, |found| found.addr()),
+        dict_type: symbol(c"PyDict_Type").map_or(0, |found| found.addr()),
         common_types: COMMON.map(|name| symbol(name).map_or(0, |found| found.addr())),
         minor,
         scope,
     })
+}
+
+/// In a forked child: who was asking does not exist here.
+pub fn after_fork_child() {
+    ASKING.store(false, Ordering::Release);
 }
 
 impl Interpreter {
@@ -243,10 +259,17 @@ impl Interpreter {
         if self.queue.as_ref().is_some_and(|queue| !queue.is_open()) {
             return false;
         }
-        // SAFETY: both may be called from anywhere; the queue takes a function and its argument.
-        unsafe {
-            (python.Py_IsInitialized)() != 0 && (python.Py_AddPendingCall)(function, ptr::null_mut()) == 0
+        // One at a time: from 3.13 on a thread that waits for the queue's lock gives up the GIL meanwhile, and this one may
+        // have an allocator's lock, which whoever takes the GIL waits for.
+        if ASKING.swap(true, Ordering::Acquire) {
+            return false;
         }
+        // SAFETY: both may be called from anywhere; the queue takes a function and its argument.
+        let asked = unsafe {
+            (python.Py_IsInitialized)() != 0 && (python.Py_AddPendingCall)(function, ptr::null_mut()) == 0
+        };
+        ASKING.store(false, Ordering::Release);
+        asked
     }
 
     /// True if this very thread holds the GIL of the main interpreter, and that is not about to end.

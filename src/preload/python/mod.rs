@@ -74,6 +74,7 @@ pub fn find() {
 
 /// In a forked child: what is installed was copied along; what was only asked for is asked for again.
 pub fn after_fork_child() {
+    interpreter::after_fork_child();
     install::after_fork_child();
     optimizers::after_fork_child();
     search::after_fork_child();

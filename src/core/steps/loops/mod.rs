@@ -106,8 +106,8 @@ pub trait EventContext {
     fn iterator(&mut self, seen: &Seen, stack: u16, depth: u16) -> u64;
     /// Returns whether that is less for each item.
     fn goes_down(&mut self, seen: &Seen, stack: u16, depth: u16) -> bool;
-    /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named before;
-    /// 0 where that is not known.
+    /// Returns what tells the objects that the first `count` local variables of a frame name from those that they named before,
+    /// or, if there are none, the names of a module; 0 where that is not known.
     fn locals(&mut self, seen: &Seen, count: u16) -> u64;
     /// The same, also where the next object was given the memory of the one before. Only of frames that go on.
     fn locals_closely(&mut self, seen: &Seen, count: u16) -> u64;

@@ -342,7 +342,12 @@ impl<'a> Chooser<'a> {
         let whole = self.iterations(main) / (n - 1.0).max(1.0);
         // Each backward pass is one of a batch, and no step where a few are gathered; but where there are so few steps …
         let least = if self.backwards[usize::from(main)] > 0 { LEAST_ROUNDS } else { FEW as f64 };
-        let too_few = self.finer && n < TO_JUDGE && rounds >= least;
+        let leads_to_many = || {
+            let inside = self.coming_round(main, users);
+            let most = self.largest(inside.into_iter().map(|(id, _)| id));
+            most.is_some_and(|id| self.iterations(id) >= FEW as f64 * self.iterations(main))
+        };
+        let too_few = self.finer && n < TO_JUDGE && (rounds >= least || leads_to_many());
         let enough = match rounds >= OFTEN {
             // Else nothing at all is judged.
             _ if too_few => DIRECT,

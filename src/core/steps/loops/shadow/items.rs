@@ -17,7 +17,7 @@ enum Place {
     /// The iterator of the loop, on the stack from that slot on, behind those of so many loops around it.
     Iterator(u16, u16),
     /// The first so many local variables: a `while` has none of its own. Nothing but its iterations changes them where its
-    /// frame stands at one instruction, as long as no loop of that frame is in it.
+    /// frame stands at one instruction, as long as no loop of that frame is in it. 0: the names of a module.
     Locals(u16),
 }
 
@@ -66,7 +66,7 @@ impl Items {
         let stack = || variables.filter(|_| of.is_for)?.checked_add(of.below);
         let iterator = stack().map(|stack| (stack, of.depth));
         let counted = || iterator.map(|(stack, depth)| Place::Iterator(stack, depth));
-        let locals = || variables.filter(|&count| !of.is_for && count > 0).map(Place::Locals);
+        let locals = || variables.filter(|_| !of.is_for).map(Place::Locals);
         let place = of.variable.map(Place::Variable).or_else(counted).or_else(locals);
         Items { place, iterator, ..Items::default() }
     }
