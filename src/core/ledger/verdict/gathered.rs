@@ -23,6 +23,7 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             && f.live_bytes > 0
             && f.live_blocks > 1
             && (went_on && is_given_back(view, f)
+                || f.kind == Kind::LastLoop && 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes
                 || view.ledger.exited() && (is_joined(view, f) || is_copied(view, f)))
     };
     let told = |f: Finding| Finding {

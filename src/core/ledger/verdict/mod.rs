@@ -80,15 +80,17 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
         findings.extend(rule(&view, &explained));
     }
     let explained = sites_of(&findings);
-    // What is reallocated each step lives on into the next, until its copy is there: that is said already.
-    let renewed: BTreeSet<u32> =
-        findings.iter().filter(|f| f.renewed).flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
-    let is_renewed = |f: &Finding| {
-        let of_renewed = f.sites.iter().filter(|s| renewed.contains(&s.site));
-        2.0 * of_renewed.map(|s| s.bytes_per_step).sum::<f64>() > f.bytes_per_step
+    // What is reallocated each step lives on into the next, until its copy is there, and what is released every few steps
+    // lives on till then: that is said already.
+    let is_told = |f: &&Finding| f.renewed || f.kind == Kind::Periodic;
+    let told: BTreeSet<u32> =
+        findings.iter().filter(is_told).flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
+    let mostly_told = |f: &Finding| {
+        let of_told = f.sites.iter().filter(|s| told.contains(&s.site));
+        2.0 * of_told.map(|s| s.bytes_per_step).sum::<f64>() > f.bytes_per_step
     };
     // A site may have a share in these and in another cause too: they explain no site.
-    findings.extend(carry_over::find(&view).into_iter().filter(|f| !is_renewed(f)));
+    findings.extend(carry_over::find(&view).into_iter().filter(|f| !mostly_told(f)));
     let growing = findings.iter().filter(|f| matches!(f.kind, Kind::Leak | Kind::Growing));
     let growing = growing.flat_map(|f| f.sites.iter().map(|s| s.site)).collect();
     findings.extend(fragmentation::find(&view, &growing));

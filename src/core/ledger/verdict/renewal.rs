@@ -20,8 +20,9 @@ use crate::ledger::sites::{Layer, Site};
 const WINDOWS: usize = 8;
 /// The share of the run before the judged part.
 const SKIPPED: f64 = 1.0 / 3.0;
-/// A run shorter than this cannot show it.
+/// A run shorter than this cannot show it, unless there are more blocks after every one of its steps: then so many suffice.
 const MIN_STEPS: u32 = 40;
+const MIN_STEPS_OF_BLOCKS: u32 = 16;
 /// At least this share of the steps that allocate must leave more than was held before, and no later step less than that: what
 /// is as large as before in most of them has its size from outside, as a batch does whose length grows from epoch to epoch. It
 /// may be smaller again at once: PyTorch's allocator leaves a block what it was found in, if that is up to 1 MiB more …
@@ -84,7 +85,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let steps = clock.at(view.steps);
     let from = (f64::from(steps) * SKIPPED) as u32;
     let length = steps.saturating_sub(from) as usize / WINDOWS;
-    if steps < MIN_STEPS || length == 0 {
+    if steps < MIN_STEPS_OF_BLOCKS || length == 0 {
         return Vec::new();
     }
     let from = steps - (length * WINDOWS) as u32;
@@ -132,6 +133,16 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let rate = even.or_else(|| irregular(&stock.lows))?;
         if !matches!(site.layer, Layer::Block | Layer::Driver) {
             return None;
+        }
+        if steps < MIN_STEPS {
+            let before = clock.at(view.burn_in);
+            let in_all =
+                lasting_rises(view, &clock, number, stock.bytes, before) >= steps.saturating_sub(before);
+            let by_blocks = stock.added_blocks.len() as f64 >= judged
+                && stock.added_blocks.iter().all(|&blocks| blocks > 0);
+            if !in_all || !by_blocks {
+                return None;
+            }
         }
         let alive = view.site(number)?;
         let age = |birth: u32| steps.saturating_sub(clock.at(birth));

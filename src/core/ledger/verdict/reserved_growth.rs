@@ -25,7 +25,8 @@ pub fn compare(view: &View<'_>, findings: &mut [Finding]) {
             i64::try_from(its().fold(0u64, |sum, d| sum.saturating_add(d.reserved_bytes))).ok()
         };
         let records = view.ledger.steps();
-        let from = f.oldest_step.max(view.burn_in);
+        // Of what is made anew all the time nothing is old.
+        let from = if f.renewed { f.first_step } else { f.oldest_step }.max(view.burn_in);
         let before = records.iter().find(|r| r.step >= from).and_then(reserved);
         let after = records.last().and_then(reserved);
         f.reserved_growth_bytes = before.zip(after).map(|(b, a)| a.saturating_sub(b));

@@ -12,7 +12,7 @@ use super::phase_clock::{PhaseClock, UnderWay};
 use super::statistics::{gaps, grouped, interval, median, overlap};
 use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View, old_age};
 use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
-use crate::ledger::sites::mostly_collected;
+use crate::ledger::sites::{Layer, mostly_collected};
 
 /// A site still grows if its newest survivor came within this many mean gaps, and so many steps, of the
 /// latest it could.
@@ -39,6 +39,9 @@ pub const STEADY_COHORTS: usize = 20;
 const CERTAIN_BURSTS: usize = 3;
 /// Single births at regular intervals need be fewer, if the interval is at least [`MIN_INTERVAL`] steps.
 const MIN_REGULAR: usize = 4;
+/// Programs that are compiled so many steps apart are those of stages, if they are fewer than this.
+const STAGE: f64 = 4.0;
+const MIN_PROGRAMS: usize = 8;
 
 /// A cohort of as many blocks as the others belongs to them up to so many times the bytes of the largest.
 const LARGER: u64 = 2;
@@ -127,6 +130,11 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let rhythm = rhythm(&births, if slower.is_some() { &[] } else { &before });
     let at_intervals = rhythm.regular && !rhythm.in_bursts && rhythm.spacing >= MIN_INTERVAL;
     if proof.len() < if at_intervals { MIN_REGULAR } else { MIN_COHORTS } {
+        return Outcome::Nothing;
+    }
+    // Whoever trains in stages compiles a few programs for each.
+    let is_stages = || f64::from(last - first) >= STAGE * (births.len() - 1) as f64;
+    if site.site.layer == Layer::Code && births.len() < MIN_PROGRAMS && is_stages() {
         return Outcome::Nothing;
     }
     // A bound of few entries drops few in a whole run: what has twice lived longer than all that is alive is no leak. Once
@@ -368,10 +376,5 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         })
         .collect();
     f.add_up();
-    // It was released behind its loop.
-    let is_released = || 2 * view.ledger.freed_after_last_step(f.device) >= f.live_bytes;
-    if kind == Kind::LastLoop && is_released() {
-        return None;
-    }
     Some(f)
 }
