@@ -112,6 +112,24 @@ programs! {
 }
 
 #[test]
+fn loops_outside_of_functions_have_steps_where_one_call_is_all_that_is_seen() {
+    for what in ["array", "items", "while", "nested"] {
+        let report = Report::of(&jax("module_loops").arg(what).run().success().recording());
+        let [leak] = report.findings() else { panic!("{what}: {:#?}", report.findings()) };
+        let told = (report.steps(), &leak["kind"], &leak["holders"][0]["path"]);
+        assert_eq!(told, (120, &"leak".into(), &"__main__.kept[*]".into()), "{what}");
+    }
+}
+
+/// Each compiles what is new in it: few programs, far apart.
+#[test]
+fn programs_of_stages_are_no_leak() {
+    let report = Report::of(&jax("programs").arg("stages").run().success().recording());
+    let grows = report.findings().iter().any(|f| f["kind"] == "leak" || f["kind"] == "growing");
+    assert!(report.steps() == 125 && !grows, "{:#?}", report.findings());
+}
+
+#[test]
 fn a_staircase_is_found() {
     let ran = jax("programs").arg("staircase").run().success();
     let report = Report::of(&ran.recording());
@@ -326,7 +344,7 @@ fn programs_that_are_compiled_in_each_step_and_released_are_told() {
         flat(&String::from_utf8(call([ran.recording().as_os_str()]).stdout).unwrap())
     };
     let (line, told) = (mark("lambdas", "# compiled"), text(&["lambdas"]));
-    let answer = "1 recompilation: a new program is compiled in each step, and released at ";
+    let answer = "1 recompilation: a new program is compiled and released in each step at ";
     assert!(
         told.starts_with(&format!("No leak in {STEPS} steps; {answer}programs.py:{line} lambdas")),
         "{told}"
@@ -421,7 +439,7 @@ fn the_words_are_those_of_jax() {
     let ran = jax("programs").arg("losses").run().success();
     let text = String::from_utf8(call([ran.recording().as_os_str()]).stdout).unwrap();
     let told = flat(&text);
-    assert!(told.contains("keep `float(x)` (if it is one number) or `np.array(x)` in `kept[*]`"), "{text}");
+    assert!(told.contains("store `float(x)` (if it is one number) or `np.array(x)` in `kept[*]`"), "{text}");
     assert!(told.contains("CPU 0 (cpu):"), "{text}");
     for word in ["torch", "PyTorch", ".item()", "reserved +0", "in ExecuteReplicated"] {
         assert!(!told.contains(word), "{word}: {text}");

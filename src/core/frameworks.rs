@@ -44,8 +44,10 @@ pub struct Framework {
     pub new_variables: &'static str,
     /// What gives the memory of an argument on to a result, if anything does.
     pub gives_on: Option<&'static str>,
-    /// What keeps it from compiling ever more programs, if it compiles any that are seen.
-    pub recompiles: Option<&'static str>,
+    /// What keeps it from compiling ever more programs, if it compiles any that are seen, and what releases those that are there.
+    pub recompiles: Option<(&'static str, &'static str)>,
+    /// How the path to what its own caches keep begins, and what to do where these grow.
+    pub own_caches: Option<(&'static str, &'static str)>,
     /// What gives cached memory back to the driver, if anything does.
     pub releases_cache: Option<&'static str>,
     /// The file and the name of the function of Python's that does.
@@ -91,6 +93,9 @@ pub struct Models {
     pub optimizers: Option<Optimizers>,
 }
 
+/// How a path goes on from a dict to its keys.
+pub const KEYS: &str = " → its keys";
+
 /// Optimizers, which refer to the variables of a model and have some for each.
 #[derive(Debug)]
 pub struct Optimizers {
@@ -109,6 +114,11 @@ impl Optimizers {
     /// Returns whether a file is an optimizer's.
     pub fn have_file(&self, file: &str) -> bool {
         file.contains(self.files)
+    }
+
+    /// Returns whether a path leads to variables that are the keys of what an optimizer has of each.
+    pub fn have_keys_in(&self, path: &str) -> bool {
+        self.common.iter().any(|(end, _)| end.ends_with(KEYS) && path.contains(end))
     }
 
     /// Returns whether a path leads through an optimizer for certain.
@@ -181,7 +191,7 @@ pub const PYTORCH: Framework = Framework {
         function: c"register_optimizer_step_post_hook",
     }),
     folds: false,
-    number: "`.item()`, `.detach()`",
+    number: "`.item()`",
     copy: "`.item()` (if it is one number) or `.detach().cpu()`",
     // What `mse_loss` gives is one number in a large block.
     large_copy: "`.detach().cpu()` (or `.item()`, if it is one number)",
@@ -216,6 +226,7 @@ pub const PYTORCH: Framework = Framework {
     new_variables: "",
     gives_on: None,
     recompiles: None,
+    own_caches: None,
     releases_cache: Some("`torch.cuda.empty_cache()`"),
     releasing_function: Some(("memory.py", "empty_cache")),
     returns_segments: true,
@@ -251,10 +262,16 @@ pub const JAX: Framework = Framework {
     state: None,
     new_variables: "",
     gives_on: Some("`donate_argnums`"),
-    recompiles: Some(
+    recompiles: Some((
         "call the compiled function with the same static arguments and arrays of few shapes (pad what has many lengths), and \
-         make it once, outside of the loop; `jax.clear_caches()` releases what is compiled",
-    ),
+         make it once, outside of the loop",
+        "`jax.clear_caches()` releases what is compiled",
+    )),
+    own_caches: Some((
+        "jax._src.",
+        "pass arrays to a compiled function as arguments: JAX's caches keep those that are in a static argument, or that the \
+         function takes from around it; `jax.clear_caches()` releases them",
+    )),
     releases_cache: None,
     releasing_function: None,
     returns_segments: true,
@@ -297,6 +314,7 @@ pub const TENSORFLOW: Framework = Framework {
     new_variables: "make one variable and `assign` to it, instead of a new one each time",
     gives_on: None,
     recompiles: None,
+    own_caches: None,
     releases_cache: None,
     releasing_function: None,
     returns_segments: false,
@@ -330,6 +348,7 @@ pub const CUPY: Framework = Framework {
     new_variables: "",
     gives_on: None,
     recompiles: None,
+    own_caches: None,
     releases_cache: Some("`cupy.get_default_memory_pool().free_all_blocks()`"),
     releasing_function: None,
     returns_segments: true,

@@ -7,6 +7,8 @@ pub(super) const NAMES: usize = 3;
 
 /// Equal pieces in a row that are said once: the nodes of a linked list.
 const RUN: usize = 4;
+/// The most pieces that follow each other again and again: an attribute and an index, say.
+const LONGEST: usize = 3;
 
 /// A piece of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,25 +175,31 @@ fn say(out: &mut String, piece: &Piece) {
 }
 
 /// Puts one piece in the place of equal ones in a row, in all paths where one has many: of two nodes of a linked list
-/// one is further from its head. Equal indices in a row are no list by themselves.
+/// one is further from its head. So it does with a few pieces that follow each other again and again. Equal indices in a row
+/// are no list by themselves.
 fn fold_runs(paths: &mut [(Vec<Piece>, Option<usize>)], linked: bool) {
-    let run =
-        |path: &[Piece], at: usize| path[at.min(path.len())..].iter().take_while(|p| **p == path[at]).count();
-    let text = |piece: &Piece| match piece {
-        Piece::Text(text) => Some(text.clone()),
-        Piece::Element(text) => linked.then(|| text.clone()),
-        Piece::Run(_) | Piece::Graph { .. } => None,
+    let said = |pattern: &[Piece]| {
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) | Piece::Element(text) => Some(text.clone()),
+            Piece::Run(_) | Piece::Graph { .. } => None,
+        };
+        let is_named = linked || pattern.iter().any(|piece| matches!(piece, Piece::Text(_)));
+        pattern.iter().map(text).collect::<Option<String>>().filter(|_| is_named)
+    };
+    let times = |path: &[Piece], at: usize, pattern: &[Piece]| {
+        path[at..].chunks_exact(pattern.len()).take_while(|chunk| *chunk == pattern).count()
     };
     let longest = paths.iter().map(|(path, _)| path.len()).max().unwrap_or(0);
     for at in 0..longest {
-        let long =
-            paths.iter().find(|(path, _)| path.get(at).and_then(text).is_some() && run(path, at) >= RUN);
-        let Some((piece, said)) = long.and_then(|(path, _)| Some((path[at].clone(), text(&path[at])?)))
-        else {
-            continue;
+        let pattern = |path: &[Piece], length: usize| {
+            let pattern = path.get(at..at + length)?;
+            let said = said(pattern)?;
+            (times(path, at, pattern) >= RUN).then(|| (pattern.to_vec(), said))
         };
+        let long = (1..=LONGEST).find_map(|length| paths.iter().find_map(|(path, _)| pattern(path, length)));
+        let Some((pattern, said)) = long else { continue };
         for (path, parted) in paths.iter_mut().filter(|(path, _)| path.len() >= at) {
-            let length = path[at..].iter().take_while(|p| **p == piece).count();
+            let length = times(path, at, &pattern) * pattern.len();
             path.splice(at..at + length, [Piece::Run(said.clone())]);
             *parted = parted.map(|p| if p < at + length.max(1) { p.min(at) } else { p + 1 - length });
         }

@@ -55,6 +55,13 @@ def losses():
         kept.append(float(loss) if MENDED else loss)
 
 
+def stages():
+    """The inputs are longer in each of five stages."""
+    params = weights()
+    for step in range(125):
+        params = update(params, *batch(8 * (1 + step // 25)))[0]
+
+
 def sharded():
     """An output of every step is kept, which is spread over all devices."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))

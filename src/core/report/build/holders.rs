@@ -71,9 +71,9 @@ impl Builder<'_> {
             return None;
         }
         if f.layer == Layer::Code {
-            return Some(
-                "what holds compiled programs is not searched for: mostly the framework's own cache".into(),
-            );
+            let is_kept = f.kind != Kind::Periodic;
+            return is_kept
+                .then(|| "holders of compiled programs are not searched for; mostly it is the framework's own cache".into());
         }
         if f.kind == Kind::PendingGc && !self.holders(f.sites.iter().map(|part| part.site)).is_empty() {
             return Some("what was found holds other blocks of the same lines, which are no garbage".into());
@@ -94,9 +94,9 @@ impl Builder<'_> {
             Some(_) => "the last search of the heap was before this was seen to grow".into(),
             None if self.meta("python").is_none() => "no Python interpreter was found in this process".into(),
             None if !matches!(f.kind, Kind::Leak | Kind::Growing) => {
-                "the heap was not searched: nothing was seen to grow while the program ran".into()
+                "nothing was seen to grow while the program ran, so that the heap was not searched".into()
             }
-            None => "the heap was not searched: the interpreter was never free for it while this grew".into(),
+            None => "the interpreter was never free for a search while this grew".into(),
         })
     }
 

@@ -22,12 +22,15 @@ pub(super) fn held(paths: &[&str], block: f64) -> Finding {
 
 #[test]
 fn advice_is_for_what_holds() {
-    let number =
-        "keep `.item()` (if it is one number) or `.detach().cpu()` in `a[*]` in __main__, or remove entries";
+    let number = "store `.item()` (if it is one number) or `.detach().cpu()` in `a[*]` in __main__ instead, or remove entries";
     for (block, paths, words) in [
         (512.0, &["__main__.a[*]"][..], number),
-        (513.0, &["__main__.a[*]"], "keep `.detach().cpu()` (or `.item()`, if it is one number) in `a[*]`"),
-        (512.0, &["__main__.x.grad_fn → … saved by MulBackward0"], "keep `.detach()` of `x` in __main__: "),
+        (513.0, &["__main__.a[*]"], "store `.detach().cpu()` (or `.item()`, if it is one number) in `a[*]`"),
+        (
+            512.0,
+            &["__main__.x.grad_fn → … saved by MulBackward0"],
+            "`.detach()` what `x` in __main__ refers to: ",
+        ),
         (
             512.0,
             &["__main__.a.grad_fn → saved by B", "__main__.c.grad_fn → saved by B"],
@@ -52,7 +55,7 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["f() local `x`[*]"],
-            "keep `.item()` (if it is one number) or `.detach().cpu()` in `x[*]` in f()",
+            "store `.item()` (if it is one number) or `.detach().cpu()` in `x[*]` in f()",
         ),
         (512.0, &["__main__.w → its hooks[*] → default of argument `m`"], "remove the hook "),
         (
@@ -65,15 +68,21 @@ fn advice_is_for_what_holds() {
             &["__main__.opt.param_groups[*]['params'][*]"],
             "remove the parameter groups that are no longer needed",
         ),
+        // Nothing else has variables as keys, and values for each.
+        (
+            8192.0,
+            &["f() local `g`.opt.state[*][*]", "f() local `g`.opt.state → its keys"],
+            "remove the entries of parameters that were replaced from `state`",
+        ),
         // What one parameter has many of is none of the optimizer's.
-        (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "keep `.item()` "),
+        (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "store `.item()` "),
         (
             512.0,
             &["__main__.opt.state[<Parameter>]['hist'][*]", "__main__.opt.param_groups[0]"],
-            "keep `.item()` (if it is one number) or `.detach().cpu()` in `opt",
+            "store `.item()` (if it is one number) or `.detach().cpu()` in `opt",
         ),
         // Not only optimizers have a state.
-        (512.0, &["__main__.env.state[*]"], "keep `.item()` "),
+        (512.0, &["__main__.env.state[*]"], "store `.item()` "),
         (
             512.0,
             &["__main__.fs[*] → closure variable `x`"],
@@ -85,7 +94,7 @@ fn advice_is_for_what_holds() {
             &["__main__.fs[0] → closure variable `a`[*]"],
             "remove entries that are no longer needed from `fs[0]`",
         ),
-        (512.0, &["__main__.f → closure variable `a`[*]"], "keep `.item()` "),
+        (512.0, &["__main__.f → closure variable `a`[*]"], "store `.item()` "),
         (512.0, &["__main__.its[*] → locals of g()"], "let the generator or coroutine end, or close it"),
         (
             512.0,
@@ -98,9 +107,9 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.cache.requests[*].x"],
-            "remove entries that are no longer needed from `cache.requests` in __main__, or keep `.item()` ",
+            "remove entries that are no longer needed from `cache.requests` in __main__, or store `.item()` ",
         ),
-        (512.0, &["__main__.requests[*].cache[*]"], "keep `.item()` "),
+        (512.0, &["__main__.requests[*].cache[*]"], "store `.item()` "),
         (512.0, &["__main__.waiting[*]._result"], "drop each task or future once its result is taken ("),
         (512.0, &["__main__.background[*].result()"], "drop each task or future once its result is taken ("),
         (512.0, &["__main__.log.handlers[0].buffer[*].args[1]"], "log a number ("),
@@ -109,7 +118,23 @@ fn advice_is_for_what_holds() {
             &["__main__.search.root.parent….children[*]"],
             "cut the chain where older objects are no longer needed (`parent = None`)",
         ),
-        (512.0, &["__main__.samples[1]…[0]"], "keep `.item()` "),
+        (512.0, &["__main__.samples[1]…[0]"], "store `.item()` "),
+        (
+            8192.0,
+            &["f() local `energy` → closure variable `f`… → closure variable `c`"],
+            "do not let each new function call the one before it",
+        ),
+        (512.0, &["__main__.metric.val_metrics.mrr[*]"], "store `.item()` "),
+        (
+            512.0,
+            &["__main__.trainer.logged_metrics['loss'].grad_fn → saved by B"],
+            "log a number (`.item()`), not",
+        ),
+        (
+            8192.0,
+            &["__main__.memory.logs[*].grad_fn → saved by MulBackward0"],
+            "store `.detach()` in `memory.logs[*]` in __main__ instead, or remove entries that are no longer needed: ",
+        ),
         (
             512.0,
             &["weakref.finalize._registry[*].args[0]"],
@@ -150,7 +175,7 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.out_*"],
-            "delete those of `out_*` in __main__ that are no longer needed, or keep ",
+            "delete those of `out_*` in __main__ that are no longer needed, or store ",
         ),
     ] {
         let told = wording::advice(&held(paths, block)).expect("a leak has advice");
@@ -161,9 +186,9 @@ fn advice_is_for_what_holds() {
 #[test]
 fn advice_is_in_the_words_of_the_framework() {
     for (by, path, words) in [
-        ("PJRT", "__main__.a[*]", "keep `np.array(x)` in `a[*]` in __main__, or "),
+        ("PJRT", "__main__.a[*]", "store `np.array(x)` in `a[*]` in __main__ instead, or "),
         ("PJRT", "__main__.p[*].opaque_residuals[*]", "do not keep what `jax.vjp` returned"),
-        ("BFCAllocator", "__main__.a[*]", "keep `x.numpy()` in `a[*]` in __main__, or "),
+        ("BFCAllocator", "__main__.a[*]", "store `x.numpy()` in `a[*]` in __main__ instead, or "),
         ("BFCAllocator", "__main__.vs[*]._handle", "make one variable and `assign` to it, "),
     ] {
         let mut f = held(&[path], 4096.0);
@@ -191,7 +216,7 @@ fn advice_on_pinned_memory_and_on_bounds_that_are_too_large() {
     f.bound_bytes = Some(1 << 50);
     let told = wording::advice(&f).expect("a leak has advice");
     assert!(
-        told.starts_with("give `a[*]` in __main__ a smaller bound (`maxlen`), or keep `.detach()"),
+        told.starts_with("give `a[*]` in __main__ a smaller bound (`maxlen`), or store `.detach()"),
         "{told}"
     );
 }
@@ -214,7 +239,7 @@ fn what_cannot_grow_is_not_named_where_something_can() {
         for all in [[pins, other], [other, pins]] {
             let (whom, fix) = told(Kind::Leak, 20, &all);
             assert_eq!(whom, pinned);
-            assert!(fix.is_some_and(|fix| fix.contains(" in `store.pins[*]` in __main__, or ")));
+            assert!(fix.is_some_and(|fix| fix.contains(" in `store.pins[*]` in __main__ instead, or ")));
         }
     }
     // Few blocks say little, and of what does not grow all that hold it do.

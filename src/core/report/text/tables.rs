@@ -290,7 +290,7 @@ pub fn coverage(text: &mut Text, report: &Report, all: bool) {
     };
     let mut checked = wording::coverage(c);
     if let Some(calls) = untracked_calls(c) {
-        checked.push_str(&format!("; not tracked: what {calls} took"));
+        checked.push_str(&format!("; not tracked: memory taken by {calls}"));
     }
     text.wrap("", 2, &[(Bold, "Checked:"), (style, &checked)]);
     for more in wording::step_details(report, all) {

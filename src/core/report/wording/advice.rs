@@ -2,7 +2,7 @@
 
 use super::labels::{called, keepers};
 use super::{holder, is_garbage, is_named};
-use crate::frameworks::{self, Arena, Framework, Models, Optimizers};
+use crate::frameworks::{self, Arena, Framework, KEYS, Models, Optimizers};
 use crate::holders::GRADIENT_CYCLE;
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
@@ -31,16 +31,18 @@ const ITERATORS: [(&str, &str); 2] = [
 ];
 /// The files of a package of metrics, which gather what they are given.
 const METRICS: &str = "/torchmetrics/";
+/// Where trainers keep what is logged.
+const LOGGED: [&str; 5] = ["logged", "callback_metrics", "progress_bar_metrics", "_log_metrics", "_results"];
 /// How the path goes on from a handler of `logging` that gathers records, and to what a message was given.
 const LOG_HANDLER: &str = "handlers[";
 const LOG_ARGUMENT: &str = "[*].args[";
+/// Where an executor keeps calls that were not run yet.
+const WORK_QUEUE: &str = "._work_queue";
 /// How the path goes on from a future, and from a task, to its result.
 const FUTURE: &str = "._result";
 const TASK: &str = ".result()";
 /// What stands for the rest of a chain of objects, each of which refers to the one before.
 const CHAIN: &str = "…";
-/// How the path goes on from a dict to its keys.
-const KEYS: &str = " → its keys";
 /// Allocators give a block of so many bytes for a number.
 const NUMBER: f64 = 512.0;
 const BREAK_CYCLE: &str = "break the reference cycle (a weak reference, or `del` of what closes it)";
@@ -53,7 +55,11 @@ pub fn advice(f: &Finding) -> Option<String> {
     let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
-        Kind::Leak | Kind::Growing | Kind::Periodic if f.layer == "code" => of.recompiles?.to_owned(),
+        Kind::Periodic if f.layer == "code" => of.recompiles?.0.to_owned(),
+        Kind::Leak | Kind::Growing if f.layer == "code" => {
+            let (advice, release) = of.recompiles?;
+            format!("{advice}; {release}")
+        }
         Kind::Leak | Kind::Growing if is_garbage(&f.holders) => of_cycle(f),
         Kind::Leak | Kind::Growing if f.layer != "block" => {
             if let Some(arena) = f.sites.first().filter(|_| f.layer == "driver").and_then(|s| arena(&s.stack))
@@ -120,7 +126,9 @@ pub fn advice(f: &Finding) -> Option<String> {
             if let Some((_, advice)) = of_gradients {
                 return Some(advice.to_owned());
             }
-            let given = of.gives_on.map_or_else(String::new, |how| format!("give its memory on ({how}), "));
+            let given = of.gives_on.map_or_else(String::new, |how| {
+                format!("donate it ({how}) if only the next step needs it; else ")
+            });
             format!("{given}`del` it, or let the function that holds it return, before the next step begins")
         }
         _ => return None,
@@ -174,7 +182,7 @@ fn handed_on(first: &[String], last: &str) -> String {
         named = all().collect();
     }
     match &named[..] {
-        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         _ => named.concat(),
     }
 }
@@ -197,7 +205,10 @@ fn optimizer<'p>(
 ) -> Option<(&'p str, &'static Optimizers)> {
     let optimizers = of.models.as_ref()?.optimizers.as_ref()?;
     // Others have an attribute `state` too.
-    let is_one = f.holders.iter().any(|h| optimizers.are_named_in(&h.path))
+    let is_one = f
+        .holders
+        .iter()
+        .any(|h| optimizers.are_named_in(&h.path) || optimizers.have_keys_in(&h.path))
         || f.sites.iter().any(|site| site.stack.iter().any(|frame| optimizers.have_file(&frame.frame.file)));
     let (to, behind) = optimizers.path(path).filter(|_| is_one)?;
     (!behind.contains(ENTRY)).then_some((to, optimizers))
@@ -269,6 +280,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             "release the objects that have a finalizer once they are no longer used, or call it or its `detach()`: a \
              `weakref.finalize` keeps its arguments as long as its object is alive ({name})"
         )
+    } else if let Some((_, advice)) = of.own_caches.filter(|(module, _)| path.starts_with(module)) {
+        advice.to_owned()
     } else if let Some((_, advice)) = ITERATORS.iter().find(|(kept, _)| has(&[kept])) {
         format!("{advice} ({name})")
     } else if let Some((metric, _)) =
@@ -297,14 +310,19 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     } else if let Some((_, advice)) = of.kept_derivative.filter(|(by, _)| has(&[by])) {
         format!("{advice} ({name})")
     } else if f.bound_bytes.is_some() {
-        format!("give {name} a smaller bound (`maxlen`), or keep {copy} in it")
+        format!("give {name} a smaller bound (`maxlen`), or store {copy} in it instead")
+    } else if has(&[WORK_QUEUE]) {
+        format!(
+            "submit fewer calls at a time: wait for results before the next ones, or bound how many wait (a semaphore); {name} \
+             keeps what was not run yet"
+        )
     } else if let Some((queue, _)) = path.split_once(ENTRY).filter(|_| f.ever_later) {
         format!(
             "empty {} as fast as it is filled, or give it a bound (`maxsize` of a queue, so that the producer waits, or \
              `maxlen` of a deque)",
             holder(queue)
         )
-    } else if has(&["_metrics", "_results", "logged"]) || has(&[LOG_HANDLER]) && has(&[LOG_ARGUMENT]) {
+    } else if has(&LOGGED) || has(&[LOG_HANDLER]) && has(&[LOG_ARGUMENT]) {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
     } else if has(&[FUTURE, TASK]) {
         format!(
@@ -315,6 +333,10 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!(
             "cut the chain where older objects are no longer needed (`{link} = None`): each object refers to the one before it \
              ({name})"
+        )
+    } else if path.split_once(CHAIN).is_some_and(|(chain, _)| chain.contains(FUNCTION[1])) {
+        format!(
+            "do not let each new function call the one before it: all of them, and what they use, are kept ({name})"
         )
     } else if is_of_running_calls(f) {
         format!(
@@ -338,14 +360,21 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         && has(&[GRAPH])
     {
         match first {
-            [] => format!("keep {cut} of {last}: a tensor with its graph keeps all that the graph saved"),
+            [] if last.contains(ENTRY) => format!(
+                "store {cut} in {last} instead, or remove entries that are no longer needed: a tensor with its graph keeps all \
+                 that the graph saved"
+            ),
+            [] => {
+                format!("{cut} what {last} refers to: a tensor with its graph keeps all that the graph saved")
+            }
             _ => format!(
-                "a graph reaches back through the steps: {cut} what one step hands on to the next ({})",
+                "{cut} what {} keep: a tensor with its graph keeps all that the graph saved, and a graph may reach back through \
+                 the steps",
                 handed_on(first, last)
             ),
         }
     } else if let Some(cut) = of.cuts_graph.filter(|_| has(&["saved by"])) {
-        format!("keep {cut} in {name}: a tensor with its graph keeps all that the graph saved")
+        format!("store {cut} in {name} instead: a tensor with its graph keeps all that the graph saved")
     } else if let Some((container, _)) = parted(path).and_then(|path| path.split_once(ENTRY)) {
         // What an entry has in turn is mostly as it always was.
         format!("remove entries that are no longer needed from {}", holder(container))
@@ -357,19 +386,21 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         let container = holder(container);
         let where_in_them = if container == name { String::new() } else { format!(" ({name})") };
         format!(
-            "remove entries that are no longer needed from {container}, or keep {copy} in them{where_in_them}"
+            "remove entries that are no longer needed from {container}, or store {copy} in them instead{where_in_them}"
         )
     } else if path.ends_with('*') {
-        format!("delete those of {name} that are no longer needed, or keep {copy} in them")
+        format!("delete those of {name} that are no longer needed, or store {copy} in them instead")
     } else {
-        format!("keep {copy} in {name}, or remove entries that are no longer needed")
+        format!("store {copy} in {name} instead, or remove entries that are no longer needed")
     }
 }
 
 /// Returns the attribute by which the objects of a chain refer to each other, where a path follows one.
 fn link(path: &str) -> Option<&str> {
     let (chain, _) = path.split_once(CHAIN)?;
-    let link = &chain[chain.rfind('.')? + 1..];
+    let (before, link) = chain.rsplit_once('.')?;
+    // A variable of a module is none.
+    let link = link.split_once('[').filter(|_| before.contains(['.', '`'])).map_or(link, |(name, _)| name);
     (!link.contains(['[', ' '])).then_some(link)
 }
 

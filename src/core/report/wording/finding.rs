@@ -44,7 +44,7 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
             renewed_bound(f, holders)
         ),
         Kind::Growing if f.doubling => doubles(f),
-        Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.", grounds(f, these)),
+        Kind::Leak if f.confidence == Confidence::Confirmed => format!("{}.{}", grounds(f, these), unbounded(f)),
         Kind::Leak | Kind::Growing | Kind::LastLoop => {
             format!("{}. {}", grounds(f, these), bound(f, holders))
         }
@@ -60,9 +60,7 @@ pub fn why(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String
              objects were set up; none of it was freed. Nothing grows.",
             grouped(u64::from(f.evidence_step)),
         ),
-        Kind::CarryOver => {
-            "allocated in one step and freed only in the next one, after its peak. Nothing grows.".to_owned()
-        }
+        Kind::CarryOver => "allocated in one step and freed only in the next one, after its peak.".to_owned(),
         Kind::Fragmentation => {
             "these blocks lie in segments that are otherwise free, and a segment goes back to the driver only as a whole."
                 .to_owned()
@@ -150,6 +148,11 @@ fn grounds(f: &Finding, these: &str) -> String {
             format!("{steps} left {noun}s that were live until step {}; {others}", grouped(u64::from(freed)))
         }
     }
+}
+
+/// Returns why it is certain that a line leaks which frees nothing: only its holder can show that.
+fn unbounded(f: &Finding) -> &'static str {
+    if f.freed == 0 && f.layer != Layer::Code { " What holds them has no bound." } else { "" }
 }
 
 /// Returns what is not known of growth that is no certain leak.
@@ -282,7 +285,7 @@ fn grows(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -> String {
     let Subject { name, plural, these } = subject(sites, cwd);
     let keep = if plural { "keep" } else { "keeps" };
     let verdict = match (f.kind, f.confidence) {
-        (Kind::Leak, Confidence::Confirmed) => "This is a leak.".to_owned(),
+        (Kind::Leak, Confidence::Confirmed) => format!("This is a leak.{}", unbounded(f)),
         (Kind::Leak, Confidence::Likely) => format!("This is likely a leak. {}", bound(f, holders)),
         _ => bound(f, holders),
     };
@@ -385,8 +388,8 @@ fn carry_over(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Subject { name, .. } = subject(sites, cwd);
     let (live, die) = if f.blocks_per_step == 1.0 { ("lives", "dies") } else { ("live", "die") };
     format!(
-        "{name}: {}{} of one step {live} on into the next and {die} only there, after its peak. Nothing grows, but \
-         without it the peak would be {} lower.",
+        "{name}: {}{} of one step {live} on into the next and {die} only there, after its peak: without it the \
+         peak would be {} lower.",
         amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
         interval(f),
         exact(f.peak_reduction_bytes as f64),
@@ -406,8 +409,8 @@ fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
 fn recompiled(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Subject { name, .. } = subject(sites, cwd);
     format!(
-        "{name} had {} compiled up to step {}, and nearly all of them were released: that costs time, and no memory.",
-        count(f.freed as f64 + f.live_blocks as f64, noun(f.layer)),
+        "{name} compiled {} up to step {}, and nearly all of them were released: that costs time, and no memory.",
+        count(f.freed as f64 + f.live_blocks as f64, "program"),
         grouped(u64::from(f.evidence_step)),
     )
 }
@@ -435,7 +438,7 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
         }
         Kind::Plateau => format!("{} came after the first steps and no more of it since step {step}.", at()),
         Kind::Cache if f.evidence_step == 0 => format!("{}: new ones come less and less often.", at()),
-        Kind::Cache => format!("{}: older ones are released.", at()),
+        Kind::Cache => format!("{}: older ones of this line are released.", at()),
         Kind::LargerInputs => {
             format!(
                 "{bytes} are reallocated in each step, larger each time, like nearly everything that the steps allocate."

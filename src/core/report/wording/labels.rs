@@ -183,7 +183,7 @@ pub fn is_named(path: &str) -> bool {
 }
 
 /// Returns `a new program is compiled in 1 of 3 steps`.
-fn compiles(f: &Finding) -> String {
+fn compiles(f: &Finding, compiled: &str) -> String {
     let programs = match f.blocks_per_step.round() {
         n if n > 1.0 => format!("{} are", count(n, "new program")),
         _ => "a new program is".to_owned(),
@@ -193,7 +193,7 @@ fn compiles(f: &Finding) -> String {
         most if most >= 0.5 => format!("{:.0} % of the steps", most * 100.0),
         few => format!("1 of {:.0} steps", (1.0 / few.max(1e-9)).round()),
     };
-    format!("{programs} compiled in {when}")
+    format!("{programs} {compiled} in {when}")
 }
 
 /// Returns whether programs are compiled again and again, each of which is released soon.
@@ -202,10 +202,10 @@ fn recompiles(f: &Finding) -> bool {
 }
 
 /// Returns `2 compiled programs per step, released every 15 steps`: what they take may not be known. Where each is released
-/// soon, `a new program is compiled in each step, and released`.
+/// soon, `a new program is compiled and released in each step`.
 fn compiles_and_releases(f: &Finding) -> String {
     if recompiles(f) {
-        return format!("{}, and released", compiles(f));
+        return compiles(f, "compiled and released");
     }
     let (programs, period) = (f.blocks_per_step.round().max(1.0), f.period_steps.unwrap_or(0.0).round());
     format!("{} per {}, released every {}", count(programs, noun(f)), step(f), count(period, "step"))
@@ -214,7 +214,7 @@ fn compiles_and_releases(f: &Finding) -> String {
 /// Returns the growth per step; `None` for kinds that have no such figure.
 pub fn rate(f: &Finding) -> Option<String> {
     match f.kind {
-        Kind::Leak | Kind::Growing if is_code(f) => return Some(compiles(f)),
+        Kind::Leak | Kind::Growing if is_code(f) => return Some(compiles(f, "compiled")),
         Kind::Periodic if is_code(f) => return Some(compiles_and_releases(f)),
         _ => {}
     }
@@ -315,7 +315,7 @@ pub fn title(f: &Finding) -> (String, String) {
     let much = match f.kind {
         Kind::Leak | Kind::Growing if is_code(f) => {
             let bytes = if f.live_bytes > 0 { format!(" ({live})") } else { String::new() };
-            format!("{}, {} so far{bytes}", compiles(f), grouped(f.live_blocks))
+            format!("{}, {} so far{bytes}", compiles(f, "compiled"), grouped(f.live_blocks))
         }
         Kind::Periodic if is_code(f) => compiles_and_releases(f),
         kind if kind.grows()

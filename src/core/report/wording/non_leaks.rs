@@ -73,6 +73,6 @@ fn reason(f: &Finding) -> String {
             format!("no more since step {}", grouped(f.evidence_step.map_or(0, u64::from)))
         }
         None if f.evidence_step.is_none() => "new ones come less and less often".to_owned(),
-        None => "older ones are released".to_owned(),
+        None => "older ones of this line are released".to_owned(),
     }
 }
