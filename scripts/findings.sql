@@ -1,6 +1,6 @@
--- Questions to a fleet of recordings, for DuckDB
+-- Queries over a fleet of recordings, for DuckDB
 
--- Export the recordings of all ranks and runs to one folder, and ask:
+-- Export the recordings of all ranks and runs to one folder, and query:
 --     leaktrace export *.ltrace --to parquet -o fleet
 --     leaktrace help fleet | duckdb
 --

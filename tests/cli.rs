@@ -84,11 +84,10 @@ fn the_reference_by_topic_is_part_of_the_manual() {
 #[test]
 fn the_environment_is_described() {
     /// Variables of tests, benchmarks and parts of leaktrace among themselves.
-    const INTERNAL: [&str; 6] = [
+    const INTERNAL: [&str; 5] = [
         "LEAKTRACE_BENCH",
         "LEAKTRACE_CHECK_STACKS",
         "LEAKTRACE_DRAW",
-        "SIMGPU_FAIL",
         "SIMGPU_TEST_CHILD",
         "SIMGPU_TEST_EXPORT",
     ];

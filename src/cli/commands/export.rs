@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Write to OUT instead of the standard output; csv and parquet: a folder
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// folded, flamegraph: write these bytes; retained: older than the last step; peak: of each stack
+    /// folded, flamegraph: write these bytes; retained: live and older than the last step; peak: of each stack
     #[arg(long, value_enum, value_name = "VALUE", default_value = "live")]
     value: Bytes,
     /// Count growth from the end of step N [default: the last step of the first quarter]

@@ -67,8 +67,12 @@ pub fn bytes(text: &str) -> Result<f64, String> {
 
 /// Reads a baseline.
 pub fn read_baseline(path: &Path) -> Result<Baseline, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|e| input::failure(path, &format!("{e}; `leaktrace check --write-baseline` writes one")))?;
+    let text = fs::read_to_string(path).map_err(|e| {
+        input::failure(
+            path,
+            &format!("{e}; `leaktrace check RECORDING --baseline FILE --write-baseline` writes it"),
+        )
+    })?;
     Baseline::read(&text).map_err(|why| input::failure(path, &why))
 }
 

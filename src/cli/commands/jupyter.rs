@@ -31,8 +31,9 @@ print(int(u.find_spec('leaktrace') is not None))
   leaktrace jupyter install                         for this user
   leaktrace jupyter install --sys-prefix --python .venv/bin/python
 
-In a notebook: %leaktrace is the report of this kernel, %%leaktrace runs a cell and says what it left behind. The
-recording lies beside the notebook. Cells are the steps where nothing else is.
+In a notebook: %leaktrace is the report of this kernel, %%leaktrace runs a cell
+and says what it left behind. The recording lies beside the notebook. Cells are
+the steps where nothing else ends any.
 Exit status: 0 success, 2 wrong usage, or an interpreter without ipykernel.")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -41,7 +42,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Write the kernel, \"Python 3 (leaktrace)\"
+    /// Write the kernel "Python 3 (leaktrace)"
     Install {
         /// The interpreter of the kernel [default: python3, or that of python -m leaktrace]
         #[arg(long, value_name = "PYTHON")]

@@ -53,7 +53,7 @@ enum Command {
     Attach(attach::Attach),
     /// End what attach began; the program goes on
     Detach(attach::Detach),
-    /// Report retained GPU memory and leaks
+    /// Report live GPU memory and leaks
     Report(Report),
     /// Fail if there is a leak: the gate for CI
     Check(Check),
@@ -149,16 +149,16 @@ struct Report {
     /// Write in this format [default: what OUT ends in, or text]; html: one page that opens from the disk, with timeline, flame graph and segments
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// List what was live at this moment: peak, oom (the last failed allocation), step:N
+    /// List what was live at this moment: peak, oom (the last failed allocation), step:N (the same as --step N)
     #[arg(long, value_name = "MOMENT", conflicts_with_all = ["step", "since"])]
     at: Option<report::At>,
     /// Judge the run up to the end of step N, and list what was live then
     #[arg(long, value_name = "N")]
     step: Option<u32>,
-    /// List what was allocated after step N ended and is still retained
+    /// List what was allocated after step N ended and is still live
     #[arg(long, value_name = "N")]
     since: Option<u32>,
-    /// Sum up retained memory by this; cohort: the step that allocated it
+    /// Sum up live memory by this; site: the call stack, cohort: the step that allocated it
     #[arg(long, value_enum, default_value = "site")]
     by: By,
     /// Show every row, line and frame, not only the first ones

@@ -33,15 +33,15 @@ const POLL: Duration = Duration::from_millis(500);
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   leaktrace attach 4711                record from now on, until detached
-  leaktrace attach --steps 200 4711    record, print the report, detach
+  leaktrace attach --steps 200 4711    record, detach, print the report
   leaktrace attach --seconds 60 --out /scratch/%p.ltrace 4711
   leaktrace detach 4711
 
-The program must be Python. CPython 3.14 and later takes the library in by itself
+The program must be Python. CPython 3.14 and later loads the library by itself
 (sys.remote_exec); for earlier ones gdb or lldb is needed, which stops it for a moment.
 What was allocated before has no line; it counts as \"allocated before attaching\".
 LEAKTRACE_OUT, LEAKTRACE_STEP, LEAKTRACE_STACKS, LEAKTRACE_HOLDERS, LEAKTRACE_DUMP_EVERY and
-LEAKTRACE_EVENTS are those of this command. See leaktrace help limits.
+LEAKTRACE_EVENTS are read from this command's environment. See leaktrace help limits.
 Exit status: 0 success, 2 it cannot be attached to.")]
 pub struct Attach {
     /// Write the recording to PATH [default: leaktrace.%p.ltrace here]; %p pid, %e program, %h host, %r rank
@@ -50,13 +50,13 @@ pub struct Attach {
     /// End steps by: auto, optimizer, loop, backward, range:NAME, api, every:SECONDS
     #[arg(long, value_name = "SOURCE", value_parser = settings::step)]
     step: Option<String>,
-    /// Record at least so many steps, then detach and print the report
+    /// Record at least N steps, then detach and print the report
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Record for so long, then detach and print the report; with --steps: what comes first
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Record for N seconds, then detach and print the report; with --steps: whichever is reached first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
-    /// Give up if the program has not taken the library in by then, in seconds
+    /// Seconds to wait until the library is loaded
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u32).range(1..=3600))]
     timeout: u32,
     /// The process
@@ -71,7 +71,7 @@ pub struct Attach {
 The recording stays where it is; the program is as it was before, and can be attached to again.
 Exit status: 0 success, 2 it was not attached to.")]
 pub struct Detach {
-    /// Give up if the program has not let go by then, in seconds
+    /// Seconds to wait until the library stops recording
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u32).range(1..=3600))]
     timeout: u32,
     /// The process
