@@ -53,15 +53,16 @@ function spark(run, slots) {
 function finding(run, f, slots, card, look) {
   const location = s => s.allocated_at ? `${run.path(s.allocated_at.file)}${s.allocated_at.line ? ":" + s.allocated_at.line : ""}` : s.entry_point || "no stack";
   const row = (name, value, title) => value === null ? [] : [h("dt", {}, name), h("dd", { title: title || null }, value)];
+  const grows = f.kind !== "carry-over";
   const figures = [
-    f.bytes_per_step > 0 ? row("per growing step", size(f.bytes_per_step), exact(f.bytes_per_step)) : [],
+    f.bytes_per_step > 0 ? row(grows ? "per growing step" : "per step", size(f.bytes_per_step), exact(f.bytes_per_step)) : [],
     f.growth_bytes_per_step > 0 ? row("growth per step", size(f.growth_bytes_per_step), exact(f.growth_bytes_per_step)) : [],
-    f.growth_step_ratio > 0 && f.growth_step_ratio < 1 ? row("grows in", share(f.growth_step_ratio, 1) + " of steps") : [],
+    f.growth_step_ratio > 0 && f.growth_step_ratio < 1 ? row(grows ? "grows in" : "in", share(f.growth_step_ratio, 1) + " of steps") : [],
     f.period_steps ? row("period", count(f.period_steps, "step")) : [],
     row("live", size(f.live_bytes), exact(f.live_bytes)),
     row("blocks", whole(f.live_blocks)),
     f.oldest_step ? row("oldest from step", whole(f.oldest_step)) : [],
-    f.peak_reduction_bytes ? row("peak would be less by", size(f.peak_reduction_bytes), exact(f.peak_reduction_bytes)) : [],
+    f.peak_reduction_bytes ? row("peak lower by", size(f.peak_reduction_bytes), exact(f.peak_reduction_bytes)) : [],
     f.reserved_growth_bytes ? row("reserved growth", size(f.reserved_growth_bytes), exact(f.reserved_growth_bytes)) : [],
     f.steps_to_oom !== null && f.steps_to_oom < FAR ? row("out of memory in", "about " + count(f.steps_to_oom, "step")) : [],
   ];

@@ -29,12 +29,12 @@ fn advice_is_for_what_holds() {
         (
             512.0,
             &["__main__.x.grad_fn → … saved by MulBackward0"],
-            "`.detach()` what `x` in __main__ refers to: ",
+            "`.detach()` what `x` in __main__ holds: ",
         ),
         (
             512.0,
             &["__main__.a.grad_fn → saved by B", "__main__.c.grad_fn → saved by B"],
-            "a graph reaches back through the steps: `.detach()` what one step hands on to the next (`a` in __main__ or `c`",
+            "`.detach()` what `a` in __main__ and `c` in __main__ hold: a tensor with its graph keeps all that the graph saved",
         ),
         (
             512.0,
@@ -43,7 +43,7 @@ fn advice_is_for_what_holds() {
                 "f() local `loss`.grad_fn → B",
                 "f() local `y`.grad_fn → B",
             ],
-            "a graph reaches back through the steps: `.detach()` what one step hands on to the next (`net.state` in f())",
+            "`.detach()` what `net.state` in f() holds: a tensor with its graph keeps all that the graph saved",
         ),
         (512.0, &["garbage waiting for the cyclic collector: A → A"], "break the reference cycle ("),
         (512.0, &["f() local `x`"], "the calls that have `x` in f() are still running: "),

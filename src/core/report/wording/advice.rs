@@ -334,7 +334,10 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             "cut the chain where older objects are no longer needed (`{link} = None`): each object refers to the one before it \
              ({name})"
         )
-    } else if path.split_once(CHAIN).is_some_and(|(chain, _)| chain.contains(FUNCTION[1])) {
+    } else if path
+        .split_once(CHAIN)
+        .is_some_and(|(chain, _)| chain.ends_with('`') && chain.contains(FUNCTION[1]))
+    {
         format!(
             "do not let each new function call the one before it: all of them, and what they use, are kept ({name})"
         )
@@ -365,13 +368,16 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
                  that the graph saved"
             ),
             [] => {
-                format!("{cut} what {last} refers to: a tensor with its graph keeps all that the graph saved")
+                format!("{cut} what {last} holds: a tensor with its graph keeps all that the graph saved")
             }
-            _ => format!(
-                "{cut} what {} keep: a tensor with its graph keeps all that the graph saved, and a graph may reach back through \
-                 the steps",
-                handed_on(first, last)
-            ),
+            _ => {
+                let names = handed_on(first, last);
+                let hold = if names.contains(" and ") { "hold" } else { "holds" };
+                format!(
+                    "{cut} what {names} {hold}: a tensor with its graph keeps all that the graph saved, and a graph may reach back \
+                     through the steps"
+                )
+            }
         }
     } else if let Some(cut) = of.cuts_graph.filter(|_| has(&["saved by"])) {
         format!("store {cut} in {name} instead: a tensor with its graph keeps all that the graph saved")
@@ -397,7 +403,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
 
 /// Returns the attribute by which the objects of a chain refer to each other, where a path follows one.
 fn link(path: &str) -> Option<&str> {
-    let (chain, _) = path.split_once(CHAIN)?;
+    // Where ways part, a path ends in the same sign, behind a space.
+    let (chain, _) = path.split_once(CHAIN).filter(|(chain, _)| !chain.ends_with(' '))?;
     let (before, link) = chain.rsplit_once('.')?;
     // A variable of a module is none.
     let link = link.split_once('[').filter(|_| before.contains(['.', '`'])).map_or(link, |(name, _)| name);
