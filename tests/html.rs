@@ -374,7 +374,7 @@ fn a_browser_shows_it() {
     }
     assert!(
         finding.contains("Fix: ")
-            && finding.contains("keep .detach().cpu() (or .item(), if it is one number) in "),
+            && finding.contains("store .detach().cpu() (or .item(), if it is one number) in "),
         "{finding}"
     );
     let sections = ["Findings", "Timeline", "Flame graph", "Segments", "Holders", "Coverage"];
