@@ -139,6 +139,14 @@ impl ThreadState {
         write(unsafe { &mut *self.cursor.get() })
     }
 
+    /// Appends an event where that takes neither a lock nor a call. Without a closure, which the compiler may leave a call of
+    /// its own. `false`: it was not appended.
+    #[inline(always)]
+    pub fn append_in_segment(&self, event: &Event) -> bool {
+        // SAFETY: as in [`ThreadState::with_cursor`].
+        recording::append_in_segment(unsafe { &mut *self.cursor.get() }, event)
+    }
+
     /// Leaves the call of the runtime under way, which will not return.
     pub fn leave_call(&self) {
         self.freeing.set(0);

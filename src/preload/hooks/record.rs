@@ -11,7 +11,6 @@ use crate::hooks::{Call, Status, devices, driver_queries, entry_points, events};
 use crate::shield::shield;
 use crate::stacks;
 use crate::state;
-use crate::writer::recording;
 
 impl<R: FnOnce() -> Status> Call<R> {
     /// Records an allocation of the driver on the current device; `given` tells address and bytes once it
@@ -414,7 +413,7 @@ pub fn block_alloc_at_once(device: u8, address: u64, size: u64) -> bool {
     }
     let Some(stack) = loop_steps::known_stack(thread) else { return false };
     let event = Event { address, size, device, stack, ..Event::new(EventKind::BlockAlloc) };
-    thread.with_cursor(|cursor| recording::append_in_segment(cursor, &event))
+    thread.append_in_segment(&event)
 }
 
 /// Records that a block went back to the caching allocator.
@@ -444,7 +443,7 @@ pub fn block_free_at_once(device: u8, address: u64, size: u64) -> bool {
     let thread = this_thread();
     let context = u8::from(crate::python::collecting(thread));
     let event = Event { address, size, device, context, ..Event::new(EventKind::BlockFree) };
-    let recorded = thread.with_cursor(|cursor| recording::append_in_segment(cursor, &event));
+    let recorded = thread.append_in_segment(&event);
     if recorded {
         loop_steps::freed();
     }
