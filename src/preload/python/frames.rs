@@ -7,7 +7,7 @@ use crate::python::codes::{self, Numbered};
 use crate::python::interpreter::{self, Cpython};
 use crate::python::layout::{MARKS, NUMBER};
 use crate::python::memory::read;
-use crate::python::offsets::TYPE_ITERNEXT;
+use crate::python::offsets::{DICT_VERSION, TYPE_ITERNEXT, frame_names};
 use crate::python::walk::{self, Found, Walk};
 use crate::python::{current, gc, packages, strings};
 use crate::thread_state::{self, ThreadState};
@@ -179,21 +179,14 @@ impl Reader {
     /// a version. 0: it is not known.
     fn version_of_names(&self, seen: &Seen) -> u64 {
         let layout = &self.cpython.layout;
-        let names = match self.cpython.minor {
-            ..=10 => 56,
-            11 => 24,
-            12 => 40,
-            _ => return 0,
-        };
-        if layout.frame_variables.is_none() {
-            return 0;
-        }
+        let known = frame_names(self.cpython.minor).filter(|_| layout.frame_variables.is_some());
+        let Some(names) = known else { return 0 };
         // SAFETY: a frame of the calling thread, in a read section, of a known layout; what it refers to is alive. A dict has its
         // version behind its size.
         unsafe {
             let dict: u64 = read(ptr::with_exposed_provenance(seen.frame), names);
             match dict != 0 && read::<usize>(address(dict), layout.object_type()) == self.cpython.dict_type {
-                true => read(address(dict), layout.head + 8),
+                true => read(address(dict), layout.head + DICT_VERSION),
                 false => 0,
             }
         }

@@ -69,3 +69,16 @@ pub const SPLIT: u8 = 2;
 
 /// From the beginning of a context variable to its name.
 pub const CONTEXT_VARIABLE_NAME: usize = 16;
+
+/// From behind the head of a dict to its version, up to CPython 3.12.
+pub const DICT_VERSION: usize = 8;
+
+/// From a frame to the dict of its names, where dicts have a version: CPython 3.8 to 3.12.
+pub const fn frame_names(minor: u32) -> Option<usize> {
+    match minor {
+        8..=10 => Some(56),
+        11 => Some(24),
+        12 => Some(40),
+        _ => None,
+    }
+}
