@@ -67,7 +67,8 @@ fn python_stacks_are_pythons_own() {
     pythons.extend(free_threaded());
     let mut wrong = Vec::new();
     for (version, python) in pythons {
-        let ran = Run::new(&python).args([script("stacks.py"), bare_cudart()]).traced().run().success();
+        let run = Run::new(&python).args([script("stacks.py"), bare_cudart()]).env("LEAKTRACE_STEP", "api");
+        let ran = run.traced().run().success();
         let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
         let report = Report::of(&ran.recording());
         let mut retained: Vec<&Value> = report.retained().iter().collect();

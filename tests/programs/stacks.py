@@ -118,6 +118,32 @@ def specialised():
         Often(n == 99)
 
 
+class Data:
+    def __init__(self):
+        allocate()
+
+    def __getitem__(self, n):
+        allocate()
+
+    @property
+    def attribute(self):
+        allocate()
+
+
+def batches(count):
+    for _ in range(count):
+        yield allocate()
+
+
+def specialised_places():
+    """What is called from one place before and after it is specialised."""
+    for n in range(40):
+        data = Data()
+        data[n]; data.attribute
+    for _ in batches(40):
+        allocate()
+
+
 @functools.lru_cache(maxsize=None)
 def cached(_):
     allocate()
@@ -210,6 +236,7 @@ Größe.fixed()
 Größe.of_class()
 del made
 specialised()
+specialised_places()
 cached(1)
 with managed():
     pass

@@ -50,44 +50,94 @@ fn pairs(mut line: i64, table: &[u8], offset: i64) -> Option<i64> {
     None
 }
 
-/// Reads `co_linetable` from 3.11 on: entries of a head byte (1, form: 4 bits, units − 1: 3 bits) and the form's operands.
+/// Returns the offset of the first of the instructions that stand for the same place in the source as the one at `offset`, and lie
+/// before it without a gap: a call by several instructions, or from behind the space that one has for its cache, is one place.
+/// Where no columns are known, only the instruction that the offset lies in is.
+pub fn first_of_place(encoding: LineTable, table: &[u8], offset: u32) -> u32 {
+    if encoding != LineTable::Locations {
+        return offset;
+    }
+    let mut before: Option<Location> = None;
+    let (mut start, mut begin) = (0, 0);
+    for location in Locations(table) {
+        if !before.is_some_and(|before| before.is_followed_by(&location)) {
+            start = begin;
+        }
+        begin += location.bytes;
+        if offset < begin {
+            return start;
+        }
+        before = Some(location);
+    }
+    offset
+}
+
+/// Reads `co_linetable` from 3.11 on.
 fn locations(mut line: i64, table: &[u8], offset: i64) -> Option<i64> {
-    let mut rest = table;
     let mut end = 0;
-    while let Some((&head, after)) = rest.split_first() {
-        rest = after;
-        end += (i64::from(head & 7) + 1) * 2;
-        let form = head >> 3 & 15;
-        let columns = match form {
-            // No location.
-            15 => 0,
-            // Line step, end line, column, end column.
-            14 => {
-                line = line.saturating_add(signed(&mut rest)?);
-                for _ in 0..3 {
-                    varint(&mut rest)?;
-                }
-                0
-            }
-            // Line step only.
-            13 => {
-                line = line.saturating_add(signed(&mut rest)?);
-                0
-            }
-            // Zero to two lines on, two bytes of columns.
-            10..=12 => {
-                line = line.saturating_add(i64::from(form - 10));
-                2
-            }
-            // Same line, one byte of columns.
-            _ => 1,
-        };
-        rest = rest.get(columns..)?;
+    for location in Locations(table) {
+        line = line.saturating_add(location.lines);
+        end += i64::from(location.bytes);
         if offset < end {
-            return (form != 15).then_some(line);
+            return location.is_known.then_some(line);
         }
     }
     None
+}
+
+/// Entries of a head byte (1, form: 4 bits, units − 1: 3 bits) and the form's operands.
+struct Locations<'t>(&'t [u8]);
+
+struct Location {
+    bytes: u32,
+    is_known: bool,
+    /// The step from the line of the one before.
+    lines: i64,
+    /// How many lines it spans, and its columns.
+    columns: Option<[u64; 3]>,
+}
+
+impl Location {
+    fn is_followed_by(&self, other: &Location) -> bool {
+        other.lines == 0 && self.columns.is_some() && self.columns == other.columns
+    }
+}
+
+impl Iterator for Locations<'_> {
+    type Item = Location;
+
+    fn next(&mut self) -> Option<Location> {
+        let (&head, rest) = self.0.split_first()?;
+        self.0 = rest;
+        let byte = |rest: &mut &[u8]| {
+            let (&byte, after) = rest.split_first()?;
+            *rest = after;
+            Some(u64::from(byte))
+        };
+        let form = head >> 3 & 15;
+        let (lines, columns) = match form {
+            // No location.
+            15 => (0, None),
+            // Line step, lines, column, end column.
+            14 => {
+                let lines = signed(&mut self.0)?;
+                let columns = [varint(&mut self.0)?, varint(&mut self.0)?, varint(&mut self.0)?];
+                // A column that is not known is 0, others are one more.
+                (lines, (columns[1] != 0).then(|| [columns[0], columns[1] - 1, columns[2].saturating_sub(1)]))
+            }
+            // Line step only.
+            13 => (signed(&mut self.0)?, None),
+            // Zero to two lines on, two bytes of columns.
+            10..=12 => (i64::from(form - 10), Some([0, byte(&mut self.0)?, byte(&mut self.0)?])),
+            // Same line, one byte of columns: the column's lower three bits, and from it to the end.
+            _ => {
+                let columns = byte(&mut self.0)?;
+                let begin = u64::from(form) << 3 | columns >> 4;
+                (0, Some([0, begin, begin + (columns & 15)]))
+            }
+        };
+        Some(Location { bytes: (u32::from(head & 7) + 1) * 2, is_known: form != 15, lines, columns })
+    }
 }
 
 /// Reads an unsigned number: six bits a byte, least significant first; bit 6 says that more follow.
@@ -162,6 +212,32 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_all_instructions_in_a_row_of_one_location() {
+        // Ten units in two entries at columns 4 to 9 of the line, in either form; two units of the same columns on the next line;
+        // one without columns, twice; columns 4 to 9 again.
+        let table = [
+            0x80 | 7,
+            0x45,
+            0x80 | 10 << 3 | 1,
+            4,
+            9,
+            0x80 | 11 << 3 | 1,
+            4,
+            9,
+            0x80 | 13 << 3 | 1,
+            0,
+            0x80 | 13 << 3,
+            0,
+            0x80,
+            0x45,
+        ];
+        let at = |offset| first_of_place(LineTable::Locations, &table, offset);
+        assert_eq!([0, 15, 16, 19, 20, 23].map(at), [0, 0, 0, 0, 20, 20]);
+        assert_eq!([24, 27, 28, 30].map(at), [24, 24, 28, 30]);
+        assert_eq!([at(32), first_of_place(LineTable::Pairs, &table, 18)], [32, 18]);
+    }
+
+    #[test]
     fn an_empty_table_gives_the_first_line() {
         assert_eq!(line(LineTable::Locations, 7, &[], 400), Some(7));
         assert_eq!(line(LineTable::Pairs, -1, &[], 0), None);
@@ -177,7 +253,9 @@ mod tests {
         for _ in 0..20_000 {
             let table: Vec<u8> = (0..next() % 40).map(|_| next() as u8).collect();
             for encoding in [LineTable::Lnotab, LineTable::Pairs, LineTable::Locations] {
-                line(encoding, next() as i32, &table, next() >> (next() % 32));
+                let offset = next() >> (next() % 32);
+                line(encoding, next() as i32, &table, offset);
+                assert!(first_of_place(encoding, &table, offset) <= offset);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! allocations or findings.
 
 mod frame_filter;
-mod lines;
+pub mod lines;
 mod ownership;
 
 pub use frame_filter::{hidden, plain};

@@ -19,6 +19,7 @@ use crate::writer::entries::LONGEST_TEXT;
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::frameworks;
 use leaktrace_core::int_map::{IntMap, int_map};
+use leaktrace_core::symbols::lines;
 
 pub struct Codes {
     /// The living ones, by their addresses.
@@ -84,6 +85,15 @@ pub fn id(found: &Found) -> Numbered {
         }
         Err(refused) => Numbered::Refused(refused),
     }
+}
+
+/// Returns the offset by which a frame is described: that of the first instruction at its place in the source. CPython 3.11 and
+/// 3.12 call from elsewhere once they have specialised an instruction.
+pub fn place(found: &Found) -> u32 {
+    let layout = &found.cpython.layout;
+    // SAFETY: the frame keeps the code object alive, and that its table; both are immutable.
+    let table = unsafe { strings::bytes(layout, read(found.code, layout.code_lines), usize::MAX) };
+    lines::first_of_place(layout.lines, table, found.offset)
 }
 
 /// Returns the bytes that an entry has left for a line table.

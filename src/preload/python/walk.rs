@@ -22,25 +22,6 @@ pub struct Found {
     pub cpython: &'static Cpython,
 }
 
-/// The opcodes of 3.11's `PRECALL`, and of what it is specialised to; `CALL` lies four bytes behind.
-const PRECALL: [u8; 18] = [64, 65, 66, 67, 72, 73, 76, 77, 78, 79, 80, 81, 113, 121, 127, 141, 143, 166];
-
-impl Found {
-    /// Returns the offset by which the frame is described. 3.11 calls by two instructions, and after some rounds the first
-    /// may do the work of both: it counts as the second, so that one call is one place.
-    pub fn settled_offset(&self) -> u32 {
-        let layout = &self.cpython.layout;
-        if layout.kind != Kind::Flagged {
-            return self.offset;
-        }
-        // SAFETY: an instruction of a code object that a frame holds; it is rewritten while it runs, so it is read whole.
-        let unit = unsafe {
-            self.code.add(layout.code_size).add(self.offset as usize & !1).cast::<u16>().read_volatile()
-        };
-        if PRECALL.contains(&unit.to_ne_bytes()[0]) { self.offset + 4 } else { self.offset }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
     All,

@@ -342,8 +342,10 @@ fn encode(key: &Key, native: &[u64]) -> u32 {
             match codes::id(&found) {
                 Numbered::Id(code) if code.is_interpreters => {}
                 Numbered::Id(code) => {
-                    let offset = found.settled_offset();
-                    let frame = Frame::Python { code: code.number, offset, entry: found.entry };
+                    let offset = codes::place(&found);
+                    // How it was entered counts only where native frames are to be matched.
+                    let entry = found.entry && !native.is_empty();
+                    let frame = Frame::Python { code: code.number, offset, entry };
                     match native.is_empty() {
                         true if code.folds && frames.is_empty() => frameworks_own.push(frame),
                         true => recursion::push(&mut frames, frame),

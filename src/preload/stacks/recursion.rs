@@ -20,14 +20,6 @@ pub fn push(frames: &mut Vec<Frame>, frame: Frame) {
         before.iter().zip(last).all(|(a, b)| code(a).is_some() && code(a) == code(b))
     };
     if let Some(period) = (1..=LONGEST.min(len / 2)).find(repeats) {
-        // How a round was entered is that of the outermost, which every depth has.
-        for at in len - period..len {
-            if let (Frame::Python { entry: outer, .. }, Frame::Python { entry, .. }) =
-                (frames[at], &mut frames[at - period])
-            {
-                *entry = outer;
-            }
-        }
         frames.truncate(len - period);
     }
 }
@@ -69,8 +61,8 @@ mod tests {
     fn the_innermost_round_stays() {
         let mut frames = Vec::new();
         for offset in [8, 20, 20] {
-            push(&mut frames, Frame::Python { code: 1, offset, entry: offset == 20 });
+            push(&mut frames, Frame::Python { code: 1, offset, entry: false });
         }
-        assert_eq!(frames, [Frame::Python { code: 1, offset: 8, entry: true }]);
+        assert_eq!(frames, [Frame::Python { code: 1, offset: 8, entry: false }]);
     }
 }
