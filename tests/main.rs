@@ -23,6 +23,7 @@ mod faults;
 mod features;
 mod fork;
 mod frameworks;
+mod graph_hooks;
 mod holders;
 mod hostile;
 mod html;

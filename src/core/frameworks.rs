@@ -34,6 +34,8 @@ pub struct Framework {
     pub kept_derivative: Option<(&'static str, &'static str)>,
     /// What to do where a gradient's own graph keeps the tensor that the gradient is of.
     pub gradient_cycle: Option<&'static str>,
+    /// What to do where a hook in a graph keeps a tensor of that graph.
+    pub hook_cycle: Option<&'static str>,
     /// How the path to a gradient ends, and what to do where those of one step live on into the next.
     pub gradients: Option<(&'static str, &'static str)>,
     /// What a kept model is, if one is told from what was computed.
@@ -201,6 +203,10 @@ pub const PYTORCH: Framework = Framework {
         "call `torch.autograd.grad(…, create_graph=True)` instead of `backward(create_graph=True)`, or set the `.grad` of each \
          leaf to None once it is no longer needed",
     ),
+    hook_cycle: Some(
+        "let the hook keep the tensor's `.detach()`, not the tensor itself, or remove the hook after the backward pass \
+         (`handle.remove()`)",
+    ),
     gradients: Some((
         ".grad",
         "call `zero_grad()` right after the optimizer's step: gradients that wait for the next one lie there while the next \
@@ -257,6 +263,7 @@ pub const JAX: Framework = Framework {
         "do not keep what `jax.vjp` returned: call it and drop it, as it keeps all that the derivative needs",
     )),
     gradient_cycle: None,
+    hook_cycle: None,
     gradients: None,
     models: None,
     state: None,
@@ -303,6 +310,7 @@ pub const TENSORFLOW: Framework = Framework {
     cuts_graph: None,
     kept_derivative: None,
     gradient_cycle: None,
+    hook_cycle: None,
     gradients: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
@@ -342,6 +350,7 @@ pub const CUPY: Framework = Framework {
     cuts_graph: None,
     kept_derivative: None,
     gradient_cycle: None,
+    hook_cycle: None,
     gradients: None,
     models: None,
     state: None,

@@ -2,8 +2,10 @@
 //! They are told apart as the cyclic collector does it: references among them are taken off the reference
 //! counts, and what has some left is held from outside.
 
+use std::rc::Rc;
+
 use super::search::Search;
-use super::{GcRoot, HeapGraph, Node, Owner, Retention, Root, Step, UNSEEN, Wanted, group, words};
+use super::{GcRoot, HeapGraph, Node, Owner, Path, Retention, Root, Step, UNSEEN, Wanted, group, words};
 use crate::int_map::IntMap;
 
 /// The most unreachable objects that are examined.
@@ -16,7 +18,7 @@ const MOST_IN_GRAPHS: usize = 100_000;
 /// The unreachable objects and the references among them, by number.
 struct Unreachable {
     nodes: Vec<Node>,
-    numbers: IntMap<u64, u32>,
+    numbers: Rc<IntMap<u64, u32>>,
     edges: Vec<Vec<u32>>,
     counts: Vec<i64>,
 }
@@ -48,13 +50,13 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
     }
     let mut paths = Vec::new();
     let mut unseen: Vec<Owner> = Vec::new();
-    let mut gradients = OwnGradients::default();
+    let mut cycles = NativeCycles::new(unreachable.numbers.clone());
     for &i in &lost {
         match search.path(i, &wanted[i]) {
             Some(mut path) => {
-                if gradients.keep(graph, &path.root) {
-                    // Every leaf and gradient of the graph is in such a cycle.
-                    (path.root.origin, path.root.node) = (GcRoot::GradientCycle, 0);
+                if let Some(origin) = cycles.origin(graph, &path) {
+                    // Every leaf and gradient of the graph is in such a cycle, and every tensor that a hook keeps.
+                    (path.root.origin, path.root.node) = (origin, 0);
                     path.nodes.clear();
                 }
                 if path.root.origin == GcRoot::Cycle(Vec::new()) {
@@ -84,32 +86,81 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
     groups.iter().flat_map(|g| group::owners(graph, g)).chain(unseen).collect()
 }
 
-/// Which tensors that only C++ refers to keep themselves, by way of their gradient's graph.
-#[derive(Default)]
-struct OwnGradients {
+/// Which objects that only C++ refers to keep themselves, by way of autograd graphs.
+struct NativeCycles {
+    unreachable: Rc<IntMap<u64, u32>>,
     known: IntMap<u64, bool>,
     looked_at: usize,
 }
 
-impl OwnGradients {
-    /// Returns whether what a path begins with is such a tensor. After [`MOST_IN_GRAPHS`] objects no other is examined.
-    fn keep(&mut self, graph: &mut impl HeapGraph, root: &Root) -> bool {
-        if !matches!(root.origin, GcRoot::Foreign(_)) {
-            return false;
+impl NativeCycles {
+    fn new(unreachable: Rc<IntMap<u64, u32>>) -> NativeCycles {
+        NativeCycles { unreachable, known: IntMap::default(), looked_at: 0 }
+    }
+
+    /// Returns what such a cycle is, if what a path begins with is in one. After [`MOST_IN_GRAPHS`] objects no other is examined.
+    fn origin(&mut self, graph: &mut impl HeapGraph, path: &Path) -> Option<GcRoot> {
+        if !matches!(path.root.origin, GcRoot::Foreign(_)) {
+            return None;
         }
-        if let Some(&keeps) = self.known.get(&root.node) {
-            return keeps;
+        let is_tensor = graph.has_graph(path.root.node);
+        let keeps = match self.known.get(&path.root.node) {
+            Some(&keeps) => keeps,
+            None if self.looked_at >= MOST_IN_GRAPHS => false,
+            None => {
+                let keeps = if is_tensor {
+                    self.by_gradient(graph, &path.root)
+                } else {
+                    self.by_hook(graph, path.root.node)
+                };
+                self.known.insert(path.root.node, keeps);
+                keeps
+            }
+        };
+        if !keeps {
+            return None;
         }
-        let may_look = self.looked_at < MOST_IN_GRAPHS;
-        let Some(tensor) = graph.native(root.node).filter(|_| may_look) else { return false };
-        let wanted = Wanted { block: tensor, bytes: 0, cause: 0 };
-        let mut search = Search::in_graphs(tensor);
-        search.walk_from(graph, vec![root.clone()]);
+        if is_tensor {
+            return Some(GcRoot::GradientCycle);
+        }
+        // Up to the first tensor: that has the graph.
+        let tensor = path.nodes.iter().position(|&node| graph.has_graph(node))?;
+        let mut steps = graph.steps(&path.nodes[..=tensor]);
+        if graph.is_collection(None, path.root.node) {
+            // Which of the hooks it is says nothing more.
+            steps.remove(0);
+        }
+        Some(GcRoot::HookCycle(words::reference(&steps)))
+    }
+
+    /// Returns whether a tensor's gradient has a graph that leads back to it.
+    fn by_gradient(&mut self, graph: &mut impl HeapGraph, root: &Root) -> bool {
+        let Some(tensor) = graph.native(root.node) else { return false };
+        let way = self.way(graph, vec![root.clone()], Rc::default(), tensor);
+        way.is_some_and(|nodes| graph.steps(&nodes).contains(&Step::Gradient))
+    }
+
+    /// Returns whether a hook, or a dict of hooks, keeps the node of a graph that refers to it.
+    fn by_hook(&mut self, graph: &mut impl HeapGraph, hook: Node) -> bool {
+        let mut held = Vec::new();
+        graph.references(hook, &mut held);
+        let held = held.into_iter().filter(|node| self.unreachable.contains_key(node));
+        let roots = held.map(|node| Root { node, origin: GcRoot::Cycle(Vec::new()) }).collect();
+        self.way(graph, roots, self.unreachable.clone(), hook).is_some()
+    }
+
+    /// Returns the nodes of the shortest path from one of the roots to what is wanted, through C++ objects and `objects`.
+    fn way(
+        &mut self,
+        graph: &mut impl HeapGraph,
+        roots: Vec<Root>,
+        objects: Rc<IntMap<u64, u32>>,
+        wanted: Node,
+    ) -> Option<Vec<Node>> {
+        let mut search = Search::within(objects, wanted);
+        search.walk_from(graph, roots);
         self.looked_at += search.reached();
-        let path = search.path(0, &wanted);
-        let keeps = path.is_some_and(|path| graph.steps(&path.nodes).contains(&Step::Gradient));
-        self.known.insert(root.node, keeps);
-        keeps
+        search.path(0, &Wanted { block: wanted, bytes: 0, cause: 0 }).map(|path| path.nodes)
     }
 }
 
@@ -130,7 +181,8 @@ impl Unreachable {
             among.iter().for_each(|&n| counts[n as usize] -= 1);
             edges.push(among);
         }
-        Some(Unreachable { nodes: all.into_iter().map(|(node, _)| node).collect(), numbers, edges, counts })
+        let nodes = all.into_iter().map(|(node, _)| node).collect();
+        Some(Unreachable { nodes, numbers: Rc::new(numbers), edges, counts })
     }
 
     /// Returns the numbers of those that are in a cycle of nodes that `may` be in one (Tarjan's algorithm,

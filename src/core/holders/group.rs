@@ -331,8 +331,8 @@ fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) 
         match path.root.origin {
             GcRoot::Cycle(_) => return Retention::Unreachable,
             GcRoot::Foreign(_) => return Retention::Unknown,
-            // One more for each tensor that gets such a gradient.
-            GcRoot::GradientCycle => return Retention::Unbounded,
+            // One more for each tensor that gets such a gradient, or such a hook.
+            GcRoot::GradientCycle | GcRoot::HookCycle(_) => return Retention::Unbounded,
             GcRoot::Global(_) | GcRoot::Local { .. } => {}
         }
         // A bound above the parting, or on one of many paths only, bounds nothing.

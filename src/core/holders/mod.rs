@@ -54,6 +54,8 @@ pub enum GcRoot {
     Cycle(Vec<String>),
     /// A tensor whose gradient has an autograd graph that leads back to it: see [`GRADIENT_CYCLE`].
     GradientCycle,
+    /// A hook in an autograd graph that keeps the graph, and how it refers to what it keeps: see [`HOOK_CYCLE`].
+    HookCycle(String),
 }
 
 /// How one object of a path refers to the next.
@@ -230,6 +232,8 @@ pub const EXPRESSION: &str = "held by C or C++ code, or by an expression under w
 /// gradient. All of that cycle is C++, so that no garbage collection finds it.
 pub const GRADIENT_CYCLE: &str = "held by a reference cycle in C++, which garbage collection does not free: a tensor's `.grad` \
                                   has an autograd graph that leads back to the tensor";
+/// How the path begins of what the hooks of an autograd graph keep where that leads back to the graph. The graph is C++.
+pub const HOOK_CYCLE: &str = "held by a reference cycle in C++, which garbage collection does not free: an autograd graph's hook that keeps the graph";
 /// What stands between a function and its variable in a path.
 const LOCAL: &str = "() local `";
 /// What has fewer blocks than this need not keep what grows, however large they are. An expression that has so many, and so many

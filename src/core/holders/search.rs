@@ -1,6 +1,8 @@
 //! The search itself: breadth first from the roots, rank by rank. Within a rank the autograd graphs come
 //! last, and only for what is still missing: paths through them are long.
 
+use std::rc::Rc;
+
 use super::{HeapGraph, Node, Nodes, Path, Root, Wanted};
 use crate::int_map::IntMap;
 
@@ -22,8 +24,8 @@ pub(super) struct Search {
     without: Vec<Root>,
     /// Whether what is wanted may hold more of it: it is no block.
     passes: bool,
-    /// Whether only C++ objects are reached.
-    in_graphs: bool,
+    /// The only objects that are reached beside those of C++, if not all are.
+    within: Option<Rc<IntMap<u64, u32>>>,
 }
 
 impl Search {
@@ -40,7 +42,7 @@ impl Search {
             blocked,
             without,
             passes: false,
-            in_graphs: false,
+            within: None,
         }
     }
 
@@ -49,10 +51,10 @@ impl Search {
         Search { passes: true, ..Search::new(wanted, blocked, Vec::new()) }
     }
 
-    /// Makes a search for a C++ object that passes through C++ objects only.
-    pub fn in_graphs(wanted: Node) -> Search {
+    /// Makes a search for an object that one of C++ holds. It passes through C++ objects, and through no others but these.
+    pub fn within(objects: Rc<IntMap<u64, u32>>, wanted: Node) -> Search {
         let one = std::iter::once(wanted);
-        Search { in_graphs: true, ..Search::for_objects(one, Nodes::default()) }
+        Search { within: Some(objects), ..Search::for_objects(one, Nodes::default()) }
     }
 
     pub fn is_done(&self) -> bool {
@@ -120,7 +122,12 @@ impl Search {
                 found.clear();
                 graph.references_from(&holders, graphs, &mut found);
                 for &(holder, node) in &found {
-                    if self.in_graphs && !graph.is_native(node) {
+                    let may = |all: &Rc<IntMap<_, _>>| {
+                        let by_native = graph.is_native(holders[holder as usize]);
+                        graph.is_native(node)
+                            || (all.contains_key(&node) && (by_native || !self.is_missing(node)))
+                    };
+                    if !self.within.as_ref().is_none_or(may) {
                         continue;
                     }
                     let from = batch[holder as usize];

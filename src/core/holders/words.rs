@@ -1,6 +1,6 @@
 //! Reference paths in words, as a programmer would write them: `__main__.trainer.history['loss'][*]`.
 
-use super::{EXPRESSION, GRADIENT_CYCLE, GcRoot, Step};
+use super::{EXPRESSION, GRADIENT_CYCLE, GcRoot, HOOK_CYCLE, Step};
 
 /// Nodes of a graph, or ways that paths go, that are named together.
 pub(super) const NAMES: usize = 3;
@@ -36,6 +36,7 @@ pub(super) fn origin(origin: &GcRoot) -> String {
             format!("garbage waiting for the cyclic collector: {}", members.join(" → "))
         }
         GcRoot::GradientCycle => GRADIENT_CYCLE.to_owned(),
+        GcRoot::HookCycle(kept) => format!("{HOOK_CYCLE}{kept}"),
     }
 }
 

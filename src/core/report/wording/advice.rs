@@ -3,7 +3,7 @@
 use super::labels::{called, keepers};
 use super::{holder, is_garbage, is_named};
 use crate::frameworks::{self, Arena, Framework, KEYS, Models, Optimizers};
-use crate::holders::GRADIENT_CYCLE;
+use crate::holders::{GRADIENT_CYCLE, HOOK_CYCLE};
 use crate::ledger::verdict::Kind;
 use crate::report::{Finding, Frame};
 
@@ -51,7 +51,7 @@ const BREAK_CYCLE: &str = "break the reference cycle (a weak reference, or `del`
 pub fn advice(f: &Finding) -> Option<String> {
     let first = keepers(f).first().map(|h| h.path.as_str()).filter(|path| is_named(path));
     let named = called(f);
-    let is_own_gradient = keepers(f).first().is_some_and(|h| h.path == GRADIENT_CYCLE);
+    let is_held_by = |cycle| keepers(f).first().is_some_and(|h| h.path.starts_with(cycle));
     let of = frameworks::of_block(f.sites.first().and_then(|site| site.entry_point.as_deref()));
     Some(match f.kind {
         _ if f.sites.is_empty() => return None,
@@ -82,7 +82,8 @@ pub fn advice(f: &Finding) -> Option<String> {
             let by = by.map_or_else(String::new, |name| format!(" what {name} allocated"));
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
         }
-        Kind::Leak | Kind::Growing if is_own_gradient => of.gradient_cycle?.to_owned(),
+        Kind::Leak | Kind::Growing if is_held_by(GRADIENT_CYCLE) => of.gradient_cycle?.to_owned(),
+        Kind::Leak | Kind::Growing if is_held_by(HOOK_CYCLE) => of.hook_cycle?.to_owned(),
         Kind::Leak | Kind::Growing => match first.zip(named) {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
                 format!(

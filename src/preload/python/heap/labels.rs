@@ -11,6 +11,8 @@ use leaktrace_core::holders::{Node, Step};
 
 /// Longer keys are not written out.
 const LONGEST: usize = 60;
+/// What `register_hook` was given, or `saved_tensors_hooks`.
+const HOOKS: &str = "its hooks";
 /// The type of what `itertools.tee` keeps things in.
 const TEE: &str = "_tee_dataobject";
 /// Attributes of an object that are looked through for one by name.
@@ -112,7 +114,8 @@ impl Heap<'_> {
         match (from_node, self.graph.met.contains_key(&held)) {
             (true, true) => Step::Saved,
             // A node of a function written in Python: its context is what a reader knows it by.
-            (true, false) => Step::Next(self.types.name(held)),
+            (true, false) if self.types_say_context(held) => Step::Next(self.types.name(held)),
+            (true, false) => Step::Named(HOOKS.into()),
             (false, true) if self.types_say_context(holder) => Step::Saved,
             _ => Step::Gradient,
         }
@@ -505,7 +508,7 @@ impl Heap<'_> {
         }
         // The dict of a tensor's attributes is told before: this one has what `register_hook` was given.
         if tensor && held_kind == Some(Kind::Dict) {
-            return Step::Named("its hooks".into());
+            return Step::Named(HOOKS.into());
         }
         match self.types.name(holder).as_str() {
             // The list in which it keeps what it has handed out.

@@ -48,6 +48,8 @@ pub struct Heap<'a> {
     packaged: IntMap<u64, bool>,
     /// Contexts of autograd functions written in Python that are alive; gathered when first needed.
     contexts: Option<Nodes>,
+    /// Every object that is alive and that the collector knows; gathered when first needed.
+    alive: Option<Nodes>,
     saw_tensors: bool,
     /// The dicts of what allocators know their blocks by.
     records: Nodes,
@@ -129,6 +131,7 @@ impl<'a> Heap<'a> {
             namespaces: Nodes::default(),
             packaged: IntMap::default(),
             contexts: None,
+            alive: None,
             saw_tensors: false,
             records: Nodes::default(),
             stacks: None,
@@ -254,11 +257,16 @@ impl<'a> Heap<'a> {
             }
         }
         let mut words = Vec::new();
-        self.graph.nodes(&work.graph, found, &mut words);
+        let mut hooks = self.graph.nodes(&work.graph, found, &mut words);
         // Of a context only what it has saved: the nodes it refers to are those that hold it.
         let mut saved = Vec::new();
         self.graph.contexts(&work.bodies, &mut saved);
         found.extend(saved.into_iter().filter(|(_, node)| !self.graph.is_node(*node)));
+        if !hooks.is_empty() {
+            let alive = self.alive();
+            hooks.retain(|(_, word)| alive.contains_key(word));
+            found.append(&mut hooks);
+        }
         if !words.is_empty() {
             let contexts = self.contexts();
             words.retain(|(_, _, word)| contexts.contains_key(word));

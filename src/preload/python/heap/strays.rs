@@ -101,4 +101,13 @@ impl Heap<'_> {
         }
         self.contexts.get_or_insert_default()
     }
+
+    /// Returns every living object that the collector knows.
+    pub fn alive(&mut self) -> &Nodes {
+        if self.alive.is_none() {
+            let all = self.everything().unwrap_or_default();
+            self.alive = Some(all.into_iter().map(|object| (object, ())).collect());
+        }
+        self.alive.get_or_insert_default()
+    }
 }

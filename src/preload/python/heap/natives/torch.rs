@@ -19,6 +19,8 @@ pub enum MemoryClass {
     Meta,
     /// A node of an autograd graph, and the index of its name.
     Node(u32),
+    /// What a node calls functions of Python's by, and in how many words.
+    Hook(usize),
     Other,
 }
 
@@ -117,7 +119,10 @@ impl Graph {
                     self.names.push(name);
                     MemoryClass::Node(self.names.len() as u32 - 1)
                 }
-                None => MemoryClass::Other,
+                None => {
+                    let hook = HOOKS.iter().find(|(hook, _)| *hook == name);
+                    hook.map_or(MemoryClass::Other, |&(_, words)| MemoryClass::Hook(words))
+                }
             },
         };
         self.classes.insert(table, class);
@@ -184,8 +189,9 @@ impl Graph {
 
     /// Finds what nodes of graphs hold: other nodes and tensors. Every word of theirs that may be an address goes
     /// to `words`, for a node may refer to an object of Python's from anywhere: one that is written in Python does
-    /// so in its own part, and from PyTorch 2.13 on in that which all nodes have in common.
-    pub fn nodes(&mut self, items: &[Item], found: &mut Vec<Item>, words: &mut Vec<Word>) {
+    /// so in its own part, and from PyTorch 2.13 on in that which all nodes have in common. Returns what may be
+    /// the objects of their hooks.
+    pub fn nodes(&mut self, items: &[Item], found: &mut Vec<Item>, words: &mut Vec<Word>) -> Vec<Item> {
         let ranges: Vec<(u64, usize)> = items.iter().map(|&(_, node)| (node - 8, NODE)).collect();
         let copies = memory::copy(&ranges);
         let mut bodies = Vec::new();
@@ -221,7 +227,23 @@ impl Graph {
         for (holder, node, body) in &bodies {
             words.extend(body.iter().filter(|w| is_plausible(**w)).map(|&word| (*holder, *node, word)));
         }
-        self.bodies(&bodies, found);
+        let hooks = self.bodies(&bodies, found);
+        let ranges: Vec<(u64, usize)> = hooks.iter().map(|&(_, hook, words)| (hook - 8, 2 + words)).collect();
+        let copies = memory::copy(&ranges);
+        let of_hook = |(i, &(holder, _, words)): (usize, &(u32, Node, usize))| {
+            let hook = copies.get(i);
+            // The word before it is its size, if `malloc` made it; one of several words may not be its own.
+            let own = match hook[0] & !7 {
+                size @ 32..=LARGEST_HOOK => (size / 8 - 2) as usize,
+                _ => FEW,
+            };
+            hook.iter()
+                .skip(2)
+                .take(words.min(own))
+                .map(move |&object| (holder, object))
+                .collect::<Vec<Item>>()
+        };
+        hooks.iter().enumerate().flat_map(of_hook).collect()
     }
 
     /// Finds what contexts of functions written in Python hold: they have no words in common with nodes.
@@ -231,8 +253,9 @@ impl Graph {
         self.common = common;
     }
 
-    /// Finds pointers to nodes and tensors in some stretches of memory, and in the vectors that lie there.
-    fn bodies(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>) {
+    /// Finds pointers to nodes and tensors in some stretches of memory, and in the vectors that lie there. Returns those to
+    /// hooks, with the numbers of their words.
+    fn bodies(&mut self, bodies: &[(u32, Node, Vec<u64>)], found: &mut Vec<Item>) -> Vec<(u32, Node, usize)> {
         let mut pointers = Vec::new();
         let mut vectors = Vec::new();
         for (holder, itself, body) in bodies {
@@ -266,12 +289,18 @@ impl Graph {
         pointers.sort_unstable();
         pointers.dedup();
         let addresses: Vec<u64> = pointers.iter().map(|&(_, word)| word).collect();
+        let mut hooks = Vec::new();
         for (&(holder, word), class) in pointers.iter().zip(self.classify(&addresses)) {
-            if matches!(class, MemoryClass::Tensor | MemoryClass::Node(_)) {
-                self.met.insert(word, class);
-                found.push((holder, word));
+            match class {
+                MemoryClass::Tensor | MemoryClass::Node(_) => {
+                    self.met.insert(word, class);
+                    found.push((holder, word));
+                }
+                MemoryClass::Hook(words) => hooks.push((holder, word, words)),
+                _ => {}
             }
         }
+        hooks
     }
 }
 
@@ -296,6 +325,19 @@ const NODES: [&str; 9] = [
     "DelayedError",
 ];
 const OF_FUNCTION: &str = "CppNode";
+
+/// The hooks of nodes, and in how many words behind the table of virtual functions they refer to objects of Python's: to a
+/// dict of functions; to how a tensor is packed and unpacked and to what it was packed to, which from PyTorch 2.15 on takes three
+/// words each.
+const HOOKS: [(&str, usize); 4] = [
+    ("N5torch8autograd23PyFunctionTensorPreHookE", 1),
+    ("N5torch8autograd17PyFunctionPreHookE", 1),
+    ("N5torch8autograd18PyFunctionPostHookE", 1),
+    ("N5torch8autograd20PySavedVariableHooksE", 9),
+];
+/// The bytes of the largest of them, as `malloc` has it, and the words that count in one whose size is not known.
+const LARGEST_HOOK: u64 = 96;
+const FEW: usize = 3;
 
 /// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`; of a function written in C++
 /// the function's: `N5torch8autograd7CppNodeIN6vision8RoIAlignEEE` → `RoIAlign`.
