@@ -100,6 +100,18 @@ fn python_stacks_are_pythons_own() {
     assert!(wrong.is_empty(), "{} differences; the first: {}", wrong.len(), wrong[0]);
 }
 
+/// From 3.11 on an instruction calls from elsewhere, and without C in between, once it was specialised.
+#[test]
+fn a_place_is_one_stack_before_and_after_it_is_specialised() {
+    for (version, python) in pythons() {
+        let run = Run::new(&python).args([script("specialised.py"), bare_cudart()]).traced().run().success();
+        let report = Report::of(&run.recording());
+        let [finding] = report.findings() else { panic!("{version}: {:#?}", report.findings()) };
+        let seen = (&finding["first_step"], &finding["cohorts"]);
+        assert_eq!(seen, (&1.into(), &60.into()), "{version}: {finding:#}");
+    }
+}
+
 /// Without a GIL, while other threads end, and code goes away: from 3.14 on each thread runs copies of its own.
 #[test]
 fn stacks_of_threads_that_run_at_once() {

@@ -89,7 +89,9 @@ fn in_part(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let most: u64 = sites.iter().map(|s| s.site.peak_bytes()).fold(0, u64::saturating_add);
         left as f64 >= LEFT_SHARE * most.saturating_sub(left) as f64
     };
-    let is_unload = |sites: &[SetUp<'_>]| matters(sites) && fell(view, sites) && !comes_again(view, sites);
+    let is_unload = |sites: &[SetUp<'_>]| {
+        matters(sites) && fell(view, sites) && !comes_again(view, sites) && !renews(view, sites)
+    };
     let unloads = unloads.into_iter().filter(|(_, sites)| is_unload(sites));
     unloads.filter_map(|((_, step, _, _), sites)| finding(view, step, &sites)).collect()
 }
@@ -133,6 +135,15 @@ fn comes_again(view: &View<'_>, sites: &[SetUp<'_>]) -> bool {
     let later = view.ledger.sites().filter(|(_, s)| s.last_birth > last);
     let again = later.filter(|(_, s)| lines.contains(&(view.context.location)(s.stack)));
     again.fold(0u32, |births, (_, s)| births.saturating_add(s.births)) >= BUSY_BIRTHS
+}
+
+/// Returns whether the lines of these sites made some of the blocks that were freed anew in that very step: that is turnover.
+fn renews(view: &View<'_>, sites: &[SetUp<'_>]) -> bool {
+    let lines: BTreeSet<u64> = sites.iter().map(|s| (view.context.location)(s.site.stack)).collect();
+    let last = sites.iter().map(|s| s.site.last_release).max().unwrap_or(0);
+    let mut renewed =
+        view.ledger.sites().filter(|(_, s)| s.last_birth == last && s.last_release == last && s.aged > 0);
+    renewed.any(|(_, s)| lines.contains(&(view.context.location)(s.stack)))
 }
 
 fn left_behind(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
