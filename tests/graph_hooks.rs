@@ -1,4 +1,4 @@
-//! What hooks of autograd graphs keep, and cycles through them, which are C++ in part.
+//! What hooks and contexts of autograd graphs keep, and cycles through them, which are C++ in part.
 
 use crate::common::programs::torch;
 use crate::common::report::{Report, call};
@@ -22,6 +22,17 @@ fn what_saved_tensors_were_packed_to() {
     let path = "packed() local `losses`[*].grad_fn → … → TanhBackward0, AddmmBackward0 → its hooks[0]";
     let text = is_leak("packed", path);
     assert!(text.contains("`losses[*]` in packed()"), "{text}");
+}
+
+/// A collection frees those of the last layer only, since the graph behind it refers to the others.
+#[test]
+fn contexts_of_layers_behind_each_other() {
+    let run =
+        torch("holders/graph_hooks.py").arg("contexts").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&run.recording());
+    let [finding] = report.findings() else { panic!("{:#?}", report.findings()) };
+    let seen = (&finding["kind"], &finding["bytes_per_step"], &finding["blocks_per_step"]);
+    assert_eq!(seen, (&"pending-gc".into(), &65536.0.into(), &2.0.into()), "{finding:#}");
 }
 
 /// Runs a way of the program; returns the report, in which one leak is held so.

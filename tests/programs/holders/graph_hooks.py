@@ -1,6 +1,8 @@
-"""What hooks of autograd graphs keep. `graph_hooks.py cycle`: a tensor's hook keeps the tensor; `graph_hooks.py module`: a
+"""What hooks and contexts of autograd graphs keep. `graph_hooks.py cycle`: a tensor's hook keeps the tensor; `graph_hooks.py module`: a
 module's hook keeps the module's output; `graph_hooks.py store`: what unpacks saved tensors keeps them, and thereby the graph;
-`graph_hooks.py packed`: the graphs of kept losses have what the saved tensors were packed to."""
+`graph_hooks.py packed`: the graphs of kept losses have what the saved tensors were packed to; `graph_hooks.py contexts`: the
+contexts of two layers, one behind the other, keep their outputs, which are 32 KiB each."""
+import gc
 import sys
 
 import torch
@@ -57,5 +59,27 @@ def packed(model, steps):
         losses.append(pass_with_hooks(model, lambda tensor: (tensor.half(),), lambda pair: pair[0].float()))
 
 
-ways = {"cycle": cycle, "module": module, "store": store, "packed": packed}
+class Tanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, inputs):
+        ctx.outputs = inputs.tanh()  # made
+        return ctx.outputs
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (1 - ctx.outputs**2)
+
+
+def contexts(model, steps):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(steps):
+        if step == 40:
+            gc.collect()
+        optimizer.zero_grad()
+        hidden = Tanh.apply(model[0](torch.randn(128, 64).cuda()))
+        Tanh.apply(model[2](hidden)).sum().backward()
+        optimizer.step()
+
+
+ways = {"cycle": cycle, "module": module, "store": store, "packed": packed, "contexts": contexts}
 ways[sys.argv[1]](nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64)).cuda(), 60)

@@ -33,6 +33,11 @@ pub fn is_owned(view: &View<'_>, site: u32) -> bool {
     most_are(view, site, &|r| r != Retention::Unreachable)
 }
 
+/// Returns whether most of what was found of a site's blocks lay in cycles that nothing else refers to.
+pub fn is_garbage(view: &View<'_>, site: u32) -> bool {
+    most_are(view, site, &|r| r == Retention::Unreachable)
+}
+
 /// Returns whether most of what was found of a site's blocks is in containers that have no bound.
 pub fn is_unbounded(view: &View<'_>, site: u32) -> bool {
     most_are(view, site, &|r| r == Retention::Unbounded)

@@ -8,7 +8,7 @@ use super::holders;
 use super::statistics::{grouped, interval, median, overlap, sum_intervals};
 use super::view::{SiteHolder, SiteView, View};
 use crate::format::entry::Retention;
-use crate::ledger::cohort::{blocks, by_birth, bytes};
+use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
 use crate::ledger::releases::is_late;
 use crate::ledger::sites::{Release, Site};
 
@@ -22,6 +22,7 @@ const SAME_COLLECTIONS: f64 = 0.5;
 /// evaluation) is a cause of its own, and its bytes are no part of what each step adds.
 const SAME_RHYTHM: f64 = 2.0;
 
+#[derive(Clone)]
 struct Garbage<'a, 'b> {
     site: &'b SiteView<'a>,
     /// Steps with a collection.
@@ -87,7 +88,13 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
     }
     let births = |group: &[Garbage<'_, '_>]| group.first().map_or(0, |g| g.site.site.births);
     causes.iter_mut().for_each(|cause| cause.sort_by_key(|group| Reverse(births(group))));
-    causes.iter().filter_map(|cause| finding(view, cause.first()?, &cause[1..])).collect()
+    let finding = |cause: Vec<Vec<Garbage<'_, '_>>>| {
+        let most = f64::from(births(cause.first()?));
+        let (often, rarer): (Vec<_>, Vec<_>) =
+            cause.into_iter().partition(|group| SAME_RHYTHM * f64::from(births(group)) >= most);
+        finding(view, &often.concat(), &rarer.concat())
+    };
+    causes.into_iter().filter_map(finding).collect()
 }
 
 /// Returns whether the collector frees what a site frees late, or a search found that nothing refers to what it has.
@@ -144,7 +151,7 @@ fn goes(seen: &SiteView<'_>, at_once: f64) -> f64 {
 }
 
 /// `rarer`: what comes from the same line less often, whose bytes are no part of what each step adds.
-fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, '_>>]) -> Option<Finding> {
+fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Garbage<'_, '_>]) -> Option<Finding> {
     let site = group.first()?.site.site;
     let mut f = Finding::new(Kind::PendingGc, Confidence::Confirmed, site.device, site.layer);
     for g in group {
@@ -153,16 +160,21 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
         let per = |of: fn(&Release) -> u64| {
             median(site.releases().iter().flat_map(|r| std::iter::repeat_n(of(r), r.cohorts as usize)))
         };
-        let goes = goes(g.site, per(|r| r.cohort_blocks));
-        let bytes_per_step = goes * per(|r| r.cohort_bytes);
+        let waits = |of: fn(&Cohort) -> u64| median(g.site.cohorts.iter().map(of));
+        let (bytes_at_once, blocks_at_once) = match site.releases().is_empty() {
+            true => (waits(|c| c.bytes), waits(|c| c.blocks)),
+            false => (per(|r| r.cohort_bytes), per(|r| r.cohort_blocks)),
+        };
+        let goes = goes(g.site, blocks_at_once);
+        let bytes_per_step = goes * bytes_at_once;
         f.bytes_per_step += bytes_per_step;
         let interval = interval(site.releases().iter().map(|r| r.cohort_bytes));
         f.bytes_interval =
             sum_intervals(f.bytes_interval, interval.map(|bounds| bounds.map(|bound| goes * bound)));
-        f.blocks_per_step += goes * per(|r| r.cohort_blocks);
+        f.blocks_per_step += goes * blocks_at_once;
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(longest_life(site));
-        f.evidence_step = f.evidence_step.max(*g.steps.last()?);
+        f.evidence_step = f.evidence_step.max(g.steps.last().copied().unwrap_or(0));
         f.growth_step_ratio = f.growth_step_ratio.max(share_of_steps(view, g.site));
         let (live_bytes, live_blocks) = (bytes(&g.site.cohorts), blocks(&g.site.cohorts));
         f.sites.push(SiteShare {
@@ -173,7 +185,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
             live_blocks,
         });
     }
-    for g in rarer.iter().flatten() {
+    for g in rarer {
         let site = g.site.site;
         f.freed = f.freed.wrapping_add(site.frees);
         f.longest_life = f.longest_life.max(longest_life(site));
@@ -186,7 +198,7 @@ fn finding(view: &View<'_>, group: &[Garbage<'_, '_>], rarer: &[Vec<Garbage<'_, 
             live_blocks,
         });
     }
-    let alive = by_birth(group.iter().chain(rarer.iter().flatten()).flat_map(|g| &g.site.cohorts));
+    let alive = by_birth(group.iter().chain(rarer).flat_map(|g| &g.site.cohorts));
     f.cohorts = alive.len() as u32;
     f.oldest_step = alive.first().map_or(0, |c| c.birth);
     f.first_step = group.iter().map(|g| g.site.site.first_birth).min()?;

@@ -102,7 +102,12 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     if site.cohorts.len() < MIN_REGULAR {
         return Outcome::Nothing;
     }
-    let age = old_age(view.usual_life(site.site));
+    // What lies in cycles waits for a collection, however soon the line's other blocks go.
+    let life = match holders::is_garbage(view, site.number) {
+        true => site.site.usual_life(),
+        false => view.usual_life(site.site),
+    };
+    let age = old_age(life);
     let until = last_turn(site, steps);
     let old = |c: &&Cohort| until.saturating_sub(c.birth) > age;
     let mut proof: Vec<Cohort> =
