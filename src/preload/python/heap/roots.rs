@@ -47,7 +47,7 @@ impl Heap<'_> {
         Some(roots)
     }
 
-    /// Returns the program's own roots: variables of modules and of each thread's outermost functions, then of those that
+    /// Returns the program's own roots: variables of modules, then of each thread's outermost functions, then of those that
     /// these have called, and so on.
     pub fn roots_in_layers(&mut self) -> Vec<Vec<Root>> {
         let mut layers = vec![Vec::new()];
@@ -55,7 +55,7 @@ impl Heap<'_> {
         for thread in thread_frames::threads(self.python) {
             // SAFETY: the state of a living thread, and the GIL is held.
             let frames = unsafe { self.cpython.frames(thread) };
-            let mut depth = 0;
+            let mut depth = 1;
             for frame in frames.into_iter().rev() {
                 let mut roots = Vec::new();
                 self.locals_of(frame.address, frame.code, true, &mut roots);
