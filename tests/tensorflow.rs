@@ -111,3 +111,21 @@ fn live_bytes_are_those_of_get_memory_info() {
     assert!(failures.iter().any(|oom| oom["requested_bytes"] == 1u64 << 42), "{failures:#?}");
     assert_eq!(text, run(false).text(), "nothing of a program changes");
 }
+
+/// Most of what the loop does makes models, and nothing else comes round.
+#[test]
+fn models_that_are_made_in_a_loop() {
+    judged("models", 40, 263_168.0, "models[*]");
+}
+
+/// It keeps each number of Python's on the device: no object of the program's does.
+#[test]
+fn numbers_that_are_new_in_each_step() {
+    let Some(python) = python() else { return };
+    let run = untraced(python, "scalars").traced().run().success();
+    let text = String::from_utf8(call([run.recording().as_os_str()]).stdout).unwrap();
+    assert!(
+        flat(&text).contains("pass `tf.constant(np.float32(x))` or an array instead of a number"),
+        "{text}"
+    );
+}

@@ -36,6 +36,8 @@ pub struct Framework {
     pub gradient_cycle: Option<&'static str>,
     /// What to do where a hook in a graph keeps a tensor of that graph.
     pub hook_cycle: Option<&'static str>,
+    /// The bytes of a block for a number of Python's, if it keeps each that it ever copied to the device, and how to avoid that.
+    pub kept_numbers: Option<(u64, &'static str)>,
     /// How the path to a gradient ends, and what to do where those of one step live on into the next.
     pub gradients: Option<(&'static str, &'static str)>,
     /// What a kept model is, if one is told from what was computed.
@@ -207,6 +209,7 @@ pub const PYTORCH: Framework = Framework {
         "let the hook keep the tensor's `.detach()`, not the tensor itself, or remove the hook after the backward pass \
          (`handle.remove()`)",
     ),
+    kept_numbers: None,
     gradients: Some((
         ".grad",
         "call `zero_grad()` right after the optimizer's step: gradients that wait for the next one lie there while the next \
@@ -264,6 +267,7 @@ pub const JAX: Framework = Framework {
     )),
     gradient_cycle: None,
     hook_cycle: None,
+    kept_numbers: None,
     gradients: None,
     models: None,
     state: None,
@@ -311,6 +315,11 @@ pub const TENSORFLOW: Framework = Framework {
     kept_derivative: None,
     gradient_cycle: None,
     hook_cycle: None,
+    kept_numbers: Some((
+        256,
+        "pass `tf.constant(np.float32(x))` or an array instead of a number of Python's: TensorFlow keeps each number that is \
+         new to it on the device, for as long as the program runs",
+    )),
     gradients: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
@@ -351,6 +360,7 @@ pub const CUPY: Framework = Framework {
     kept_derivative: None,
     gradient_cycle: None,
     hook_cycle: None,
+    kept_numbers: None,
     gradients: None,
     models: None,
     state: None,

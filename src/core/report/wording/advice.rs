@@ -3,9 +3,9 @@
 use super::labels::{called, keepers};
 use super::{holder, is_garbage, is_named};
 use crate::frameworks::{self, Arena, Framework, KEYS, Models, Optimizers};
-use crate::holders::{GRADIENT_CYCLE, HOOK_CYCLE};
+use crate::holders::{GRADIENT_CYCLE, HOOK_CYCLE, UNSEEN};
 use crate::ledger::verdict::Kind;
-use crate::report::{Finding, Frame};
+use crate::report::{Finding, Frame, Holder};
 
 /// What leads from a tensor to its graph, in a holder's path.
 const GRAPH: &str = ".grad_fn";
@@ -93,8 +93,13 @@ pub fn advice(f: &Finding) -> Option<String> {
                 )
             }
             Some((path, name)) => of_holder(f, path, &holder(name), of),
-            None => "find what keeps the result of this line from one step to the next, and release it there"
-                .into(),
+            None => match of.kept_numbers.filter(|(bytes, _)| is_kept_number(f, *bytes)) {
+                Some((_, advice)) => advice.to_owned(),
+                None => {
+                    "find what keeps the result of this line from one step to the next, and release it there"
+                        .into()
+                }
+            },
         },
         Kind::LastLoop => {
             let name = named.map_or_else(|| "it".to_owned(), holder);
@@ -134,6 +139,12 @@ pub fn advice(f: &Finding) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Returns whether a finding is of blocks of so many bytes each, of which no holder was found: numbers that a framework keeps.
+fn is_kept_number(f: &Finding, bytes: u64) -> bool {
+    let is_unseen = |h: &Holder| h.path == UNSEEN;
+    f.live_blocks > 0 && f.live_bytes == bytes * f.live_blocks && f.holders.iter().all(is_unseen)
 }
 
 /// What to do about a reference cycle.
@@ -323,7 +334,9 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
              `maxlen` of a deque)",
             holder(queue)
         )
-    } else if has(&LOGGED) || has(&[LOG_HANDLER]) && has(&[LOG_ARGUMENT]) {
+    } else if has(&LOGGED)
+        || path.split_once(LOG_HANDLER).is_some_and(|(_, of)| !of.starts_with('\'')) && has(&[LOG_ARGUMENT])
+    {
         format!("log a number ({}), not what it was computed from: {name} keeps what is logged", of.number)
     } else if has(&[FUTURE, TASK]) {
         format!(

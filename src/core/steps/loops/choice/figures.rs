@@ -3,7 +3,7 @@
 
 use super::super::shadow::CALL;
 use super::super::tree::Id;
-use super::{Chooser, EPOCH, OFTEN};
+use super::{Chooser, EPOCH, OFTEN, TO_JUDGE, USES};
 
 /// A loop of which less than this share of the events gives something back is building something, or leaks all.
 const GIVEN_BACK: f64 = 0.125;
@@ -22,6 +22,13 @@ impl Chooser<'_> {
     /// Whether more than this share of what a loop does makes models.
     pub(super) fn builds(&self, id: Id, share: f64) -> bool {
         self.built[usize::from(id)] as f64 > share * self.total(id)
+    }
+
+    /// Whether a loop does something with each of many models that it makes: of one it makes the layers only.
+    pub(super) fn uses_what_it_builds(&self, id: Id) -> bool {
+        let others = self.total(id) - self.built[usize::from(id)] as f64;
+        let iterations = self.iterations(id);
+        iterations >= TO_JUDGE && others >= USES * iterations && self.gives_back(id)
     }
 
     pub(super) fn total(&self, id: Id) -> f64 {

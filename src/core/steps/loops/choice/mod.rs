@@ -53,6 +53,8 @@ const LEAST_ROUNDS: f64 = 1.5;
 /// than the other.
 const BUILT: f64 = 0.5;
 const BUILT_ALONE: f64 = 0.75;
+/// Where there is no other either, least events of a round that make no model, for what is made to be used there.
+const USES: f64 = 2.0;
 /// What gives back is the main loop if it does this share of the work of the one that does most.
 const NOTICEABLE: f64 = 0.1;
 
@@ -180,6 +182,10 @@ impl<'a> Chooser<'a> {
         let mut level = self.working(&loops, BUILT);
         if level.is_empty() {
             level = self.working(&loops, if unasked { BUILT_ALONE } else { f64::INFINITY });
+        }
+        if level.is_empty() {
+            loops.retain(|&id| self.uses_what_it_builds(id));
+            level = self.working(&loops, f64::INFINITY);
         }
         let is_library = |&id: &Id| self.tree.get(id).is_some_and(|n| n.library);
         if level.iter().all(is_library)
