@@ -58,7 +58,7 @@ fn what_a_function_allocates_is_of_the_line_that_calls_it() {
     let Some(text) = judged("function", 60, 1_048_576.0, "log.gradients[*]") else { return };
     let told = flat(&text);
     assert!(told.contains("in gradient_tape/MatMul"), "the operation: {text}");
-    assert!(told.contains("store `x.numpy()` in `log.gradients[*]`"), "{text}");
+    assert!(told.contains("store `.numpy()` in `log.gradients[*]`"), "{text}");
     for word in ["torch", "PyTorch", ".item()", "backward pass", "Fragmentation"] {
         assert!(!told.contains(word), "{word}: {text}");
     }

@@ -233,7 +233,8 @@ pub const EXPRESSION: &str = "held by C or C++ code, or by an expression under w
 pub const GRADIENT_CYCLE: &str = "held by a reference cycle in C++, which garbage collection does not free: a tensor's `.grad` \
                                   has an autograd graph that leads back to the tensor";
 /// How the path begins of what the hooks of an autograd graph keep where that leads back to the graph. The graph is C++.
-pub const HOOK_CYCLE: &str = "held by a reference cycle in C++, which garbage collection does not free: an autograd graph's hook that keeps the graph";
+pub const HOOK_CYCLE: &str = "held by a reference cycle in C++, which garbage collection does not free: an autograd graph's hook \
+                              that keeps the graph";
 /// What stands between a function and its variable in a path.
 const LOCAL: &str = "() local `";
 /// What has fewer blocks than this need not keep what grows, however large they are. An expression that has so many, and so many

@@ -188,7 +188,7 @@ fn advice_is_in_the_words_of_the_framework() {
     for (by, path, words) in [
         ("PJRT", "__main__.a[*]", "store `np.array(x)` in `a[*]` in __main__ instead, or "),
         ("PJRT", "__main__.p[*].opaque_residuals[*]", "do not keep what `jax.vjp` returned"),
-        ("BFCAllocator", "__main__.a[*]", "store `x.numpy()` in `a[*]` in __main__ instead, or "),
+        ("BFCAllocator", "__main__.a[*]", "store `.numpy()` in `a[*]` in __main__ instead, or "),
         ("BFCAllocator", "__main__.vs[*]._handle", "make one variable and `assign` to it, "),
     ] {
         let mut f = held(&[path], 4096.0);

@@ -9,6 +9,8 @@ use crate::report::{Finding, Frame, Holder};
 
 /// What leads from a tensor to its graph, in a holder's path.
 const GRAPH: &str = ".grad_fn";
+/// Where hooks are kept. Those of a graph go with it.
+const HOOKS: [&str; 2] = ["_hooks", " → its hooks"];
 /// How the path goes on from a function, and from a generator or a coroutine that is suspended.
 const FUNCTION: [&str; 3] = [" → function", " → closure variable", " → default"];
 const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
@@ -303,7 +305,7 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             "call `reset()` of the metric once its result is computed: it keeps what each `update()` was given ({})",
             holder(metric)
         )
-    } else if has(&["_hooks", " → its hooks"]) {
+    } else if HOOKS.iter().any(|hooks| path.find(hooks).is_some_and(|at| !path[..at].contains(GRAPH))) {
         format!(
             "remove the hook once it is no longer needed: `handle = ….register_…hook(…)`, `handle.remove()` ({name})"
         )

@@ -360,7 +360,7 @@ fn other_sources(report: &Report) -> Option<String> {
     let named = report.steps.step_sources.iter().filter(differs).filter_map(|s| {
         let base = &report.program.base;
         let at = match s.loop_locations.iter().find(|l| !is_of_framework(&l.at)) {
-            Some(l) => format!(" at {}", relative_path(&l.at, base)),
+            Some(l) => format!(" at {}", in_library(relative_path(&l.at, base))),
             // A framework's own loops are never steps.
             None if !s.loop_locations.is_empty() => return None,
             None => String::new(),

@@ -232,16 +232,9 @@ impl Graph {
         let copies = memory::copy(&ranges);
         let of_hook = |(i, &(holder, _, words)): (usize, &(u32, Node, usize))| {
             let hook = copies.get(i);
-            // The word before it is its size, if `malloc` made it; one of several words may not be its own.
-            let own = match hook[0] & !7 {
-                size @ 32..=LARGEST_HOOK => (size / 8 - 2) as usize,
-                _ => FEW,
-            };
-            hook.iter()
-                .skip(2)
-                .take(words.min(own))
-                .map(move |&object| (holder, object))
-                .collect::<Vec<Item>>()
+            // The word before it is its size, if `malloc` made it: what lies behind a small one is not its own.
+            let own = if hook[0] & !7 == LARGE_HOOK { words } else { words.min(FEW) };
+            hook.iter().skip(2).take(own).map(move |&object| (holder, object)).collect::<Vec<Item>>()
         };
         hooks.iter().enumerate().flat_map(of_hook).collect()
     }
@@ -335,8 +328,8 @@ const HOOKS: [(&str, usize); 4] = [
     ("N5torch8autograd18PyFunctionPostHookE", 1),
     ("N5torch8autograd20PySavedVariableHooksE", 9),
 ];
-/// The bytes of the largest of them, as `malloc` has it, and the words that count in one whose size is not known.
-const LARGEST_HOOK: u64 = 96;
+/// The bytes that `malloc` takes for the larger form of the last, and the words that any other has.
+const LARGE_HOOK: u64 = 96;
 const FEW: usize = 3;
 
 /// Returns the name of a node: `N5torch8autograd9generated12MulBackward0E` → `MulBackward0`; of a function written in C++
