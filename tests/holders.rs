@@ -269,12 +269,13 @@ fn who_holds_a_sawtooth_of_few_steps() {
     assert_eq!(first, (&"periodic".into(), &"__main__.writer.pending[*]".into()), "{finding:#}");
 }
 
-/// The outputs reach the graph of the state, and the optimizer has the parameter, too.
+/// The outputs reach the graph of the state, the optimizer has the parameter, too, and a caller's variable the list.
 #[test]
 fn who_keeps_what_others_only_reach() {
     for (way, path) in [
         ("state", "recurrent() local `state`.grad_fn → … saved by MmBackward0, ThnnFusedGruCellBackward0"),
         ("hook", "hooked() local `model`[2].weight → its hooks[*] → closure variable `scale`"),
+        ("default", "__main__.output → default of argument `outputs`[*]"),
     ] {
         let run = torch("holders/reached.py").arg(way).env("LEAKTRACE_QUIET", "1").traced().run().success();
         let found: Vec<String> = holders(&Report::of(&run.recording())).into_iter().map(|h| h.0).collect();

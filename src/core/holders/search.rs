@@ -123,9 +123,9 @@ impl Search {
                 graph.references_from(&holders, graphs, &mut found);
                 for &(holder, node) in &found {
                     let may = |all: &Rc<IntMap<_, _>>| {
-                        let by_native = graph.is_native(holders[holder as usize]);
                         graph.is_native(node)
-                            || (all.contains_key(&node) && (by_native || !self.is_missing(node)))
+                            || (all.contains_key(&node)
+                                && (!self.is_missing(node) || graph.is_native(holders[holder as usize])))
                     };
                     if !self.within.as_ref().is_none_or(may) {
                         continue;

@@ -1,7 +1,7 @@
-"""What hooks and contexts of autograd graphs keep. `graph_hooks.py cycle`: a tensor's hook keeps the tensor; `graph_hooks.py module`: a
-module's hook keeps the module's output; `graph_hooks.py store`: what unpacks saved tensors keeps them, and thereby the graph;
-`graph_hooks.py packed`: the graphs of kept losses have what the saved tensors were packed to; `graph_hooks.py contexts`: the
-contexts of two layers, one behind the other, keep their outputs, which are 32 KiB each."""
+"""What hooks and contexts of autograd graphs keep. `graph_hooks.py cycle`: a tensor's hook keeps the tensor; `graph_hooks.py
+module`: a module's hook keeps the module's output; `graph_hooks.py store`: what unpacks saved tensors keeps them, and thereby the
+graph; `graph_hooks.py packed`: the graphs of kept losses have what the saved tensors were packed to; `graph_hooks.py contexts`:
+the contexts of two layers, one behind the other, keep their outputs, which are 32 KiB each."""
 import gc
 import sys
 
@@ -62,7 +62,7 @@ def packed(model, steps):
 class Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, inputs):
-        ctx.outputs = inputs.tanh()  # made
+        ctx.outputs = inputs.tanh()
         return ctx.outputs
 
     @staticmethod

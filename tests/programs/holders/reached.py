@@ -1,7 +1,8 @@
 """What is reached by several ways, and kept by one: `reached.py state`: the state of a recurrent network, not detached, whose
 graph each output and loss reaches too; `reached.py hook`: hooks of a parameter, which is a key of the optimizer's state;
 `reached.py gradient`: a gradient with a graph of its own, which leads back to the parameter; `reached.py copied`: outputs with
-their graphs, behind copies into other tensors."""
+their graphs, behind copies into other tensors; `reached.py default`: outputs in a function's default argument, which its caller
+gets as a result."""
 import sys
 
 import torch
@@ -52,5 +53,17 @@ def copied(steps):
         losses.append(outputs)
 
 
-ways = {"state": recurrent, "hook": hooked, "gradient": penalized, "copied": copied}
+def output(model, outputs=[]):
+    outputs.append(model(torch.randn(16, 64).cuda()).detach())
+    return outputs
+
+
+def defaulted(steps):
+    model = nn.Linear(64, 64).cuda()
+    for _ in range(steps):
+        outputs = output(model)
+    return outputs
+
+
+ways = {"state": recurrent, "hook": hooked, "gradient": penalized, "copied": copied, "default": defaulted}
 ways[sys.argv[1]](60)
