@@ -9,6 +9,12 @@ const EARLY: u32 = 5;
 const GROWN: f64 = 1.5;
 const SELDOM_SMALLER: f64 = 0.1;
 const STAYED: f64 = 1.1;
+/// PyTorch's allocator leaves a block of more than 1 MiB what it was found in, if that is up to 1 MiB more: of more than that, a
+/// step has clearly allocated less only if it is less than this share. Where it was less, but not clearly, it must be more so many
+/// times at least.
+const ROUNDED: u64 = 1 << 20;
+const SHARE_OF_ROUNDED: u64 = 2;
+const OFTEN_LARGER: u32 = 16;
 
 /// How what a site allocates in a step has changed over the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +29,14 @@ pub enum Trend {
 pub(super) struct Made {
     /// Bytes since the last boundary.
     now: u64,
-    /// Bytes in one of the first steps that allocated, and in the latest.
+    /// Bytes in one of the first steps that allocated, and in the latest, or in the one since which none was clearly smaller.
     early: u64,
     latest: u64,
-    /// The later ones that allocated more than the one before, and less.
+    /// The later ones that allocated more than that, and less.
     larger: u32,
     smaller: u32,
+    /// And those that allocated less, but not clearly.
+    hardly_smaller: u32,
     /// Steps in which nothing but scalars was allocated before.
     begun: u32,
 }
@@ -60,11 +68,15 @@ impl Made {
         if now == 0 {
             return;
         }
+        let is_rounded = now < self.latest && now > ROUNDED && now >= self.latest / SHARE_OF_ROUNDED;
         if births <= EARLY {
             self.early = now;
-        } else {
+        } else if !is_rounded {
             self.larger = self.larger.wrapping_add(u32::from(now > self.latest));
             self.smaller = self.smaller.wrapping_add(u32::from(now < self.latest));
+        } else {
+            self.hardly_smaller = self.hardly_smaller.wrapping_add(1);
+            return;
         }
         self.latest = now;
     }
@@ -81,8 +93,9 @@ impl Made {
     pub fn trend(&self) -> Trend {
         let times = self.latest as f64 / self.early.max(1) as f64;
         let seldom_smaller = f64::from(self.smaller) <= SELDOM_SMALLER * f64::from(self.larger);
+        let often_larger = self.hardly_smaller == 0 || self.larger >= OFTEN_LARGER;
         match () {
-            () if times >= GROWN && seldom_smaller => Trend::Grows,
+            () if times >= GROWN && seldom_smaller && often_larger => Trend::Grows,
             () if (1.0 / STAYED..=STAYED).contains(&times) => Trend::Stays,
             () => Trend::Varies,
         }

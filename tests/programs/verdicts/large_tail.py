@@ -1,4 +1,5 @@
-"""A history of outputs in one tensor, made anew in each step: 1 MiB longer, where the allocator rounds up to 2 MiB."""
+"""A history of outputs in one tensor, made anew in each step: 1 MiB longer, where the allocator rounds up to 2 MiB, so that
+every second block is larger."""
 import torch
 
 net = torch.nn.Linear(256, 256).cuda()

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::PhaseClock;
-use super::statistics::{grouped, interval, irregular, median, steady, sum_intervals};
+use super::statistics::{Levels, grouped, interval, irregular, median, steady, steady_within, sum_intervals};
 use super::survivors::STEADY_COHORTS;
 use super::view::View;
 use crate::int_map::IntMap;
@@ -20,8 +20,10 @@ use crate::ledger::sites::{Layer, Site};
 const WINDOWS: usize = 8;
 /// The share of the run before the judged part.
 const SKIPPED: f64 = 1.0 / 3.0;
-/// A run shorter than this cannot show it, unless there are more blocks after every one of its steps: then so many suffice.
+/// A run shorter than this cannot show it, unless there is more after every one of its steps: then so many suffice, or so many
+/// where there are more blocks.
 const MIN_STEPS: u32 = 40;
+const MIN_STEPS_OF_EACH: u32 = 20;
 const MIN_STEPS_OF_BLOCKS: u32 = 16;
 /// At least this share of the steps that allocate must leave more than was held before, and no later step less than that: what
 /// is as large as before in most of them has its size from outside, as a batch does whose length grows from epoch to epoch. It
@@ -37,6 +39,9 @@ const ROUNDED_TO: f64 = (2 << 20) as f64;
 const RISING_SMALL: f64 = 0.1;
 const SMALL_ROUNDED_TO: u64 = 512;
 const MORE_THAN_EPOCHS: u32 = 24;
+/// Blocks of more than this PyTorch's allocator leaves what it found them in, if that is up to so much more: what they are to hold
+/// lies in between.
+const SPARE: i64 = 1 << 20;
 /// Or there are more blocks all the time, of which each is replaced by itself: then no more of them than so many are there twice,
 /// of so many at least.
 const REPLACED_AT_ONCE: u64 = 2;
@@ -60,8 +65,9 @@ struct Stock {
     bytes: i64,
     blocks: i64,
     window: usize,
-    /// The least held in each window.
+    /// The least held in each window, and how much of it may be spare.
     lows: [i64; WINDOWS],
+    spare: [i64; WINDOWS],
     block_lows: [i64; WINDOWS],
     rises: u32,
     falls: bool,
@@ -74,9 +80,22 @@ impl Stock {
     fn move_to(&mut self, window: usize) {
         while self.window < window {
             self.window += 1;
-            (self.lows[self.window], self.block_lows[self.window]) = (self.bytes, self.blocks);
+            self.set_lows();
         }
     }
+
+    fn set_lows(&mut self) {
+        let w = self.window;
+        (self.lows[w], self.block_lows[w], self.spare[w]) =
+            (self.bytes, self.blocks, spare(self.bytes, self.blocks));
+    }
+}
+
+/// Returns how much of so many bytes in so many blocks may be spare: what is larger than that is to hold more than that.
+fn spare(bytes: i64, blocks: i64) -> i64 {
+    let blocks = blocks.max(0);
+    let least = blocks.saturating_mul(SPARE + SMALL_ROUNDED_TO as i64);
+    bytes.saturating_sub(least).clamp(0, blocks.saturating_mul(SPARE))
 }
 
 pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
@@ -115,10 +134,12 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
                     stock.added_blocks.push(u64::from(d.blocks.max(0).unsigned_abs()));
                 }
             } else {
-                (stock.lows[0], stock.block_lows[0]) = (stock.bytes, stock.blocks);
+                stock.set_lows();
             }
             let w = stock.window;
-            stock.lows[w] = stock.lows[w].min(stock.bytes);
+            if stock.bytes < stock.lows[w] {
+                (stock.lows[w], stock.spare[w]) = (stock.bytes, spare(stock.bytes, stock.blocks));
+            }
             stock.block_lows[w] = stock.block_lows[w].min(stock.blocks);
         }
     }
@@ -129,18 +150,25 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let stock = stocks.get_mut(&number)?;
         stock.move_to(WINDOWS - 1);
         let site = view.ledger.site(number)?;
-        let even = steady(&stock.lows);
+        let exactly_even = steady(&stock.lows);
+        let has_spare = stock.spare[WINDOWS - 1] > 0;
+        let within = if has_spare { steady_within(&stock.lows, &stock.spare) } else { None };
+        let even = exactly_even.or_else(|| within.map(|(least, most)| f64::midpoint(least, most)));
+        // Where blocks have spare room, those before them show whether it rises from step to step.
+        let seen = |from, exactly| rises(view, &clock, number, stock, from, exactly);
+        let before_spare = has_spare.then(|| seen(clock.at(view.burn_in), true));
+        let before_spare = before_spare.filter(|exact| exact.steps as usize >= WINDOWS);
+        let in_whole_run = || seen(clock.at(view.burn_in), false);
         let rate = even.or_else(|| irregular(&stock.lows))?;
         if !matches!(site.layer, Layer::Block | Layer::Driver) {
             return None;
         }
         if steps < MIN_STEPS {
-            let before = clock.at(view.burn_in);
-            let in_all =
-                lasting_rises(view, &clock, number, stock.bytes, before) >= steps.saturating_sub(before);
+            let shown = before_spare.unwrap_or_else(in_whole_run);
+            let in_all = shown.lasting >= shown.steps;
             let by_blocks = stock.added_blocks.len() as f64 >= judged
                 && stock.added_blocks.iter().all(|&blocks| blocks > 0);
-            if !in_all || !by_blocks {
+            if !in_all || !(by_blocks || steps >= MIN_STEPS_OF_EACH) {
                 return None;
             }
         }
@@ -151,19 +179,17 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let ever_later = old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
         let share = judged / f64::from(steps.saturating_sub(clock.at(site.first_birth)).saturating_add(1));
         let births = f64::from(site.births) * share.min(1.0);
-        let bytes_per_step = median(stock.added.iter().copied());
+        let added = median(stock.added.iter().copied());
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
-        let rounded = bytes_per_step <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
+        let rounded = added <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
         let rising = if rounded { RISING_ROUNDED } else { RISING };
         let rounded_each = SMALL_ROUNDED_TO.saturating_mul(live_blocks) as f64;
-        let is_small = !stock.falls
-            && bytes_per_step <= rounded_each
-            && stock.added_blocks.iter().all(|&blocks| blocks == 0);
+        let is_small =
+            !stock.falls && added <= rounded_each && stock.added_blocks.iter().all(|&blocks| blocks == 0);
         if even.is_none() && !ever_later {
             return None;
         }
-        let rises = || lasting_rises(view, &clock, number, stock.bytes, from);
-        let mut rises = if ever_later { 0 } else { rises() };
+        let mut lasting = if ever_later { 0 } else { seen(from, false).lasting };
         let more_blocks = steady(&stock.block_lows);
         let most = stock.lows.iter().copied().chain([stock.bytes]).max()?.unsigned_abs();
         // What is made anew as a whole, of more parts than before, is there twice for a moment, or was gone.
@@ -172,15 +198,17 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             let twice = site.peak_bytes().saturating_sub(most);
             live_blocks >= MIN_REPLACED && (1..=REPLACED_AT_ONCE.saturating_mul(block)).contains(&twice)
         };
+        let rose_before =
+            before_spare.map(|exact| f64::from(exact.lasting) >= RISING * f64::from(exact.steps));
         let grows = match ever_later {
             true => backs_up(site, &stock.lows, even.is_some(), &clock, length as u32),
-            false if f64::from(rises) >= rising * births => true,
-            false if is_small && rises >= MORE_THAN_EPOCHS && f64::from(rises) >= RISING_SMALL * births => {
-                true
-            }
+            false if f64::from(lasting) >= rising * births => true,
+            false if rose_before.is_some() => rose_before == Some(true),
+            false if has_spare && exactly_even.is_none() => f64::from(lasting) >= RISING_SMALL * births,
+            false if is_small && lasting >= MORE_THAN_EPOCHS => f64::from(lasting) >= RISING_SMALL * births,
             false if more_blocks.is_some() && one_by_one() => {
                 // They are few, and those before count as well.
-                rises = lasting_rises(view, &clock, number, stock.bytes, clock.at(view.burn_in));
+                lasting = in_whole_run().lasting;
                 true
             }
             false => false,
@@ -199,12 +227,22 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             true => median(stock.added_blocks.iter().copied()),
             false => more_blocks.map_or(0.0, |r| r / length as f64),
         };
+        // Where blocks have spare room a step adds what the steps before have added, or most do, if it can be that, or what a line
+        // through all levels rises by.
+        let can_be = |of_step: &f64| {
+            within.is_some_and(|(least, most)| (least..=most).contains(&(of_step * length as f64)))
+        };
+        let mean = rate / length as f64;
+        let shown = [before_spare.map_or(added, Rises::mean), added, seen(from, false).slope];
+        let of_step = shown.into_iter().find(can_be).unwrap_or(mean);
+        let is_spread = has_spare && !ever_later;
+        let (bytes_per_step, growth) = if is_spread { (of_step, of_step) } else { (added, mean) };
         let mut f = Finding {
             bytes_per_step,
-            bytes_interval: interval(stock.added.iter().copied()),
+            bytes_interval: interval(stock.added.iter().copied()).filter(|_| !is_spread),
             blocks_per_step,
-            growth_step_ratio: f64::from(stock.rises) / judged,
-            growth_bytes_per_step: rate / length as f64,
+            growth_step_ratio: if is_spread { 1.0 } else { f64::from(stock.rises) / judged },
+            growth_bytes_per_step: growth,
             cohorts: alive.cohorts.len() as u32,
             oldest_step,
             first_step: site.first_birth,
@@ -216,7 +254,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             freed: site.frees,
             longest_life: site.longest_life(),
             renewed: !ever_later,
-            rises_steadily: rises as usize >= STEADY_COHORTS && keeps_on,
+            rises_steadily: lasting as usize >= STEADY_COHORTS && keeps_on,
             ever_later,
             may_end: even.is_none(),
             ..Finding::new(Kind::Growing, Confidence::Likely, site.device, site.layer)
@@ -239,22 +277,58 @@ pub fn by_cause(view: &View<'_>, found: Vec<Finding>) -> Vec<Finding> {
     grouped(found, |a, b| together(view, a, b)).into_iter().filter_map(joined).collect()
 }
 
-/// Returns how many of the steps after `from` left a site with less than every later one did, so that what it holds rises for
-/// good in the next. `bytes`: what it holds by now.
-fn lasting_rises(view: &View<'_>, clock: &PhaseClock<'_>, site: u32, bytes: i64, from: u32) -> u32 {
-    let (mut rises, mut held, mut least) = (0u32, bytes, i64::MAX);
+/// What a site held after each step, from the last one back.
+#[derive(Clone, Copy)]
+struct Rises {
+    /// The steps that left it with less than every later one did, so that what it holds rises for good in the next.
+    lasting: u32,
+    /// All steps of which the figures are, and what they added together.
+    steps: u32,
+    bytes: i64,
+    /// By how much a step rises along the line that lies nearest to all levels (least squares).
+    slope: f64,
+}
+
+impl Rises {
+    fn mean(self) -> f64 {
+        self.bytes as f64 / f64::from(self.steps.max(1))
+    }
+}
+
+/// Returns how many of the steps after `from` left a site with less than every later one did; `exactly`: of those steps alone
+/// after which nothing of it could be spare, and less than was needed later.
+fn rises(
+    view: &View<'_>,
+    clock: &PhaseClock<'_>,
+    site: u32,
+    stock: &Stock,
+    from: u32,
+    exactly: bool,
+) -> Rises {
+    let mut all = Rises { lasting: 0, steps: 0, bytes: 0, slope: 0.0 };
+    let mut levels = Levels::default();
+    let (mut held, mut blocks, mut least) = (stock.bytes, stock.blocks, i64::MAX);
     let mut records = view.ledger.steps().iter().rev().peekable();
     while let Some(record) = records.next().filter(|r| clock.at(r.step) > from) {
-        let Ok(at) = record.deltas.binary_search_by_key(&site, |d| d.site) else { continue };
-        if held < least {
-            // Of a long run the older records stand for several steps each.
-            let before = records.peek().map_or(0, |r| clock.at(r.step));
-            rises = rises.saturating_add(clock.at(record.step).saturating_sub(before).max(1));
-            least = held;
+        // Of a long run the older records stand for several steps each.
+        let before = records.peek().map_or(0, |r| clock.at(r.step));
+        let stands_for = clock.at(record.step).saturating_sub(before).max(1);
+        let spare = if exactly { spare(held, blocks) } else { 0 };
+        levels.add(f64::from(clock.at(record.step)), held as f64);
+        if spare == 0 {
+            all.steps = all.steps.saturating_add(stands_for);
         }
+        let Ok(at) = record.deltas.binary_search_by_key(&site, |d| d.site) else { continue };
+        if spare == 0 {
+            all.lasting = all.lasting.saturating_add(if held < least { stands_for } else { 0 });
+            all.bytes = all.bytes.wrapping_add(record.deltas[at].bytes);
+        }
+        least = least.min(held.saturating_sub(spare));
         held = held.wrapping_sub(record.deltas[at].bytes);
+        blocks = blocks.wrapping_sub(i64::from(record.deltas[at].blocks));
     }
-    rises
+    all.slope = levels.slope();
+    all
 }
 
 /// Returns whether two sites are one cause: one object has both, or, where holders are not known, one line renews both.

@@ -81,6 +81,46 @@ pub fn steady(levels: &[i64]) -> Option<f64> {
     rises.then_some(mean)
 }
 
+/// Returns the least and the most that a stretch between two levels can add, if each adds about as much, where up to so much of each
+/// level may be spare, and if not all of the growth may be that.
+pub fn steady_within(levels: &[i64], spare: &[i64]) -> Option<(f64, f64)> {
+    let (mut least, mut most) = (0.0f64, f64::INFINITY);
+    for (j, (&later, &of_later)) in levels.iter().zip(spare).enumerate() {
+        for (i, (&earlier, &of_earlier)) in levels.iter().zip(spare).enumerate().take(j) {
+            let (growth, stretches) = (later.saturating_sub(earlier), (j - i) as f64);
+            least = least.max(growth.saturating_sub(of_later) as f64 / (stretches + EVEN));
+            most = most.min(growth.saturating_add(of_earlier) as f64 / (stretches - EVEN));
+        }
+    }
+    (least > 0.0 && least <= most).then_some((least, most))
+}
+
+/// Levels at some places, and the line that lies nearest to them (least squares).
+#[derive(Default)]
+pub struct Levels {
+    count: f64,
+    places: f64,
+    levels: f64,
+    squares: f64,
+    products: f64,
+}
+
+impl Levels {
+    pub fn add(&mut self, place: f64, level: f64) {
+        self.count += 1.0;
+        self.places += place;
+        self.levels += level;
+        self.squares += place * place;
+        self.products += place * level;
+    }
+
+    /// Returns by how much the line rises from one place to the next.
+    pub fn slope(&self) -> f64 {
+        let spread = self.count * self.squares - self.places * self.places;
+        if spread > 0.0 { (self.count * self.products - self.places * self.levels) / spread } else { 0.0 }
+    }
+}
+
 /// Returns what a stretch between two levels adds on average, if all but one rise and the average is hardly chance alone.
 pub fn irregular(levels: &[i64]) -> Option<f64> {
     let rises: Vec<f64> = levels.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64).collect();
