@@ -112,6 +112,13 @@ fn live_bytes_are_those_of_get_memory_info() {
     assert_eq!(text, run(false).text(), "nothing of a program changes");
 }
 
+/// A tape has what it recorded in C++ objects, which no collector sees.
+#[test]
+fn what_tapes_have_recorded() {
+    let Some(text) = judged("tapes", 40, 786_432.0, "tapes[*] → what it recorded") else { return };
+    assert!(flat(&text).contains("do not keep the tape"), "{text}");
+}
+
 /// Most of what the loop does makes models, and nothing else comes round.
 #[test]
 fn models_that_are_made_in_a_loop() {

@@ -73,6 +73,15 @@ pub enum Retention {
     Bounded { entries: u64, max_entries: u64 },
     /// It is unreachable: garbage that waits for the collector.
     Unreachable,
+    /// A variable whose value is made anew each time, from nothing that it had before.
+    Replaced,
+}
+
+impl Retention {
+    /// Returns whether the holder is alive and keeps what it has.
+    pub fn is_owned(self) -> bool {
+        !matches!(self, Retention::Unknown | Retention::Unreachable)
+    }
 }
 
 /// What identifies a site in every reading of a recording.

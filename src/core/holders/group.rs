@@ -296,7 +296,10 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         _ => 0,
     };
     let first = if node == 0 { None } else { graph.first(node) }.unwrap_or(0);
-    let hold = hold_of(graph, group.parting, paths);
+    let mut hold = hold_of(graph, group.parting, paths);
+    if hold == Retention::Unbounded && group.parting.is_none() && are_replaced(graph, paths, &examples) {
+        hold = Retention::Replaced;
+    }
     let places = match outermost.filter(|_| node != 0).zip(paths.first()) {
         Some((at, path)) => {
             let holder = at.checked_sub(1).map(|i| path.nodes[i]);
@@ -306,6 +309,20 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         None => 0,
     };
     Owner { path: origin + &words.text, name, hold, node, first, places, cause: group.cause, blocks }
+}
+
+/// Returns whether paths lead to variables, or attributes of objects, that get each of their values from nothing they had before.
+fn are_replaced(graph: &mut impl HeapGraph, paths: &[&Path], steps: &[Vec<Step>]) -> bool {
+    let is_plain = |step: &Step| matches!(step, Step::Through | Step::Attribute(_));
+    if !steps.iter().flatten().all(is_plain) {
+        return false;
+    }
+    let attribute = |steps: &[Step]| match steps.iter().rfind(|step| **step != Step::Through) {
+        Some(Step::Attribute(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let mut all = paths.iter().zip(steps);
+    all.all(|(path, steps)| graph.is_made_anew(&path.root.origin, attribute(steps).as_deref()))
 }
 
 /// Returns the place of the outermost of the collections, and objects of packages, in each other that the collection at

@@ -9,6 +9,7 @@
 //! Pure: objects are numbers here, and what they refer to is asked of a [`HeapGraph`]. It knows no
 //! interpreter, no memory and no clock, and it keeps nothing alive because it has nothing but numbers.
 
+pub mod assignments;
 mod garbage;
 mod group;
 mod handed_on;
@@ -148,6 +149,10 @@ pub trait HeapGraph {
     /// Returns the name of an object that no other refers to, if it is known who keeps it: for ever, or as long as a loop runs.
     fn name_foreign(&mut self, _: Node) -> Option<String> {
         None
+    }
+    /// Returns whether a variable, or an attribute that it leads to, gets each value from nothing that it had before.
+    fn is_made_anew(&mut self, _: &GcRoot, _attribute: Option<&str>) -> bool {
+        false
     }
     /// Returns a number that objects of one type share. Nodes of autograd graphs are of one type.
     fn sort(&mut self, node: Node) -> u64;

@@ -230,8 +230,9 @@ pub struct Holder {
     /// The step that had just ended when the heap was searched; 0: it is not known.
     pub step: u32,
     /// `unbounded`: it can take in more for ever; `bounded`: it can have `max_entries` entries; `unreachable`: nothing alive
-    /// refers to it, and it waits for garbage collection; `null`: not known.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["unbounded", "bounded", "unreachable", null])))]
+    /// refers to it, and it waits for garbage collection; `replaced`: a variable whose values are not made of the ones before;
+    /// `null`: not known.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["unbounded", "bounded", "unreachable", "replaced", null])))]
     pub retention: Option<&'static str>,
     /// The entries that a bounded holder can have.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -164,6 +164,11 @@ fn a_rate_tells_the_mean_where_most_steps_add_another_figure() {
         let rate = wording::rate(&f).expect("a leak has a rate");
         assert_eq!(rate.contains("in most"), words.contains("in most"), "{rate}");
     }
+    // Of several lines, the one named may be another than that.
+    let mut f = report.findings[0].clone();
+    f.growth_bytes_per_step = 2048.0;
+    f.sites.push(f.sites[0].clone());
+    assert_eq!(wording::rate(&f).as_deref(), Some("2.0 KiB per step on average"));
     // Where each is of another size, none is that of most.
     let mut f = report.findings[0].clone();
     f.bytes_per_step_interval = Some([512.0, 4096.0]);

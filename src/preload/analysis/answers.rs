@@ -141,6 +141,14 @@ pub fn tell_from_passing(holders: &mut [Share<'_>], births: &[u32], old: u32) {
     }
 }
 
+/// Says of variables that several calls of a function have, which run at the same time, that they keep what they have: each new
+/// call has one more.
+pub fn keep_in_calls(holders: &mut [Share<'_>]) {
+    for share in holders.iter_mut().filter(|h| h.hold == Retention::Replaced && h.blocks > 1) {
+        share.hold = Retention::Unbounded;
+    }
+}
+
 impl Share<'_> {
     pub fn is_lasting(&self) -> bool {
         self.hold != Retention::Unknown
@@ -162,7 +170,7 @@ fn leads_to(path: &str, known: &str) -> bool {
 
 /// Returns whether the first of these holders, which has most, is alive and keeps what it has.
 pub fn is_owned(holders: &[Share<'_>]) -> bool {
-    holders.first().is_some_and(|h| h.is_bounded() || h.hold == Retention::Unbounded)
+    holders.first().is_some_and(|h| h.hold.is_owned())
 }
 
 #[cfg(test)]

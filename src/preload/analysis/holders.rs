@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
-use crate::analysis::answers::{Recorded, Share, is_owned, tell_from_passing};
+use crate::analysis::answers::{Recorded, Share, is_owned, keep_in_calls, tell_from_passing};
 use crate::analysis::search_time::SearchTime;
 use crate::analysis::{loop_steps, step_schedule};
 use crate::state;
@@ -339,6 +339,7 @@ impl Searches {
         recorded.tries += 1;
         recorded.step = step;
         recorded.unbind_growing(holders);
+        keep_in_calls(holders);
         recorded.leave_out_samples(holders);
         if holders.is_empty() && recorded.paths.is_empty() && recorded.why_not != why_not {
             recorded.why_not = why_not;

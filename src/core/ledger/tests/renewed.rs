@@ -57,6 +57,59 @@ fn what_is_rounded_up_grows_in_some_steps() {
     assert_eq!(kinds(100), []);
 }
 
+/// PyTorch's allocator leaves a block of more than 1 MiB what it found it in, which may be up to 1 MiB more. So what grows evenly
+/// stands still, jumps and becomes smaller in between, and some objects' at one line may do so in turns.
+#[test]
+fn what_blocks_have_to_spare_hides_no_growth() {
+    let found = |objects: u64, bytes: fn(u64) -> u64, steps: u64| {
+        let mut random = Random(11);
+        let mut held: Vec<u64> = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            for at in 0..objects {
+                let needed = bytes(n);
+                let spare = if needed > 1 << 20 { random.below(1 << 20) } else { 0 };
+                let new = s.block((needed + spare).next_multiple_of(512), 7);
+                if held.len() < objects as usize {
+                    held.push(new);
+                } else {
+                    s.p.free(std::mem::replace(&mut held[at as usize], new));
+                }
+            }
+        };
+        let v = Shape::run(step, steps);
+        v.findings.iter().map(|f| (f.kind, f.bytes_per_step.round() as u64)).collect::<Vec<_>>()
+    };
+    for (objects, steps) in [(1, 90), (2, 80), (4, 90), (12, 100), (3, 200)] {
+        let wanted = [(Kind::Growing, objects * 16_384)];
+        assert_eq!(found(objects, |n| n * 16_384, steps), wanted, "{objects} objects, {steps} steps");
+    }
+    // Fewer steps than show what does not rise in all of them, but it does in all that leave nothing to spare.
+    assert_eq!(found(2, |n| n * 49_152, 30), [(Kind::Growing, 98_304)]);
+    for objects in [1, 4, 12] {
+        assert_eq!(found(objects, |_| 1_500_000, 120), [], "all of it is spare");
+        assert_eq!(found(objects, |n| n.min(40) * 30_000, 120), [], "full since step 40");
+        assert_eq!(found(objects, |n| 600_000 + n / 25 * 300_000, 120), [], "longer from epoch to epoch");
+    }
+}
+
+/// Each step adds to one buffer. Fewer steps than twenty show too little.
+#[test]
+fn a_buffer_that_is_larger_after_each_step_grows_in_a_short_run() {
+    let kinds = |steps: u64, bytes: fn(u64) -> u64| {
+        let mut held = None;
+        let step = |s: &mut Shape, n: u64| {
+            let new = s.block(bytes(n), 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+        };
+        Shape::run(step, steps).findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(20, |n| n << 14), [Kind::Growing]);
+    assert_eq!(kinds(30, |n| n << 22), [Kind::Growing]);
+    assert_eq!(kinds(18, |n| n << 14), []);
+    assert_eq!(kinds(30, |n| (n - n / 9) << 14), [], "not after each");
+    assert_eq!(kinds(30, |n| n.min(25) << 14), [], "it is full");
+}
+
 /// Small blocks are rounded up to 512 bytes: so are the keys and values of a cache, one token in each step.
 #[test]
 fn so_does_a_small_one() {
@@ -203,6 +256,65 @@ fn what_grows_by_the_share_that_the_input_grows_by_has_its_size_from_that() {
     };
     assert_eq!(run(|n| 1024 * n), (vec![], true));
     assert_eq!(run(|n| 512 * n * n), (vec![Kind::Growing], false));
+}
+
+/// A variable that gets a larger value in each step, which is not made of the one before.
+#[test]
+fn what_variables_hold_that_are_replaced_is_larger_inputs() {
+    use crate::format::entry::Retention;
+    let of = |retentions: &[Retention]| {
+        let mut held = None;
+        let step = |s: &mut Shape, n: u64| {
+            let new = s.block(2048 * n, 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+        };
+        let ledger = Shape::steps_only(step, 100).replay();
+        let holder = |(holder, &retention): (u64, &Retention)| verdict::SiteHolder {
+            holder,
+            object: holder,
+            retention,
+            is_state: false,
+            blocks: 1,
+            bytes: 1 << 18,
+        };
+        let context = Context {
+            location: &u64::from,
+            way: &u64::from,
+            lines: &u64::from,
+            holders: &|_| (1..).zip(retentions).map(holder).collect(),
+            is_optimizer: &|_| false,
+        };
+        kinds(&judge_by(&ledger, context))
+    };
+    assert_eq!(of(&[Retention::Replaced]), (vec![], true));
+    assert_eq!(of(&[Retention::Replaced, Retention::Unknown]), (vec![], true));
+    assert_eq!(of(&[Retention::Replaced, Retention::Unbounded]), (vec![Kind::Leak], false));
+    assert_eq!(of(&[Retention::Unknown]), (vec![Kind::Growing], false));
+    assert_eq!(of(&[]), (vec![Kind::Growing], false));
+}
+
+/// PyTorch's allocator leaves a block of more than 1 MiB what it was found in, if that is up to 1 MiB more.
+#[test]
+fn longer_inputs_are_seen_in_blocks_that_are_rounded_up() {
+    let run = |added: bool| {
+        let mut held = None;
+        let step = |s: &mut Shape, n: u64| {
+            let rounded =
+                |size: u64, of: u64| if size > 1 << 20 { size + (n * of) % 97 * 2_000 } else { size };
+            if added {
+                let new = s.block(16_384, 6);
+                s.p.free(new);
+            }
+            let new = s.block(rounded(16_384 * n, 40_503), 7);
+            held.replace(new).into_iter().for_each(|old| s.p.free(old));
+            let made = [(10, 40_009), (11, 40_013), (12, 40_031)];
+            let made = made.map(|(stack, of)| s.block(rounded(16_384 * n, of), stack));
+            made.into_iter().for_each(|block| s.p.free(block));
+        };
+        kinds(&judged(step))
+    };
+    assert_eq!(run(false), (vec![], true));
+    assert_eq!(run(true), (vec![Kind::Growing], false));
 }
 
 /// Lists that are cleared every twenty steps, the last time in the last step, and what is kept of every tenth.

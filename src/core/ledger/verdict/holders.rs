@@ -43,6 +43,14 @@ pub fn is_unbounded(view: &View<'_>, site: u32) -> bool {
     most_are(view, site, &|r| r == Retention::Unbounded)
 }
 
+/// Returns whether variables alone have what grew, each of which gets its values from nothing it had before.
+pub fn are_replaced(view: &View<'_>, f: &Finding) -> bool {
+    let held = |site: u32| (view.context.holders)(site).into_iter().map(|h| h.retention);
+    let known: Vec<Retention> =
+        f.sites.iter().flat_map(|s| held(s.site)).filter(|r| *r != Retention::Unknown).collect();
+    !known.is_empty() && known.iter().all(|r| *r == Retention::Replaced)
+}
+
 /// Returns whether most of what was found of a site's blocks, as far as its retention is known, is of one kind.
 fn most_are(view: &View<'_>, site: u32, is_of_kind: &dyn Fn(Retention) -> bool) -> bool {
     let held = (view.context.holders)(site);

@@ -3,6 +3,7 @@
 //! of the one before.
 
 use super::finding::{Confidence, Finding, Kind};
+use super::holders;
 use super::view::View;
 use crate::ledger::books::SCALAR;
 use crate::ledger::made::Trend;
@@ -23,7 +24,8 @@ const AS_OFTEN: f64 = 0.5;
 pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     let mut taken = Vec::new();
     findings.retain(|f| {
-        let is_one = f.renewed && f.blocks_per_step == 0.0 && grows_with_the_rest(view, f);
+        let may_be = f.renewed && f.blocks_per_step == 0.0;
+        let is_one = may_be && (holders::are_replaced(view, f) || grows_with_the_rest(view, f));
         if is_one {
             let kind = Kind::LargerInputs;
             taken.push(Finding { kind, confidence: Confidence::Confirmed, ..f.clone() });

@@ -142,6 +142,7 @@ impl Builder<'_> {
                                 Retention::Unbounded => Some("unbounded"),
                                 Retention::Bounded { .. } => Some("bounded"),
                                 Retention::Unreachable => Some("unreachable"),
+                                Retention::Replaced => Some("replaced"),
                             },
                             max_entries: match held.retention {
                                 Retention::Bounded { max_entries, .. } => Some(max_entries),

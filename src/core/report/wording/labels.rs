@@ -226,6 +226,8 @@ pub fn rate(f: &Finding) -> Option<String> {
             format!("{mean} per {step} on average{late}")
         }
         kind if kind.grows() && !is_plain(f) => match in_most(f) {
+            // What most steps add may be of another line than the one that is named.
+            Some(_) if f.sites.len() > 1 => format!("{mean} per {step} on average"),
             Some(most) => format!("{per_step} {most} {}, {mean} per {step} on average", adding_steps(f)),
             None => format!("{per_step} per {step} that adds, {mean} per {step} on average"),
         },

@@ -13,10 +13,17 @@ use leaktrace_core::holders::{Node, Step};
 const LONGEST: usize = 60;
 /// What `register_hook` was given, or `saved_tensors_hooks`.
 const HOOKS: &str = "its hooks";
+/// What a tape has of the operations within it; and where the object that a program knows as one has that, twice over.
+const RECORDED: &str = "what it recorded";
+const OWN_TAPE: &str = "_tape";
 /// The type of what `itertools.tee` keeps things in.
 const TEE: &str = "_tee_dataobject";
 /// Attributes of an object that are looked through for one by name.
 const MOST_ATTRIBUTES: u64 = 256;
+
+fn is_own_tape(step: &Step) -> bool {
+    matches!(step, Step::Attribute(name) if name == OWN_TAPE)
+}
 
 impl Heap<'_> {
     /// Returns the steps of a path, each from a holder to what it holds.
@@ -47,7 +54,12 @@ impl Heap<'_> {
                 continue;
             }
             let Some(info) = self.types.of(holder) else {
-                steps.push(Step::Through);
+                let is_tape = self.types.info(holder).kind == Kind::Container;
+                if is_tape {
+                    let own = |step: &&mut Step| **step == Step::Through || is_own_tape(step);
+                    steps.iter_mut().rev().take_while(own).for_each(|step| *step = Step::Through);
+                }
+                steps.push(if is_tape { Step::Named(RECORDED.into()) } else { Step::Through });
                 continue;
             };
             if holder == arguments {

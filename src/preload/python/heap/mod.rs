@@ -11,6 +11,7 @@ mod labels;
 mod natives;
 mod objects;
 mod roots;
+mod sources;
 mod stacks;
 mod strays;
 mod verify;
@@ -18,6 +19,7 @@ mod verify;
 use std::time::{Duration, Instant};
 
 use crate::python::api::{Functions, ObjectApi};
+use crate::python::heap::natives::containers::Containers;
 use crate::python::heap::natives::torch::{Graph, MemoryClass};
 use crate::python::heap::natives::{HANDLES, Handles, Item, Object};
 use crate::python::heap::objects::{Address, Info, Kind, TypeTable};
@@ -25,7 +27,8 @@ use crate::python::interpreter::{self, Cpython, Interpreter};
 use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
 use crate::python::thread_frames;
-use leaktrace_core::holders::{HeapGraph, Node, Nodes, Root, Step};
+use leaktrace_core::holders::assignments::Assignments;
+use leaktrace_core::holders::{GcRoot, HeapGraph, Node, Nodes, Root, Step};
 use leaktrace_core::int_map::IntMap;
 
 /// The objects of this process, for one search.
@@ -39,6 +42,7 @@ pub struct Heap<'a> {
     graph: Graph,
     /// As the rows of [`HANDLES`].
     handles: [Box<dyn Handles>; HANDLES.len()],
+    containers: Containers,
     blocks: &'a Nodes,
     /// The lowest and the highest of `blocks`.
     range: (u64, u64),
@@ -57,6 +61,8 @@ pub struct Heap<'a> {
     stacks: Option<IntMap<u64, String>>,
     /// What the places of collections show that were looked at.
     rooms: IntMap<Node, Option<(u64, u64)>>,
+    /// What the program's source says of its variables; read when first needed.
+    sources: Option<Assignments>,
     limit: Limit,
 }
 
@@ -126,6 +132,7 @@ impl<'a> Heap<'a> {
             types: TypeTable::new(api.types),
             graph: Graph::default(),
             handles: HANDLES.map(|of| (of.finder)()),
+            containers: Containers::default(),
             blocks,
             range,
             namespaces: Nodes::default(),
@@ -136,6 +143,7 @@ impl<'a> Heap<'a> {
             records: Nodes::default(),
             stacks: None,
             rooms: IntMap::default(),
+            sources: None,
             limit,
         };
         heap.learn_namespaces();
@@ -177,6 +185,11 @@ impl<'a> Heap<'a> {
 
     /// Finds what an object of Python's holds.
     fn objects(&mut self, holder: u32, node: Node, work: &mut Work, found: &mut Vec<(u32, Node)>) {
+        let info = self.types.info(node);
+        if info.kind == Kind::Container {
+            work.containers.push((holder, objects::words(node, 2, info.words)));
+            return;
+        }
         let Some(info) = self.types.of(node) else {
             found.extend(self.address_in(node).map(|block| (holder, block)));
             return;
@@ -245,6 +258,7 @@ impl<'a> Heap<'a> {
         for (handles, objects) in self.handles.iter_mut().zip(&work.handles).filter(|(_, o)| !o.is_empty()) {
             handles.find(objects, self.blocks, found);
         }
+        self.kept(&work.containers, found);
         if !graphs {
             return;
         }
@@ -275,6 +289,19 @@ impl<'a> Heap<'a> {
         }
     }
 
+    /// Finds what containers keep: no classes or modules, which lead to all there is.
+    fn kept(&mut self, containers: &[Object], found: &mut Vec<Item>) {
+        if containers.is_empty() {
+            return;
+        }
+        let mut finder = std::mem::take(&mut self.containers);
+        let mut kept = Vec::new();
+        finder.find(containers, self.alive(), &mut kept);
+        self.containers = finder;
+        kept.retain(|&(_, object)| !matches!(self.types.info(object).kind, Kind::Type | Kind::Module));
+        found.append(&mut kept);
+    }
+
     /// Returns whether the context of an autograd function is that of this node: each refers to the other. A word
     /// of the node alone may be a stale one.
     fn is_of_node(&mut self, context: Node, node: Node) -> bool {
@@ -299,6 +326,7 @@ struct Work {
     graph: Vec<Item>,
     bodies: Vec<(u32, Node, Vec<u64>)>,
     handles: [Vec<Object>; HANDLES.len()],
+    containers: Vec<Object>,
 }
 
 impl HeapGraph for Heap<'_> {
@@ -417,6 +445,10 @@ impl HeapGraph for Heap<'_> {
         }
         let function = self.loop_of(node)?;
         Some(format!("the iterator of a loop in {function}() → {}", self.types.name(node)))
+    }
+
+    fn is_made_anew(&mut self, of: &GcRoot, attribute: Option<&str>) -> bool {
+        self.is_replaced(of, attribute)
     }
 
     fn sort(&mut self, node: Node) -> u64 {

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use crate::python::api::{Inquiry, Object, Traverse, Types, Visit};
+use crate::python::heap::natives::containers::CONTAINERS;
 use crate::python::heap::natives::{HANDLES, RECORDS};
 use crate::python::memory::word;
 use crate::python::offsets::*;
@@ -40,6 +41,8 @@ pub enum Kind {
     Handle(usize),
     /// What an allocator knows its blocks by: one of [`RECORDS`].
     Record,
+    /// What keeps objects in memory that the collector does not see: one of [`CONTAINERS`].
+    Container,
     Other,
 }
 
@@ -154,10 +157,10 @@ impl TypeTable {
         info
     }
 
-    /// True if the collector would visit this object.
+    /// True if the collector would visit this object, or it keeps what the collector does not see.
     pub fn may_hold(&mut self, object: Node) -> bool {
         match self.of(object) {
-            None => false,
+            None => self.info(object).kind == Kind::Container,
             Some(Info { kind: Kind::Module, .. }) => false,
             // SAFETY: the type's own answer for its object, as the collector asks it.
             Some(Info { is_gc: Some(ask), .. }) => unsafe {
@@ -258,6 +261,8 @@ impl TypeTable {
             Kind::Context
         } else if names.iter().any(|name| RECORDS.contains(&name.as_str())) {
             Kind::Record
+        } else if names.iter().any(|name| CONTAINERS.contains(&name.as_str())) {
+            Kind::Container
         } else {
             let row = HANDLES.iter().position(|of| named(of.name));
             row.map_or(Kind::Other, Kind::Handle)

@@ -136,9 +136,7 @@ impl Heap<'_> {
     fn globals(&mut self, wanted: impl Fn(&str, Option<&str>) -> bool, roots: &mut Vec<Root>) {
         for module in self.modules() {
             let items = self.items(module.dict);
-            let file =
-                items.iter().find(|(k, v)| self.is_str(*k) && self.is_str(*v) && self.text(*k) == "__file__");
-            let file = file.map(|&(_, v)| self.text(v));
+            let file = self.file_in(&items);
             if !wanted(&module.name, file.as_deref()) {
                 continue;
             }
@@ -149,6 +147,22 @@ impl Heap<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the program's own modules, with their files.
+    pub fn own_files(&mut self) -> Vec<(String, String)> {
+        let modules = self.modules();
+        let file = |module: &Module| self.file_in(&self.items(module.dict));
+        let own = modules.iter().filter_map(|module| Some((module.name.clone(), file(module)?)));
+        own.filter(|(_, file)| is_own_file(file)).collect()
+    }
+
+    /// Returns the file of the module that has some variables.
+    fn file_in(&self, variables: &[(Node, Node)]) -> Option<String> {
+        let is_file = |&(key, value): &(Node, Node)| {
+            self.is_str(key) && self.is_str(value) && self.text(key) == "__file__"
+        };
+        variables.iter().copied().find(is_file).map(|(_, value)| self.text(value))
     }
 
     /// Adds the variables of functions that are running: the program's `own` functions, or all others.

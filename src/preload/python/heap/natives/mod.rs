@@ -7,6 +7,7 @@
 //! All of it is read by the kernel: threads without the GIL may change and free such objects at any time. Words that are
 //! found are compared, and never followed as pointers.
 
+pub mod containers;
 mod jax;
 mod pointers;
 mod tensorflow;

@@ -1,0 +1,425 @@
+//! What the program's source says of a variable: whether the value that it gets is made of the one that it had. It reads the
+//! text of Python's files by names alone: an attribute is one thing in all objects, a call may use all that a function of that
+//! name reads. So it errs to one side, and says that a value is made anew only where no way leads back to the variable.
+
+mod statements;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use statements::{Statement, Token, statements};
+
+/// Files and bytes of source that are read.
+pub const MOST_FILES: usize = 64;
+pub const MOST_BYTES: u64 = 1 << 20;
+
+/// A variable: of a module, of a function, or an attribute of any object.
+#[derive(Clone, Copy, Debug)]
+pub enum Variable<'a> {
+    /// Of the module in a file.
+    Global {
+        file: &'a str,
+        name: &'a str,
+    },
+    /// Of a function, by its own name.
+    Local {
+        function: &'a str,
+        name: &'a str,
+    },
+    Attribute(&'a str),
+}
+
+/// A name, where it means one thing: a scope and a name, or an attribute, of no scope.
+type Key = (Option<usize>, String);
+
+const ASSIGNING: [&str; 13] =
+    ["=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "@=", "&=", "|=", "^=", ">>="];
+const KEYWORDS: [&str; 24] = [
+    "and", "or", "not", "in", "is", "if", "else", "for", "lambda", "await", "async", "yield", "from",
+    "return", "None", "True", "False", "del", "raise", "assert", "global", "nonlocal", "as", "while",
+];
+/// Methods that put what they are given into what they are called of.
+const GATHERING: [&str; 11] = [
+    "append",
+    "appendleft",
+    "extend",
+    "extendleft",
+    "insert",
+    "add",
+    "update",
+    "setdefault",
+    "push",
+    "put",
+    "put_nowait",
+];
+/// Functions and methods that join what they are given to more of it.
+const JOINING: [&str; 9] =
+    ["cat", "concat", "concatenate", "stack", "vstack", "hstack", "dstack", "append", "pad"];
+/// Methods that make a tensor larger in place.
+const RESIZING: [&str; 3] = ["resize_", "resize_as_", "set_"];
+/// Functions and methods that assign to an attribute by its name, and those that may assign to any variable.
+const SETTING: [&str; 4] = ["setattr", "__setattr__", "register_buffer", "register_parameter"];
+const ANYTHING: [&str; 5] = ["exec", "eval", "globals", "locals", "vars"];
+const ATTRIBUTES: &str = "__dict__";
+/// The attribute by which a tensor's own values are replaced.
+const DATA: &str = "data";
+
+struct Scope {
+    parent: Option<usize>,
+    /// The name of the function or class; a module has none.
+    name: Option<String>,
+    is_class: bool,
+    indent: usize,
+    parameters: Vec<String>,
+    locals: HashSet<String>,
+    outer: HashSet<String>,
+}
+
+/// What the source of a program says of its variables.
+#[derive(Default)]
+pub struct Assignments {
+    scopes: Vec<Scope>,
+    /// The scopes of modules, by file, and those of functions, by name.
+    modules: HashMap<String, usize>,
+    functions: HashMap<String, Vec<usize>>,
+    /// By each name what its value may be made of.
+    from: HashMap<Key, HashSet<Key>>,
+    /// What is assigned to.
+    assigned: HashSet<Key>,
+    /// What something is put into.
+    gathers: HashSet<Key>,
+    /// Whether there is what may assign to an attribute, or to any variable, that is not named.
+    any_attribute: bool,
+    anything: bool,
+}
+
+impl Assignments {
+    /// Reads some files: their paths and their texts.
+    pub fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
+        let mut all = Assignments::default();
+        let mut statements: Vec<(usize, Vec<Token>)> = Vec::new();
+        for (file, text) in files {
+            let module = all.enter(None, None, false, 0);
+            all.modules.insert(file.to_owned(), module);
+            all.scopes_of(module, text, &mut statements);
+        }
+        for (scope, tokens) in &statements {
+            all.names_of(*scope, tokens);
+        }
+        for (scope, tokens) in &statements {
+            all.flows_of(*scope, tokens);
+        }
+        all
+    }
+
+    /// Returns whether a variable gets values that are made anew: from nothing that it had, nor from what a program gathers.
+    pub fn are_anew(&self, variable: Variable<'_>) -> bool {
+        let is_attribute = matches!(variable, Variable::Attribute(_));
+        if self.anything || is_attribute && self.any_attribute {
+            return false;
+        }
+        let keys: Vec<Key> = match variable {
+            Variable::Attribute(name) => vec![(None, name.to_owned())],
+            // Other modules know it as an attribute of this one.
+            Variable::Global { file, name } => {
+                let Some(&module) = self.modules.get(file) else { return false };
+                vec![(Some(module), name.to_owned()), (None, name.to_owned())]
+            }
+            Variable::Local { function, name } => {
+                let scopes = self.functions.get(function).into_iter().flatten();
+                scopes.map(|&at| self.resolved(at, name)).collect()
+            }
+        };
+        let is_assigned = keys.iter().any(|key| self.assigned.contains(key));
+        is_assigned && keys.iter().all(|key| self.is_anew(key))
+    }
+
+    fn is_anew(&self, variable: &Key) -> bool {
+        let mut seen: HashSet<&Key> = HashSet::new();
+        let mut next: Vec<&Key> = self.from.get(variable).into_iter().flatten().collect();
+        while let Some(key) = next.pop() {
+            if key == variable || self.gathers.contains(key) {
+                return false;
+            }
+            if seen.insert(key) {
+                next.extend(self.from.get(key).into_iter().flatten());
+            }
+        }
+        true
+    }
+
+    fn enter(&mut self, parent: Option<usize>, name: Option<String>, is_class: bool, indent: usize) -> usize {
+        let (locals, outer) = (HashSet::new(), HashSet::new());
+        self.scopes.push(Scope { parent, name, is_class, indent, parameters: Vec::new(), locals, outer });
+        self.scopes.len() - 1
+    }
+
+    /// Finds the functions and classes of a file, and of each statement the scope that it is in.
+    fn scopes_of(&mut self, module: usize, text: &str, out: &mut Vec<(usize, Vec<Token>)>) {
+        let mut open = vec![module];
+        for Statement { indent, tokens } in statements(text) {
+            while open.len() > 1 && open.last().is_some_and(|&at| indent <= self.scopes[at].indent) {
+                open.pop();
+            }
+            let scope = open.last().copied().unwrap_or(module);
+            let head =
+                if tokens.first().is_some_and(|t| t.is_word("async")) { &tokens[1..] } else { &tokens[..] };
+            if let [kind, Token::Name(name), rest @ ..] = head
+                && (kind.is_word("def") || kind.is_word("class"))
+            {
+                let is_class = kind.is_word("class");
+                let own = self.enter(Some(scope), Some(name.clone()), is_class, indent);
+                if !is_class {
+                    let names = parameters(rest);
+                    self.scopes[own].locals.extend(names.iter().cloned());
+                    self.scopes[own].parameters = names;
+                    self.functions.entry(name.clone()).or_default().push(own);
+                }
+                out.push((own, tokens));
+                open.push(own);
+                continue;
+            }
+            out.push((scope, tokens));
+        }
+    }
+
+    /// Takes in which names a statement makes a scope's own.
+    fn names_of(&mut self, scope: usize, tokens: &[Token]) {
+        if tokens.first().is_some_and(|t| t.is_word("global") || t.is_word("nonlocal")) {
+            let names = tokens[1..]
+                .iter()
+                .filter_map(|t| if let Token::Name(n) = t { Some(n.clone()) } else { None });
+            self.scopes[scope].outer.extend(names);
+            return;
+        }
+        for (targets, _) in flows(tokens) {
+            for token in plain(targets) {
+                if let Token::Name(name) = token {
+                    self.scopes[scope].locals.insert(name.clone());
+                }
+            }
+        }
+    }
+
+    /// Returns what a name means in a scope.
+    fn resolved(&self, scope: usize, name: &str) -> Key {
+        let mut at = scope;
+        loop {
+            let here = &self.scopes[at];
+            // What a class has are attributes.
+            if here.is_class && at == scope && here.locals.contains(name) {
+                return (None, name.to_owned());
+            }
+            let is_own = !here.is_class && here.locals.contains(name) && !here.outer.contains(name);
+            match here.parent {
+                Some(parent) if !is_own => at = parent,
+                _ => return (Some(at), name.to_owned()),
+            }
+        }
+    }
+
+    /// Takes in what a statement assigns, to what and from what.
+    fn flows_of(&mut self, scope: usize, tokens: &[Token]) {
+        let head = if tokens.first().is_some_and(|t| t.is_word("async")) { &tokens[1..] } else { tokens };
+        let is_definition = head.first().is_some_and(|t| t.is_word("def") || t.is_word("class"));
+        let reads = if is_definition { Vec::new() } else { self.keys(scope, tokens) };
+        for name in self.names_of_call(scope) {
+            self.from.entry(name).or_default().extend(reads.iter().cloned());
+        }
+        if is_definition {
+            return;
+        }
+        self.arguments(scope, tokens);
+        for (targets, values) in flows(tokens) {
+            let joins = values.iter().any(|t| match t {
+                Token::Name(name) | Token::Attribute(name) => JOINING.contains(&name.as_str()),
+                other => other.is("["),
+            });
+            let values = self.keys(scope, &values.iter().map(|&t| t.clone()).collect::<Vec<_>>());
+            for target in targets.split(|t| t.is(",")) {
+                for key in self.changed(scope, target) {
+                    self.assigned.insert(key.clone());
+                    // Numbers count on, and collections that are joined to more gather.
+                    if joins && values.contains(&key) {
+                        self.gathers.insert(key.clone());
+                    }
+                    self.from.entry(key).or_default().extend(values.iter().cloned());
+                }
+            }
+        }
+        for (at, pair) in tokens.windows(2).enumerate() {
+            let (Token::Name(name) | Token::Attribute(name)) = &pair[0] else { continue };
+            let name = name.as_str();
+            // Any other object may have a method of such a name.
+            let is_attribute = matches!(pair[0], Token::Attribute(_));
+            self.anything |= if is_attribute { name == ATTRIBUTES } else { ANYTHING.contains(&name) };
+            if !pair[1].is("(") {
+                continue;
+            }
+            let of = || self.keys(scope, &tokens[..at]).pop();
+            if GATHERING.contains(&name) {
+                let into = of();
+                self.gathers.extend(into);
+            } else if RESIZING.contains(&name) {
+                if let Some(key) = of() {
+                    self.from.entry(key.clone()).or_default().insert(key);
+                }
+            } else if SETTING.contains(&name) {
+                let named = tokens[at..]
+                    .iter()
+                    .find_map(|t| if let Token::Text(text) = t { Some(text) } else { None });
+                self.any_attribute |= named.is_none();
+                if let Some(name) = named {
+                    self.assigned.insert((None, name.clone()));
+                    self.from.entry((None, name.clone())).or_default().extend(reads.iter().cloned());
+                }
+            }
+        }
+    }
+
+    /// Returns the names by which a scope is called, if it is a function: all that it reads, its result may be made of. What
+    /// `__init__` reads, an instance of the class may be made of.
+    fn names_of_call(&self, scope: usize) -> Vec<Key> {
+        let own = &self.scopes[scope];
+        let (Some(name), Some(parent), false) = (&own.name, own.parent, own.is_class) else {
+            return Vec::new();
+        };
+        let class = &self.scopes[parent];
+        match (&class.name, class.parent) {
+            (Some(class), Some(outside)) if self.scopes[parent].is_class && name == "__init__" => {
+                vec![(None, class.clone()), self.resolved(outside, class)]
+            }
+            _ => vec![(None, name.clone()), self.resolved(parent, name)],
+        }
+    }
+
+    /// Returns what an assignment to a target changes.
+    fn changed(&mut self, scope: usize, target: &[Token]) -> Vec<Key> {
+        let part = target.iter().position(|t| t.is("["));
+        let mut keys = self.keys(scope, &target[..part.unwrap_or(target.len())]);
+        let is_own_data = matches!(target.last(), Some(Token::Attribute(name)) if name == DATA);
+        let keep = if is_own_data { 2 } else { 1 };
+        keys.drain(..keys.len().saturating_sub(keep));
+        // What something is put into.
+        if part.is_some() {
+            self.gathers.extend(keys.iter().cloned());
+        }
+        keys
+    }
+
+    /// Takes in what the functions that a statement calls are given.
+    fn arguments(&mut self, scope: usize, tokens: &[Token]) {
+        for (at, pair) in tokens.windows(2).enumerate() {
+            let (Token::Name(name) | Token::Attribute(name)) = &pair[0] else { continue };
+            let called = self.functions.get(name).cloned().unwrap_or_default();
+            if called.is_empty() || !pair[1].opens() {
+                continue;
+            }
+            let mut depth = 0usize;
+            let inside = tokens[at + 1..].iter().take_while(|t| {
+                depth = (depth + usize::from(t.opens())).saturating_sub(usize::from(t.closes()));
+                depth > 0
+            });
+            let given = self.keys(scope, &inside.cloned().collect::<Vec<_>>());
+            for function in called {
+                let of = &self.scopes[function];
+                let is_method = of.parent.is_some_and(|parent| self.scopes[parent].is_class);
+                let names: Vec<String> = of.parameters.iter().skip(usize::from(is_method)).cloned().collect();
+                for name in names {
+                    self.from.entry((Some(function), name)).or_default().extend(given.iter().cloned());
+                }
+            }
+        }
+    }
+
+    /// Returns what the names in some tokens mean: not those of arguments.
+    fn keys(&self, scope: usize, tokens: &[Token]) -> Vec<Key> {
+        let mut depth = 0usize;
+        let mut keys = Vec::new();
+        for (at, token) in tokens.iter().enumerate() {
+            depth = (depth + usize::from(token.opens())).saturating_sub(usize::from(token.closes()));
+            match token {
+                Token::Name(name) => {
+                    let is_argument = depth > 0 && tokens.get(at + 1).is_some_and(|t| t.is("="));
+                    if !KEYWORDS.contains(&name.as_str()) && !is_argument {
+                        keys.push(self.resolved(scope, name));
+                    }
+                }
+                Token::Attribute(name) => keys.push((None, name.clone())),
+                Token::Mark(_) | Token::Text(_) | Token::Number => {}
+            }
+        }
+        keys
+    }
+}
+
+/// Returns the names that a function's head has between its brackets, as far as they are its parameters'.
+fn parameters(head: &[Token]) -> Vec<String> {
+    let mut depth = 0usize;
+    let mut names = Vec::new();
+    let mut before: Option<&Token> = None;
+    for token in head {
+        if token.opens() {
+            depth += 1;
+        } else if token.closes() {
+            depth = depth.saturating_sub(1);
+            if depth == 0 {
+                break;
+            }
+        } else if let Token::Name(name) = token
+            && depth == 1
+            && before.is_some_and(|b| ["(", ",", "*", "**"].iter().any(|mark| b.is(mark)))
+        {
+            names.push(name.clone());
+        }
+        before = Some(token);
+    }
+    names
+}
+
+/// Returns the names of a target that a statement makes variables: no attributes, and not what something is put into.
+fn plain(targets: &[Token]) -> impl Iterator<Item = &Token> {
+    let parts = targets
+        .split(|t| t.is(","))
+        .filter(|part| !part.iter().any(|t| matches!(t, Token::Attribute(_)) || t.is("[")));
+    parts.flatten()
+}
+
+/// Returns what a statement assigns to, each with the tokens that the value comes from.
+fn flows(tokens: &[Token]) -> Vec<(&[Token], Vec<&Token>)> {
+    let mut all = Vec::new();
+    let position = |of: &[Token], word: &str| of.iter().position(|t| t.is_word(word));
+    let head = if tokens.first().is_some_and(|t| t.is_word("async")) { &tokens[1..] } else { tokens };
+    match head.first() {
+        Some(first) if first.is_word("for") => {
+            if let Some(at) = position(head, "in") {
+                all.push((&head[1..at], head[at + 1..].iter().collect()));
+            }
+        }
+        Some(first) if first.is_word("with") || first.is_word("import") || first.is_word("from") => {
+            for (at, _) in head.iter().enumerate().filter(|(_, t)| t.is_word("as")) {
+                let end =
+                    head[at..].iter().position(|t| t.is(",") || t.is(")")).map_or(head.len(), |n| at + n);
+                all.push((&head[at + 1..end], head[1..at].iter().collect()));
+            }
+        }
+        Some(first) if first.is_word("def") || first.is_word("class") => return all,
+        _ => {}
+    }
+    let (mut depth, mut begin) = (0usize, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        depth = (depth + usize::from(token.opens())).saturating_sub(usize::from(token.closes()));
+        if token.is(":=") && at > 0 {
+            all.push((&tokens[at - 1..at], tokens[at + 1..].iter().collect()));
+        }
+        let Token::Mark(mark) = token else { continue };
+        if depth == 0 && ASSIGNING.contains(&mark.as_str()) {
+            let end = tokens[begin..at].iter().position(|t| t.is(":")).map_or(at, |n| begin + n);
+            let own = if mark == "=" { begin..begin } else { begin..at };
+            all.push((&tokens[begin..end], tokens[own].iter().chain(&tokens[at + 1..]).collect()));
+            begin = at + 1;
+        }
+    }
+    all
+}

@@ -1,0 +1,91 @@
+//! Python programs of a few lines, and whether a variable of theirs is made anew.
+
+use super::*;
+
+fn are_anew(text: &str, variable: Variable<'_>) -> bool {
+    Assignments::of([("a.py", text)]).are_anew(variable)
+}
+
+fn global(text: &str, name: &str) -> bool {
+    are_anew(text, Variable::Global { file: "a.py", name })
+}
+
+#[test]
+fn inputs_are_made_anew() {
+    for text in [
+        "for i in r:\n    n = 16 + i * 4\n    x = torch.randn(8, n, device='cuda')\n    loss = net(x).mean()",
+        "docs = sorted([torch.randn(20 + i, 64) for i in r], key=len)\nfor d in docs:\n  x = d.cuda()",
+        "bs = 4; ok = []\nwhile bs < 9:\n    x = torch.randn(bs,\n        1024)  # x = x\n    ok.append(bs); bs += 4",
+        "'''x = x'''\nfor i in y: x: Tensor = f(i)",
+        "for x in loader: f(x)",
+        "net = build().eval()\nfor i in r: x = net(i)",
+        "with open(p) as f, g() as x: pass",
+        "print(x := f(1))",
+        "for i in r:\n    x = torch.randn(i).cuda()\n    x[x > 1] = 0\n    h = f(x); y = h(x)",
+        // A function's own variables are others.
+        "def f(n):\n    out = net(n); return out\nfor i in r: x = f(i)\nout = x",
+        "def f(n):\n    x = net(n); x = x + 1\n    return x\nfor i in r: x = f(i)",
+    ] {
+        assert!(global(text, "x"), "{text}");
+    }
+    let class = "class R:\n  def run(self, docs):\n    for d in docs:\n      self.batch = d.cuda()\n      self.step()\n  \
+                 def step(self): return self.model(self.batch).mean().item()\nR().run([torch.randn(i) for i in r])";
+    assert!(are_anew(class, Variable::Attribute("batch")));
+    let local = Variable::Local { function: "main", name: "x" };
+    assert!(are_anew("def main():\n  for i in r:\n    x = torch.randn(i)", local));
+}
+
+#[test]
+fn what_is_made_of_the_value_before_is_not() {
+    for text in [
+        "x = torch.zeros(0)\nfor i in r:\n    x = torch.cat([x, f(i)])",
+        "for i in r:\n    new = torch.cat([x, f(i)])\n    x = new",
+        "for i in r:\n    before = x\n    x = torch.cat([before,\n        f(i)])",
+        "def grow(b):\n    return torch.cat([b, new])\nfor i in r: x = grow(x)",
+        "def grow(i):\n    global x\n    x = torch.cat([x, i])\nfor i in r: grow(i)",
+        "def grow(i): return torch.cat([x, i])\nfor i in r: x = grow(i)",
+        "for i in r: x.data = torch.cat([x.data, f(i)])\nx = nn.Parameter(y)",
+        "for i in r: y, x = model(i, (x, 1))",
+        "for i in r: x += f(i)",
+        // Of what is gathered.
+        "seen = []\nfor i in r:\n    seen.append(f(i))\n    x = torch.stack(seen).cuda()",
+        "seen = {}\nfor i in r:\n    seen[i] = f(i)\n    x = torch.stack(list(seen.values())).cuda()",
+        "class S:\n    def __init__(self): self.all = []\n    def keep(self, v): self.all.append(v)\n    \
+         def get(self): return torch.stack(self.all)\ns = S()\nfor i in r:\n    s.keep(i); x = s.get()",
+        "seen = np.zeros(0)\nfor i in r:\n    seen = np.concatenate([seen, f(i)])\n    x = torch.tensor(seen).cuda()",
+        "seen = []\nfor i in r:\n    seen += [f(i)]\n    x = torch.tensor(seen).cuda()",
+        "def all():\n    b = f(0)\n    while True:\n        b = torch.cat([b, f(1)])\n        yield b\nfor x in all(): pass",
+        // In other words than `=`.
+        "x = f(0)\nfor i in r: x.resize_(i)",
+        "x = f(0)\nfor i in r: globals()['x'] = torch.cat([x, f(i)])",
+        "x = f(0)\nfor i in r: exec('x = torch.cat([x, f(i)])')",
+        "x = f(0)\nimport a\nfor i in r: a.x = torch.cat([a.x, f(i)])",
+        // Nothing is known.
+        "y = 1",
+        "",
+    ] {
+        assert!(!global(text, "x"), "{text}");
+    }
+    for body in [
+        "self.keys = torch.cat([self.keys, z])",
+        "k = torch.cat([self.keys, z]); self.keys = k",
+        "self.keys = self.more(z)\n  def more(self, z): return torch.cat([self.keys, z])",
+        "self.keys = self.more(self.keys, z)\n  def more(self, k, z):\n    return torch.cat([k, z])",
+        "self.more(self.keys, z)\n  def more(self, k, z):\n    self.keys = torch.cat([k, z])",
+        "self.register_buffer('keys', torch.cat([self.keys, z]))",
+        "setattr(self, name, torch.cat([getattr(self, name), z]))",
+    ] {
+        let text = format!("class M:\n  keys = torch.zeros(1)\n  def step(self, z): {body}");
+        assert!(!are_anew(&text, Variable::Attribute("keys")), "{text}");
+    }
+}
+
+#[test]
+fn any_text_is_read() {
+    let all =
+        "x = [(\"a\n'''b\\\n{é: lambda y: 1}; def f(:=\n @ class : async for in\n\tx[1,2] = y = :=\n''' \\";
+    for (at, _) in all.char_indices() {
+        global(&all[at..], "x");
+        global(&all[..at], "x");
+    }
+}
