@@ -1,6 +1,7 @@
 //! `leaktrace top --once` on processes that really run.
 
 use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crate::common::Running;
 use crate::common::grows::{flat, grown, grows, on_terminal, run_leaktrace, text};
@@ -63,8 +64,11 @@ fn what_is_no_recording_and_what_is_no_terminal() {
     let ran = grown(20, &[]);
     let out = run_leaktrace(&ran.folder(), &["top", "."]);
     assert!(out.status.code() == Some(2) && String::from_utf8_lossy(&out.stderr).contains("--once"));
-    let me = std::process::id().to_string();
-    let out = run_leaktrace(&ran.folder(), &["top", "--once", &me]);
+    // Of this process, others that run now are children.
+    let mut idle = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let out = run_leaktrace(&ran.folder(), &["top", "--once", &idle.id().to_string()]);
+    drop(idle.stdin.take());
+    idle.wait().unwrap();
     assert!(String::from_utf8_lossy(&out.stderr).contains("leaktrace run"), "{out:?}");
     let out = run_leaktrace(&ran.folder(), &["top", "--once", "4194304999"]);
     assert_eq!(out.status.code(), Some(2));

@@ -3,7 +3,7 @@
 
 use super::super::shadow::CALL;
 use super::super::tree::Id;
-use super::{Chooser, EPOCH, OFTEN, TO_JUDGE, USES};
+use super::{Chooser, EPOCH, TO_JUDGE, USES};
 
 /// A loop of which less than this share of the events gives something back is building something, or leaks all.
 const GIVEN_BACK: f64 = 0.125;
@@ -95,7 +95,7 @@ impl Chooser<'_> {
     pub(super) fn is_part(&self, id: Id, around: f64) -> bool {
         let rounds = self.iterations(id) / around.max(1.0);
         // Those of an epoch are many, and epochs are few.
-        let few = rounds < EPOCH || (rounds < OFTEN && FEWER * rounds <= around);
+        let few = rounds < EPOCH || FEWER * rounds <= around;
         let seldom = few && (rounds <= around || rounds < LEAST_ROUNDS_OF_EXPRESSION);
         self.phases || (around > 0.0 && seldom)
     }
