@@ -297,7 +297,9 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     };
     let first = if node == 0 { None } else { graph.first(node) }.unwrap_or(0);
     let mut hold = hold_of(graph, group.parting, paths);
-    if hold == Retention::Unbounded && group.parting.is_none() && are_replaced(graph, paths, &examples) {
+    if let ([path], [steps], Retention::Unbounded, None) = (paths, &examples[..], hold, group.parting)
+        && is_replaced(graph, path, steps)
+    {
         hold = Retention::Replaced;
     }
     let places = match outermost.filter(|_| node != 0).zip(paths.first()) {
@@ -311,18 +313,18 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
     Owner { path: origin + &words.text, name, hold, node, first, places, cause: group.cause, blocks }
 }
 
-/// Returns whether paths lead to variables, or attributes of objects, that get each of their values from nothing they had before.
-fn are_replaced(graph: &mut impl HeapGraph, paths: &[&Path], steps: &[Vec<Step>]) -> bool {
-    let is_plain = |step: &Step| matches!(step, Step::Through | Step::Attribute(_));
-    if !steps.iter().flatten().all(is_plain) {
-        return false;
+/// Returns whether a path leads to a variable, or an attribute of an object, that gets each of its values from nothing it had
+/// before.
+fn is_replaced(graph: &mut impl HeapGraph, path: &Path, steps: &[Step]) -> bool {
+    let mut attribute = None;
+    for step in steps {
+        match step {
+            Step::Through => {}
+            Step::Attribute(name) => attribute = Some(name.as_str()),
+            _ => return false,
+        }
     }
-    let attribute = |steps: &[Step]| match steps.iter().rfind(|step| **step != Step::Through) {
-        Some(Step::Attribute(name)) => Some(name.clone()),
-        _ => None,
-    };
-    let mut all = paths.iter().zip(steps);
-    all.all(|(path, steps)| graph.is_made_anew(&path.root.origin, attribute(steps).as_deref()))
+    graph.is_made_anew(&path.root.origin, attribute)
 }
 
 /// Returns the place of the outermost of the collections, and objects of packages, in each other that the collection at

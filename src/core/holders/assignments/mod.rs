@@ -33,8 +33,8 @@ pub enum Variable<'a> {
 /// A name, where it means one thing: a scope and a name, or an attribute, of no scope.
 type Key = (Option<usize>, String);
 
-const ASSIGNING: [&str; 13] =
-    ["=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "@=", "&=", "|=", "^=", ">>="];
+const ASSIGNING: [&str; 14] =
+    ["=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "@=", "&=", "|=", "^=", ">>=", "<<="];
 const KEYWORDS: [&str; 24] = [
     "and", "or", "not", "in", "is", "if", "else", "for", "lambda", "await", "async", "yield", "from",
     "return", "None", "True", "False", "del", "raise", "assert", "global", "nonlocal", "as", "while",

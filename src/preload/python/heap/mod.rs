@@ -61,8 +61,8 @@ pub struct Heap<'a> {
     stacks: Option<IntMap<u64, String>>,
     /// What the places of collections show that were looked at.
     rooms: IntMap<Node, Option<(u64, u64)>>,
-    /// What the program's source says of its variables; read when first needed.
-    sources: Option<Assignments>,
+    /// The program's own modules with their files, and what these say of its variables; read when first needed.
+    sources: Option<(Vec<(String, String)>, Assignments)>,
     limit: Limit,
 }
 
@@ -185,13 +185,12 @@ impl<'a> Heap<'a> {
 
     /// Finds what an object of Python's holds.
     fn objects(&mut self, holder: u32, node: Node, work: &mut Work, found: &mut Vec<(u32, Node)>) {
-        let info = self.types.info(node);
-        if info.kind == Kind::Container {
-            work.containers.push((holder, objects::words(node, 2, info.words)));
-            return;
-        }
         let Some(info) = self.types.of(node) else {
-            found.extend(self.address_in(node).map(|block| (holder, block)));
+            let info = self.types.info(node);
+            match info.kind {
+                Kind::Container => work.containers.push((holder, objects::words(node, 2, info.words))),
+                _ => found.extend(self.address_in(node).map(|block| (holder, block))),
+            }
             return;
         };
         if info.kind == Kind::Module || self.namespaces.contains_key(&node) {

@@ -159,14 +159,14 @@ impl TypeTable {
 
     /// True if the collector would visit this object, or it keeps what the collector does not see.
     pub fn may_hold(&mut self, object: Node) -> bool {
-        match self.of(object) {
-            None => self.info(object).kind == Kind::Container,
-            Some(Info { kind: Kind::Module, .. }) => false,
+        match self.info(object) {
+            Info { traverse: None, kind, .. } => kind == Kind::Container,
+            Info { kind: Kind::Module, .. } => false,
             // SAFETY: the type's own answer for its object, as the collector asks it.
-            Some(Info { is_gc: Some(ask), .. }) => unsafe {
+            Info { is_gc: Some(ask), .. } => unsafe {
                 ask(ptr::with_exposed_provenance_mut(object as usize)) != 0
             },
-            Some(_) => true,
+            _ => true,
         }
     }
 

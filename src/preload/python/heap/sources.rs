@@ -11,11 +11,12 @@ use leaktrace_core::holders::assignments::{Assignments, MOST_BYTES, MOST_FILES, 
 impl Heap<'_> {
     /// Returns whether a variable, or an attribute that it leads to, gets each of its values from nothing it had before.
     pub fn is_replaced(&mut self, of: &GcRoot, attribute: Option<&str>) -> bool {
-        let files = self.own_files();
         if self.sources.is_none() {
-            self.sources = Some(read(&files));
+            let files = self.own_files();
+            let read = read(&files);
+            self.sources = Some((files, read));
         }
-        let Some(sources) = &self.sources else { return false };
+        let Some((files, sources)) = &self.sources else { return false };
         let variable = match (attribute, of) {
             (Some(name), _) => Variable::Attribute(name),
             (None, GcRoot::Global(path)) => {
