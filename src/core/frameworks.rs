@@ -38,8 +38,6 @@ pub struct Framework {
     pub hook_cycle: Option<&'static str>,
     /// The bytes of a block for a number of Python's, if it keeps each that it ever copied to the device, and how to avoid that.
     pub kept_numbers: Option<(u64, &'static str)>,
-    /// A function of its own that keeps what it makes where nothing of Python's shows it, and how to avoid that.
-    pub native_cache: Option<(&'static str, &'static str)>,
     /// How the path to a gradient ends, and what to do where those of one step live on into the next.
     pub gradients: Option<(&'static str, &'static str)>,
     /// What a kept model is, if one is told from what was computed.
@@ -212,11 +210,6 @@ pub const PYTORCH: Framework = Framework {
          (`handle.remove()`)",
     ),
     kept_numbers: None,
-    native_cache: Some((
-        "at::autocast::cached_cast",
-        "enter `torch.autocast` within the loop, so that it is left in each step, or pass `cache_enabled=False`: until it is left, \
-         it keeps each weight that it has cast, and the copy",
-    )),
     gradients: Some((
         ".grad",
         "call `zero_grad()` right after the optimizer's step: gradients that wait for the next one lie there while the next \
@@ -275,7 +268,6 @@ pub const JAX: Framework = Framework {
     gradient_cycle: None,
     hook_cycle: None,
     kept_numbers: None,
-    native_cache: None,
     gradients: None,
     models: None,
     state: None,
@@ -332,7 +324,6 @@ pub const TENSORFLOW: Framework = Framework {
         "pass `tf.constant(np.float32(x))` or an array instead of a number of Python's: TensorFlow keeps each number that is \
          new to it on the device, for as long as the program runs",
     )),
-    native_cache: None,
     gradients: None,
     models: Some(Models {
         made_in: &[("/keras/", "add_weight"), ("/keras/", "add_variable"), ("/keras/", "_initialize")],
@@ -374,7 +365,6 @@ pub const CUPY: Framework = Framework {
     gradient_cycle: None,
     hook_cycle: None,
     kept_numbers: None,
-    native_cache: None,
     gradients: None,
     models: None,
     state: None,

@@ -95,14 +95,13 @@ pub fn advice(f: &Finding) -> Option<String> {
                 )
             }
             Some((path, name)) => of_holder(f, path, &holder(name), of),
-            None => {
-                let numbers = of.kept_numbers.filter(|(bytes, _)| is_kept_number(f, *bytes));
-                let known = numbers.map(|(_, advice)| advice);
-                let known = known.or_else(|| Some(of.native_cache.filter(|(by, _)| is_made_by(f, by))?.1));
-                known
-                    .unwrap_or("find what keeps the result of this line from one step to the next, and release it there")
-                    .to_owned()
-            }
+            None => match of.kept_numbers.filter(|(bytes, _)| is_kept_number(f, *bytes)) {
+                Some((_, advice)) => advice.to_owned(),
+                None => {
+                    "find what keeps the result of this line from one step to the next, and release it there"
+                        .into()
+                }
+            },
         },
         Kind::LastLoop => {
             let name = named.map_or_else(|| "it".to_owned(), holder);
@@ -142,11 +141,6 @@ pub fn advice(f: &Finding) -> Option<String> {
         }
         _ => return None,
     })
-}
-
-/// Returns whether a part of what grows was allocated below a function.
-fn is_made_by(f: &Finding, function: &str) -> bool {
-    f.sites.iter().any(|site| site.stack.iter().any(|frame| frame.frame.function == function))
 }
 
 /// Returns whether a finding is of blocks of so many bytes each, of which no holder was found: numbers that a framework keeps.
