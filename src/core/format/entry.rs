@@ -75,9 +75,18 @@ pub enum Retention {
     Unreachable,
     /// A variable whose value is made anew each time, from nothing that it had before.
     Replaced,
+    /// A variable whose value is computed anew each time, of what another holder keeps.
+    Computed,
+    /// A collection without a bound that is made anew each time, of all that it had before.
+    Remade,
 }
 
 impl Retention {
+    /// Returns whether the holder can grow without bound by itself.
+    pub fn is_unbounded(self) -> bool {
+        matches!(self, Retention::Unbounded | Retention::Remade)
+    }
+
     /// Returns whether the holder is alive and keeps what it has.
     pub fn is_owned(self) -> bool {
         !matches!(self, Retention::Unknown | Retention::Unreachable)

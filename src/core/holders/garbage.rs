@@ -83,7 +83,7 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
         }
     }
     let groups = group::groups(graph, wanted, paths);
-    groups.iter().flat_map(|g| group::owners(graph, g)).chain(unseen).collect()
+    groups.iter().flat_map(|g| group::owners(graph, g)).map(|(owner, _)| owner).chain(unseen).collect()
 }
 
 /// Which objects that only C++ refers to keep themselves, by way of autograd graphs.

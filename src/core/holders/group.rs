@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::values::Assigned;
 use super::{GcRoot, HeapGraph, Node, Nodes, Owner, Retention, Root, Step, Wanted, words};
 use crate::int_map::IntMap;
 
@@ -236,7 +237,7 @@ fn chain(graph: &mut impl HeapGraph, path: &Path, at: usize) -> (usize, usize) {
 
 /// Puts a group in words. Paths that lead on through objects of different types are told apart, and a dict's keys from its
 /// values.
-pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<Owner> {
+pub(super) fn owners(graph: &mut impl HeapGraph, group: &Group) -> Vec<(Owner, Option<Assigned>)> {
     let mut shapes: Vec<(Vec<u64>, Vec<&Path>)> = Vec::new();
     let parting = group.parting.and_then(|at| group.paths.first()?.nodes.get(at).copied());
     let keys = parting.and_then(|node| graph.keys(node)).unwrap_or_default();
@@ -278,7 +279,7 @@ fn examples<'a>(paths: &'a [&Path]) -> impl Iterator<Item = &'a Path> {
     })
 }
 
-fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
+fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> (Owner, Option<Assigned>) {
     let examples: Vec<Vec<Step>> = examples(paths).map(|p| graph.steps(&p.nodes)).collect();
     let origin = paths.first().map_or_else(String::new, |p| words::origin(&p.root.origin));
     let words = words::paths(&examples, group.parting, group.linked);
@@ -296,12 +297,15 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         _ => 0,
     };
     let first = if node == 0 { None } else { graph.first(node) }.unwrap_or(0);
-    let mut hold = hold_of(graph, group.parting, paths);
-    if let ([path], [steps], Retention::Unbounded, None) = (paths, &examples[..], hold, group.parting)
-        && is_replaced(graph, path, steps)
-    {
-        hold = Retention::Replaced;
-    }
+    let hold = hold_of(graph, group.parting, paths);
+    let assigned = match (hold, paths, &examples[..]) {
+        (Retention::Unbounded, [path, more @ ..], [steps, ..])
+            if more.is_empty() || group.parting.is_some() =>
+        {
+            Assigned::of(&path.root.origin, steps, group.parting)
+        }
+        _ => None,
+    };
     let places = match outermost.filter(|_| node != 0).zip(paths.first()) {
         Some((at, path)) => {
             let holder = at.checked_sub(1).map(|i| path.nodes[i]);
@@ -310,21 +314,8 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> Owner {
         }
         None => 0,
     };
-    Owner { path: origin + &words.text, name, hold, node, first, places, cause: group.cause, blocks }
-}
-
-/// Returns whether a path leads to a variable, or an attribute of an object, that gets each of its values from nothing it had
-/// before.
-fn is_replaced(graph: &mut impl HeapGraph, path: &Path, steps: &[Step]) -> bool {
-    let mut attribute = None;
-    for step in steps {
-        match step {
-            Step::Through => {}
-            Step::Attribute(name) => attribute = Some(name.as_str()),
-            _ => return false,
-        }
-    }
-    graph.is_made_anew(&path.root.origin, attribute)
+    let path = origin + &words.text;
+    (Owner { path, name, hold, node, first, places, cause: group.cause, blocks }, assigned)
 }
 
 /// Returns the place of the outermost of the collections, and objects of packages, in each other that the collection at

@@ -18,6 +18,7 @@ mod samples;
 mod search;
 #[cfg(test)]
 mod tests;
+mod values;
 mod words;
 
 use std::cmp::Reverse;
@@ -25,6 +26,7 @@ use std::collections::HashMap;
 
 use crate::format::entry::Retention;
 use crate::int_map::IntMap;
+use assignments::Assignments;
 use group::{Group, Path};
 use search::Search;
 pub use words::are_alike;
@@ -150,9 +152,9 @@ pub trait HeapGraph {
     fn name_foreign(&mut self, _: Node) -> Option<String> {
         None
     }
-    /// Returns whether a variable, or an attribute that it leads to, gets each value from nothing that it had before.
-    fn is_made_anew(&mut self, _: &GcRoot, _attribute: Option<&str>) -> bool {
-        false
+    /// Returns what the source of the program assigns, where it can be read.
+    fn assignments(&mut self) -> Option<&Assignments> {
+        None
     }
     /// Returns a number that objects of one type share. Nodes of autograd graphs are of one type.
     fn sort(&mut self, node: Node) -> u64;
@@ -284,7 +286,7 @@ pub fn sort_for_listing<T>(holders: &mut [T], listed: impl Fn(&T) -> Listed<'_>)
         let at = owners.iter().position(|owner| owner.name == name).unwrap_or(0);
         let transient = hold == Retention::Unknown && !(is_expression(name) && owners[at].blocks >= keeps);
         let few = owners[at].blocks < LEAST_KEPT;
-        let bounded = hold != Retention::Unbounded;
+        let bounded = !hold.is_unbounded();
         let is_local = name.contains(LOCAL);
         let has = (few, Reverse(owners[at].bytes));
         (transient, has, bounded, refers, is_local, at, Reverse(bytes), Reverse(blocks))
@@ -310,7 +312,8 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     samples::leave_out(graph, &mut groups);
     handed_on::leave_out_others(graph, &mut groups);
     lasting::rename(graph, &mut groups);
-    let mut owners: Vec<Owner> = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
+    let owners = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
+    let mut owners = values::tell_apart(graph, owners);
     owners.extend(garbage);
     Found {
         owners: without_minor(wanted, numbered(joined(owners))),
@@ -363,7 +366,7 @@ fn joined(owners: Vec<Owner>) -> Vec<Owner> {
     for owner in owners {
         let alike = |o: &&mut Owner| {
             let same = o.cause == owner.cause && o.path != owner.path && o.hold == owner.hold;
-            same && o.hold == Retention::Unbounded && words::are_alike(&o.path, &owner.path)
+            same && o.hold.is_unbounded() && words::are_alike(&o.path, &owner.path)
         };
         let Some(known) = all.iter_mut().find(alike) else {
             all.push(owner);
@@ -382,7 +385,7 @@ fn numbered(owners: Vec<Owner>) -> Vec<Owner> {
     let mut sets: Vec<Vec<Owner>> = Vec::new();
     let mut by_name: HashMap<(u32, String), usize> = HashMap::new();
     for owner in owners {
-        let is_open = owner.hold == Retention::Unbounded;
+        let is_open = owner.hold.is_unbounded();
         let name = if is_open { words::unnumbered(&owner.path) } else { owner.path.clone() };
         let at = *by_name.entry((owner.cause, name)).or_insert(sets.len());
         match sets.get_mut(at).filter(|set| set.iter().all(|known| known.hold == owner.hold)) {

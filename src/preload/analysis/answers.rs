@@ -50,7 +50,7 @@ impl Recorded {
         let same = holders.iter().all(|h| self.paths.contains(&h.owner.path));
         // The recording must not grow with every search.
         let more = if asked { blocks > self.blocks } else { blocks >= self.blocks * 5 / 4 };
-        let grows = self.bounded && holders.first().is_some_and(|h| h.hold == Retention::Unbounded);
+        let grows = self.bounded && holders.first().is_some_and(|h| h.hold.is_unbounded());
         let known = same && holders.len() == self.paths.len() && !more && !grows;
         let outlived = holders.first().is_some_and(|h| self.paths.iter().any(|p| leads_to(&h.owner.path, p)));
         let too_late = at_end && self.owned && (!is_owned(holders) || blocks < self.blocks / 2 || outlived);
@@ -104,7 +104,7 @@ impl Recorded {
         }
         let bounded = holders.iter().filter(|h| h.has_room()).map(|h| h.blocks).max().unwrap_or(0);
         holders.retain(|h| {
-            let remade = h.hold == Retention::Unbounded && self.remade.contains(&h.owner.path);
+            let remade = h.hold.is_unbounded() && self.remade.contains(&h.owner.path);
             !(remade && h.blocks <= bounded)
         });
     }
@@ -133,7 +133,7 @@ pub struct Share<'a> {
 /// latest birth of one that is older than those of its site that are freed.
 pub fn tell_from_passing(holders: &mut [Share<'_>], births: &[u32], old: u32) {
     let older_half = births.get(births.len() / 2).map_or(0, |&middle| middle.min(old));
-    let keeps = |h: &Share<'_>| h.is_bounded() || h.hold == Retention::Unbounded;
+    let keeps = |h: &Share<'_>| h.is_bounded() || h.hold.is_unbounded();
     if holders.iter().any(|h| keeps(h) && h.oldest <= older_half) {
         for passing in holders.iter_mut().filter(|h| keeps(h) && h.oldest > older_half) {
             passing.hold = Retention::Unknown;
@@ -144,7 +144,10 @@ pub fn tell_from_passing(holders: &mut [Share<'_>], births: &[u32], old: u32) {
 /// Says of variables that several calls of a function have, which run at the same time, that they keep what they have: each new
 /// call has one more.
 pub fn keep_in_calls(holders: &mut [Share<'_>]) {
-    for share in holders.iter_mut().filter(|h| h.hold == Retention::Replaced && h.blocks > 1) {
+    for share in holders
+        .iter_mut()
+        .filter(|h| matches!(h.hold, Retention::Replaced | Retention::Computed) && h.blocks > 1)
+    {
         share.hold = Retention::Unbounded;
     }
 }

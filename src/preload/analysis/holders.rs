@@ -174,7 +174,8 @@ impl Searches {
         // What the step under way has allocated is in nobody's hands yet.
         let at_step = matches!(occasion, Occasion::Look | Occasion::Step);
         let ended = |living: &LiveAllocation| !at_step || living.birth < open;
-        for (cause, finding) in (0u32..).zip(&verdict.findings) {
+        let suspected: Vec<&Finding> = verdict.findings.iter().chain(&verdict.undecided).collect();
+        for (cause, &finding) in (0u32..).zip(&suspected) {
             // Nobody points to a compiled program but its framework.
             if finding.layer == Layer::Code {
                 continue;
@@ -209,11 +210,11 @@ impl Searches {
         let is_much = |f: &Finding| {
             f.sites.first().is_some_and(|p| is_much(f.kind, f.cohorts, p.live_bytes, live)) && question.at_end
         };
-        let wanted = |f: &&Finding| is_much(f) || (f.kind == Kind::Plateau && !verdict.findings.is_empty());
+        let wanted = |f: &&Finding| is_much(f) || (f.kind == Kind::Plateau && !suspected.is_empty());
         let plateaus: Vec<&Finding> = verdict.non_leaks.iter().filter(wanted).collect();
-        due |= plateaus.iter().any(|f| is_much(f)) && verdict.findings.is_empty();
+        due |= plateaus.iter().any(|f| is_much(f)) && suspected.is_empty();
         let mut room = MAX_PLATEAU_BLOCKS;
-        for (cause, f) in (verdict.findings.len() as u32..).zip(plateaus) {
+        for (cause, f) in (suspected.len() as u32..).zip(plateaus) {
             let sites: Vec<u32> = f.sites.iter().map(|p| p.site).collect();
             let living = ledger.live_at_sites(&sites);
             if living.len() <= room {
@@ -225,7 +226,7 @@ impl Searches {
         if occasion == Occasion::Memory {
             let alive = ledger.out_of_memory().last().map_or(&[][..], |o| &o.sites);
             let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(MAX_OOM_SITES);
-            let next = (verdict.findings.len() + verdict.non_leaks.len()) as u32;
+            let next = (suspected.len() + verdict.non_leaks.len()) as u32;
             for (cause, site) in (next..).zip(sites) {
                 question.add(cause, sample(ledger.live_at_sites(&[site])));
             }

@@ -2,12 +2,14 @@
 //! text of Python's files by names alone: an attribute is one thing in all objects, a call may use all that a function of that
 //! name reads. So it errs to one side, and says that a value is made anew only where no way leads back to the variable.
 
+mod flows;
 mod statements;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
 
+use flows::{between_brackets, flows, parameters, plain, run_over};
 use statements::{Statement, Token, statements};
 
 /// Files and bytes of source that are read.
@@ -17,9 +19,8 @@ pub const MOST_BYTES: u64 = 1 << 20;
 /// A variable: of a module, of a function, or an attribute of any object.
 #[derive(Clone, Copy, Debug)]
 pub enum Variable<'a> {
-    /// Of the module in a file.
     Global {
-        file: &'a str,
+        module: &'a str,
         name: &'a str,
     },
     /// Of a function, by its own name.
@@ -32,9 +33,8 @@ pub enum Variable<'a> {
 
 /// A name, where it means one thing: a scope and a name, or an attribute, of no scope.
 type Key = (Option<usize>, String);
+type Flows = HashMap<Key, HashSet<Key>>;
 
-const ASSIGNING: [&str; 14] =
-    ["=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "@=", "&=", "|=", "^=", ">>=", "<<="];
 const KEYWORDS: [&str; 24] = [
     "and", "or", "not", "in", "is", "if", "else", "for", "lambda", "await", "async", "yield", "from",
     "return", "None", "True", "False", "del", "raise", "assert", "global", "nonlocal", "as", "while",
@@ -80,11 +80,13 @@ struct Scope {
 #[derive(Default)]
 pub struct Assignments {
     scopes: Vec<Scope>,
-    /// The scopes of modules, by file, and those of functions, by name.
+    /// The scopes of modules and of functions, by name.
     modules: HashMap<String, usize>,
     functions: HashMap<String, Vec<usize>>,
-    /// By each name what its value may be made of.
-    from: HashMap<Key, HashSet<Key>>,
+    /// By each name what its value may be made of, what it is made of one by one, and what is put into it.
+    from: Flows,
+    of_each: Flows,
+    put_in: Flows,
     /// What is assigned to.
     assigned: HashSet<Key>,
     /// What something is put into.
@@ -95,13 +97,13 @@ pub struct Assignments {
 }
 
 impl Assignments {
-    /// Reads some files: their paths and their texts.
-    pub fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
+    /// Reads some modules: their names and their texts.
+    pub fn of<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
         let mut all = Assignments::default();
         let mut statements: Vec<(usize, Vec<Token>)> = Vec::new();
-        for (file, text) in files {
+        for (name, text) in modules {
             let module = all.enter(None, None, false, 0);
-            all.modules.insert(file.to_owned(), module);
+            all.modules.insert(name.to_owned(), module);
             all.scopes_of(module, text, &mut statements);
         }
         for (scope, tokens) in &statements {
@@ -119,34 +121,80 @@ impl Assignments {
         if self.anything || is_attribute && self.any_attribute {
             return false;
         }
-        let keys: Vec<Key> = match variable {
+        let keys = self.keys_of(variable);
+        let is_assigned = keys.iter().any(|key| self.assigned.contains(key));
+        is_assigned && keys.iter().all(|key| self.is_anew(key))
+    }
+
+    /// Returns whether a collection is made of what it had itself, one by one: what was put into it stays in it.
+    pub fn are_of_themselves(&self, collection: Variable<'_>) -> bool {
+        self.keys_of(collection).iter().any(|key| self.is_of_itself(key))
+    }
+
+    fn is_of_itself(&self, collection: &Key) -> bool {
+        let mut seen: HashSet<(&Key, bool)> = HashSet::new();
+        let mut next = vec![(collection, false)];
+        while let Some((key, by_each)) = next.pop() {
+            let ways = [(&self.from, by_each), (&self.put_in, by_each), (&self.of_each, true)];
+            for (flows, by_each) in ways {
+                for from in flows.get(key).into_iter().flatten() {
+                    if by_each && from == collection {
+                        return true;
+                    }
+                    if seen.insert((from, by_each)) {
+                        next.push((from, by_each));
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns whether a variable's values are made of another one, which keeps what it had, and are not made of themselves.
+    pub fn are_computed_from(&self, variable: Variable<'_>, kept: Variable<'_>) -> bool {
+        let (keys, of) = (self.keys_of(variable), self.keys_of(kept));
+        let keeps = |key: &Key| self.gathers.contains(key) || self.leads(key, &|from| from == key);
+        let is_kept = |from: &Key| of.contains(from) && keeps(from);
+        !keys.is_empty()
+            && keys.iter().all(|key| !self.leads(key, &|from| from == key))
+            && keys.iter().any(|key| self.leads(key, &is_kept))
+    }
+
+    /// Returns what a variable is known as.
+    fn keys_of(&self, variable: Variable<'_>) -> Vec<Key> {
+        match variable {
             Variable::Attribute(name) => vec![(None, name.to_owned())],
             // Other modules know it as an attribute of this one.
-            Variable::Global { file, name } => {
-                let Some(&module) = self.modules.get(file) else { return false };
+            Variable::Global { module, name } => {
+                let Some(&module) = self.modules.get(module) else { return Vec::new() };
                 vec![(Some(module), name.to_owned()), (None, name.to_owned())]
             }
             Variable::Local { function, name } => {
                 let scopes = self.functions.get(function).into_iter().flatten();
                 scopes.map(|&at| self.resolved(at, name)).collect()
             }
-        };
-        let is_assigned = keys.iter().any(|key| self.assigned.contains(key));
-        is_assigned && keys.iter().all(|key| self.is_anew(key))
+        }
     }
 
     fn is_anew(&self, variable: &Key) -> bool {
+        !self.leads(variable, &|from| from == variable || self.gathers.contains(from))
+    }
+
+    /// Returns whether the value of a variable may be made of one that is looked for.
+    fn leads(&self, variable: &Key, is_wanted: &dyn Fn(&Key) -> bool) -> bool {
         let mut seen: HashSet<&Key> = HashSet::new();
-        let mut next: Vec<&Key> = self.from.get(variable).into_iter().flatten().collect();
+        let mut next = vec![variable];
         while let Some(key) = next.pop() {
-            if key == variable || self.gathers.contains(key) {
-                return false;
-            }
-            if seen.insert(key) {
-                next.extend(self.from.get(key).into_iter().flatten());
+            for from in self.from.get(key).into_iter().flatten() {
+                if is_wanted(from) {
+                    return true;
+                }
+                if seen.insert(from) {
+                    next.push(from);
+                }
             }
         }
-        true
+        false
     }
 
     fn enter(&mut self, parent: Option<usize>, name: Option<String>, is_class: bool, indent: usize) -> usize {
@@ -231,6 +279,12 @@ impl Assignments {
             return;
         }
         self.arguments(scope, tokens);
+        let run_over = self.keys(scope, &run_over(tokens));
+        if tokens.first().is_some_and(|t| t.is_word("return") || t.is_word("yield")) {
+            for name in self.names_of_call(scope) {
+                self.of_each.entry(name).or_default().extend(run_over.iter().cloned());
+            }
+        }
         for (targets, values) in flows(tokens) {
             let joins = values.iter().any(|t| match t {
                 Token::Name(name) | Token::Attribute(name) => JOINING.contains(&name.as_str()),
@@ -244,6 +298,7 @@ impl Assignments {
                     if joins && values.contains(&key) {
                         self.gathers.insert(key.clone());
                     }
+                    self.of_each.entry(key.clone()).or_default().extend(run_over.iter().cloned());
                     self.from.entry(key).or_default().extend(values.iter().cloned());
                 }
             }
@@ -259,8 +314,11 @@ impl Assignments {
             }
             let of = || self.keys(scope, &tokens[..at]).pop();
             if GATHERING.contains(&name) {
-                let into = of();
-                self.gathers.extend(into);
+                if let Some(key) = of() {
+                    let put = self.keys(scope, between_brackets(&tokens[at + 1..]));
+                    self.put_in.entry(key.clone()).or_default().extend(put);
+                    self.gathers.insert(key);
+                }
             } else if RESIZING.contains(&name) {
                 if let Some(key) = of() {
                     self.from.entry(key.clone()).or_default().insert(key);
@@ -316,12 +374,7 @@ impl Assignments {
             if called.is_empty() || !pair[1].opens() {
                 continue;
             }
-            let mut depth = 0usize;
-            let inside = tokens[at + 1..].iter().take_while(|t| {
-                depth = (depth + usize::from(t.opens())).saturating_sub(usize::from(t.closes()));
-                depth > 0
-            });
-            let given = self.keys(scope, &inside.cloned().collect::<Vec<_>>());
+            let given = self.keys(scope, between_brackets(&tokens[at + 1..]));
             for function in called {
                 let of = &self.scopes[function];
                 let is_method = of.parent.is_some_and(|parent| self.scopes[parent].is_class);
@@ -352,74 +405,4 @@ impl Assignments {
         }
         keys
     }
-}
-
-/// Returns the names that a function's head has between its brackets, as far as they are its parameters'.
-fn parameters(head: &[Token]) -> Vec<String> {
-    let mut depth = 0usize;
-    let mut names = Vec::new();
-    let mut before: Option<&Token> = None;
-    for token in head {
-        if token.opens() {
-            depth += 1;
-        } else if token.closes() {
-            depth = depth.saturating_sub(1);
-            if depth == 0 {
-                break;
-            }
-        } else if let Token::Name(name) = token
-            && depth == 1
-            && before.is_some_and(|b| ["(", ",", "*", "**"].iter().any(|mark| b.is(mark)))
-        {
-            names.push(name.clone());
-        }
-        before = Some(token);
-    }
-    names
-}
-
-/// Returns the names of a target that a statement makes variables: no attributes, and not what something is put into.
-fn plain(targets: &[Token]) -> impl Iterator<Item = &Token> {
-    let parts = targets
-        .split(|t| t.is(","))
-        .filter(|part| !part.iter().any(|t| matches!(t, Token::Attribute(_)) || t.is("[")));
-    parts.flatten()
-}
-
-/// Returns what a statement assigns to, each with the tokens that the value comes from.
-fn flows(tokens: &[Token]) -> Vec<(&[Token], Vec<&Token>)> {
-    let mut all = Vec::new();
-    let position = |of: &[Token], word: &str| of.iter().position(|t| t.is_word(word));
-    let head = if tokens.first().is_some_and(|t| t.is_word("async")) { &tokens[1..] } else { tokens };
-    match head.first() {
-        Some(first) if first.is_word("for") => {
-            if let Some(at) = position(head, "in") {
-                all.push((&head[1..at], head[at + 1..].iter().collect()));
-            }
-        }
-        Some(first) if first.is_word("with") || first.is_word("import") || first.is_word("from") => {
-            for (at, _) in head.iter().enumerate().filter(|(_, t)| t.is_word("as")) {
-                let end =
-                    head[at..].iter().position(|t| t.is(",") || t.is(")")).map_or(head.len(), |n| at + n);
-                all.push((&head[at + 1..end], head[1..at].iter().collect()));
-            }
-        }
-        Some(first) if first.is_word("def") || first.is_word("class") => return all,
-        _ => {}
-    }
-    let (mut depth, mut begin) = (0usize, 0);
-    for (at, token) in tokens.iter().enumerate() {
-        depth = (depth + usize::from(token.opens())).saturating_sub(usize::from(token.closes()));
-        if token.is(":=") && at > 0 {
-            all.push((&tokens[at - 1..at], tokens[at + 1..].iter().collect()));
-        }
-        let Token::Mark(mark) = token else { continue };
-        if depth == 0 && ASSIGNING.contains(&mark.as_str()) {
-            let end = tokens[begin..at].iter().position(|t| t.is(":")).map_or(at, |n| begin + n);
-            let own = if mark == "=" { begin..begin } else { begin..at };
-            all.push((&tokens[begin..end], tokens[own].iter().chain(&tokens[at + 1..]).collect()));
-            begin = at + 1;
-        }
-    }
-    all
 }

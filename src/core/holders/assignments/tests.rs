@@ -3,11 +3,11 @@
 use super::*;
 
 fn are_anew(text: &str, variable: Variable<'_>) -> bool {
-    Assignments::of([("a.py", text)]).are_anew(variable)
+    Assignments::of([("a", text)]).are_anew(variable)
 }
 
 fn global(text: &str, name: &str) -> bool {
-    are_anew(text, Variable::Global { file: "a.py", name })
+    are_anew(text, Variable::Global { module: "a", name })
 }
 
 #[test]
@@ -77,6 +77,57 @@ fn what_is_made_of_the_value_before_is_not() {
     ] {
         let text = format!("class M:\n  keys = torch.zeros(1)\n  def step(self, z): {body}");
         assert!(!are_anew(&text, Variable::Attribute("keys")), "{text}");
+    }
+}
+
+#[test]
+fn collections_are_made_of_themselves() {
+    let of_itself = |text: &str| {
+        Assignments::of([("a", text)]).are_of_themselves(Variable::Global { module: "a", name: "x" })
+    };
+    for text in [
+        "for i in r: x = {k: v * 0.9 for k, v in x.items()}",
+        "for i in r: x = dict(enumerate([v * 0.9 for v in x.values()]))",
+        "def on(hs): return [h + 0.01 for h in hs]\nfor i in r:\n    x = on(x)\n    if i % 5 == 4: x.append(f(i))",
+        "for i in r:\n    new = []\n    for v in x: new.append(v * 0.9)\n    x = new",
+        "for i in r:\n    new = {}\n    for k in x: new[k] = x[k] * 0.9\n    x = new",
+        "for i in r: x = list(map(f, x))",
+        "for i in r: x = copy.deepcopy(x); x.append(f(i))",
+    ] {
+        assert!(of_itself(text), "{text}");
+    }
+    for text in [
+        "for i in r: x = [f(j) for j in range(i)]",
+        "for i in r:\n    fresh = []\n    run(s, fresh)\n    x = fresh\n    for v in x: print(v)",
+        "for i in r:\n    states = []\n    for _ in range(i): states.append(s); s = f(s)\n    x = states",
+        "for i in r: x = [s := f(s) for _ in range(i)]",
+        "for i in r: x = [f(d) for d in docs]; y = [v.item() for v in x]",
+        "for i in r: x = [x[-1] + j for j in range(i)]",
+        "",
+    ] {
+        assert!(!of_itself(text), "{text}");
+    }
+}
+
+#[test]
+fn what_is_computed_from_what_another_variable_keeps() {
+    let computed = |text: &str| {
+        let global = |name| Variable::Global { module: "a", name };
+        Assignments::of([("a", text)]).are_computed_from(global("x"), global("kept"))
+    };
+    for text in [
+        "for i in r:\n    z = net(i)\n    kept = torch.cat([kept, z])\n    x = z @ kept.T",
+        "kept = []\nfor i in r:\n    kept.append(f(i))\n    y = torch.stack(kept)\n    x = y.softmax(-1)",
+    ] {
+        assert!(computed(text), "{text}");
+    }
+    for text in [
+        "for i in r:\n    kept = torch.cat([kept, f(i)])\n    x = torch.cat([x, f(i)])",
+        "for i in r:\n    x = torch.cat([x, kept])\n    kept = torch.cat([kept, f(i)])",
+        "kept = net()\nfor i in r: x = kept(torch.stack(seen))",
+        "",
+    ] {
+        assert!(!computed(text), "{text}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::shapes::Shape;
 use super::*;
+use crate::format::entry::Retention;
 use crate::frameworks::JAX;
 use verdict::{Context, Kind, Verdict, judge, judge_by};
 
@@ -258,39 +259,68 @@ fn what_grows_by_the_share_that_the_input_grows_by_has_its_size_from_that() {
     assert_eq!(run(|n| 512 * n * n), (vec![Kind::Growing], false));
 }
 
+/// Judges a run where holders of so many blocks each have what it keeps.
+fn held_by(ledger: &Ledger, retentions: &[Retention], blocks: u64) -> Verdict {
+    let holder = |(holder, &retention): (u64, &Retention)| verdict::SiteHolder {
+        holder,
+        object: holder,
+        retention,
+        is_state: false,
+        blocks,
+        bytes: 1 << 18,
+    };
+    let context = Context {
+        location: &u64::from,
+        way: &u64::from,
+        lines: &u64::from,
+        holders: &|_| (1..).zip(retentions).map(holder).collect(),
+        is_optimizer: &|_| false,
+    };
+    judge_by(ledger, context)
+}
+
 /// A variable that gets a larger value in each step, which is not made of the one before.
 #[test]
 fn what_variables_hold_that_are_replaced_is_larger_inputs() {
-    use crate::format::entry::Retention;
-    let of = |retentions: &[Retention]| {
-        let mut held = None;
-        let step = |s: &mut Shape, n: u64| {
-            let new = s.block(2048 * n, 7);
-            held.replace(new).into_iter().for_each(|old| s.p.free(old));
-        };
-        let ledger = Shape::steps_only(step, 100).replay();
-        let holder = |(holder, &retention): (u64, &Retention)| verdict::SiteHolder {
-            holder,
-            object: holder,
-            retention,
-            is_state: false,
-            blocks: 1,
-            bytes: 1 << 18,
-        };
-        let context = Context {
-            location: &u64::from,
-            way: &u64::from,
-            lines: &u64::from,
-            holders: &|_| (1..).zip(retentions).map(holder).collect(),
-            is_optimizer: &|_| false,
-        };
-        kinds(&judge_by(&ledger, context))
+    let mut held = None;
+    let step = |s: &mut Shape, n: u64| {
+        let new = s.block(2048 * n, 7);
+        held.replace(new).into_iter().for_each(|old| s.p.free(old));
     };
+    let ledger = Shape::steps_only(step, 100).replay();
+    let of = |retentions: &[Retention]| kinds(&held_by(&ledger, retentions, 1));
+    assert_eq!(of(&[Retention::Computed]), (vec![], true));
     assert_eq!(of(&[Retention::Replaced]), (vec![], true));
     assert_eq!(of(&[Retention::Replaced, Retention::Unknown]), (vec![], true));
     assert_eq!(of(&[Retention::Replaced, Retention::Unbounded]), (vec![Kind::Leak], false));
     assert_eq!(of(&[Retention::Unknown]), (vec![Kind::Growing], false));
     assert_eq!(of(&[]), (vec![Kind::Growing], false));
+}
+
+/// A list that each step makes anew, with one more block in every n-th: it is a leak if it is made of itself, and else may be of a
+/// work that takes more rounds.
+#[test]
+fn what_is_remade_with_more_parts_grows_if_it_is_made_of_itself() {
+    for (every, steps) in [(3, 200), (3, 300), (5, 400), (7, 500), (10, 600), (10, 800)] {
+        let mut held: Vec<u64> = Vec::new();
+        let step = |s: &mut Shape, n: u64| {
+            let new = (0..=n / every).map(|_| {
+                let part = s.block(4096, 6);
+                let made = s.block(4096, 7);
+                s.p.free(part);
+                made
+            });
+            let new = new.collect();
+            std::mem::replace(&mut held, new).into_iter().for_each(|old| s.p.free(old));
+        };
+        let ledger = Shape::steps_only(step, steps).replay();
+        let of = |retention| held_by(&ledger, &[retention], steps / every);
+        let of_itself = of(Retention::Remade);
+        let [f] = &of_itself.findings[..] else { panic!("{every} {steps}: {of_itself:#?}") };
+        assert_eq!((f.kind, f.bytes_per_step), (Kind::Leak, 4096.0), "{every}");
+        let other = of(Retention::Unbounded);
+        assert_eq!((other.findings.len(), other.undecided.len()), (0, 1), "{every} {steps}");
+    }
 }
 
 /// PyTorch's allocator leaves a block of more than 1 MiB what it was found in, if that is up to 1 MiB more.

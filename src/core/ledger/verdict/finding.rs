@@ -169,6 +169,8 @@ pub struct Finding {
     pub renewed: bool,
     /// Of what is renewed: true if it became larger as regularly, and as often, as a list does that is a leak.
     pub rises_steadily: bool,
+    /// True if it is a finding only where its holder is made anew of all that it had before.
+    pub if_remade: bool,
     /// True if it is seen only when an arena grows, by ever larger pieces.
     pub doubling: bool,
     /// True if what it frees is older and older, as in a queue whose consumer is too slow.
@@ -214,6 +216,7 @@ impl Finding {
             reserved_bytes_per_step: None,
             renewed: false,
             rises_steadily: false,
+            if_remade: false,
             doubling: false,
             ever_later: false,
             released_later: false,

@@ -40,7 +40,7 @@ pub fn is_garbage(view: &View<'_>, site: u32) -> bool {
 
 /// Returns whether most of what was found of a site's blocks is in containers that have no bound.
 pub fn is_unbounded(view: &View<'_>, site: u32) -> bool {
-    most_are(view, site, &|r| r == Retention::Unbounded)
+    most_are(view, site, &Retention::is_unbounded)
 }
 
 /// Returns whether variables alone have what grew, each of which gets its values from nothing it had before.
@@ -48,7 +48,12 @@ pub fn are_replaced(view: &View<'_>, f: &Finding) -> bool {
     let held = |site: u32| (view.context.holders)(site).into_iter().map(|h| h.retention);
     let known: Vec<Retention> =
         f.sites.iter().flat_map(|s| held(s.site)).filter(|r| *r != Retention::Unknown).collect();
-    !known.is_empty() && known.iter().all(|r| *r == Retention::Replaced)
+    !known.is_empty() && known.iter().all(|r| matches!(r, Retention::Replaced | Retention::Computed))
+}
+
+/// Returns whether what grew is in collections that are made anew, each of all that it had before.
+pub fn are_remade(view: &View<'_>, f: &Finding) -> bool {
+    f.sites.iter().all(|s| most_are(view, s.site, &|r| r == Retention::Remade))
 }
 
 /// Returns whether most of what was found of a site's blocks, as far as its retention is known, is of one kind.
@@ -129,8 +134,7 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         // A variable has the newest result, of each thread or task that runs: where others have several, one block shows
         // nothing that grows.
         let several = held.iter().any(|h| blocks(h.holder) > 1);
-        let grows =
-            |h: &SiteHolder| h.retention == Retention::Unbounded && !(several && blocks(h.holder) == 1);
+        let grows = |h: &SiteHolder| h.retention.is_unbounded() && !(several && blocks(h.holder) == 1);
         // What is in use has each of a few parts of its newest: garbage has those of many steps.
         let of_one = |h: &SiteHolder| sum(&|other| other.holder == h.holder && grows(other));
         let largest_used = held.iter().map(of_one).fold(0.0, f64::max);

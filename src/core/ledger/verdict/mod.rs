@@ -40,6 +40,8 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// What looks like a leak and is none.
     pub non_leaks: Vec<Finding>,
+    /// What is a finding or nothing, as its holder decides, which is not known.
+    pub undecided: Vec<Finding>,
 }
 
 /// Judges everything alive at the last boundary, without a context: every stack is a line of its own, no
@@ -75,9 +77,14 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
         residue::find,
         after_last::find,
     ];
+    let mut undecided = Vec::new();
     for rule in rules {
         let explained = sites_of(&findings);
-        findings.extend(rule(&view, &explained));
+        let is_open = |f: &Finding| f.if_remade && !holders::are_remade(&view, f);
+        let (open, found): (Vec<Finding>, Vec<Finding>) =
+            rule(&view, &explained).into_iter().partition(is_open);
+        findings.extend(found);
+        undecided.extend(open);
     }
     let explained = sites_of(&findings);
     // What is reallocated each step lives on into the next, until its copy is there, and what is released every few steps
@@ -107,7 +114,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
     let mut non_leaks = non_leaks::find(&view, &findings, &explained, &grown.saturating);
     non_leaks.extend(bounded.into_iter().chain(larger).chain(gathered));
-    Verdict { findings, non_leaks }
+    Verdict { findings, non_leaks, undecided }
 }
 
 fn sites_of(findings: &[Finding]) -> BTreeSet<u32> {

@@ -46,6 +46,9 @@ const SPARE: i64 = 1 << 20;
 /// of so many at least.
 const REPLACED_AT_ONCE: u64 = 2;
 const MIN_REPLACED: u64 = 5;
+/// What is replaced as a whole, with more parts seldom, may be of a work that takes more rounds. So many rises are enough where
+/// its holder keeps all that it had.
+const MIN_RISES: u32 = 8;
 /// … and less than this share of the growth is in blocks older than a window: those belong to another rule, unless
 /// they are freed ever later.
 const OLD: f64 = 0.5;
@@ -53,6 +56,8 @@ const OLD: f64 = 0.5;
 /// first, or by the other where what comes in or goes out is irregular; what fills up grows ever less.
 const KEEPS_ON: f64 = 0.8;
 const KEEPS_ON_IRREGULAR: f64 = 0.5;
+/// It frees to the end if it has in the last so many windows: some at a time, it does so seldom.
+const RELEASED_WITHIN: u32 = 2;
 /// The windows of the second half for one of the first half.
 const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as f64;
 
@@ -164,7 +169,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             return None;
         }
         if steps < MIN_STEPS {
-            let shown = before_spare.unwrap_or_else(in_whole_run);
+            let since_first = || seen(clock.at(site.first_birth).max(clock.at(view.burn_in)), false);
+            let shown = before_spare.unwrap_or_else(since_first);
             let in_all = shown.lasting >= shown.steps;
             let by_blocks = stock.added_blocks.len() as f64 >= judged
                 && stock.added_blocks.iter().all(|&blocks| blocks > 0);
@@ -189,6 +195,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         if even.is_none() && !ever_later {
             return None;
         }
+        let mut if_remade = false;
         let mut lasting = if ever_later { 0 } else { seen(from, false).lasting };
         let more_blocks = steady(&stock.block_lows);
         let most = stock.lows.iter().copied().chain([stock.bytes]).max()?.unsigned_abs();
@@ -210,6 +217,11 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
                 // They are few, and those before count as well.
                 lasting = in_whole_run().lasting;
                 true
+            }
+            false if more_blocks.is_some() && live_blocks >= MIN_REPLACED => {
+                lasting = in_whole_run().lasting;
+                if_remade = true;
+                lasting >= MIN_RISES
             }
             false => false,
         };
@@ -254,6 +266,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             freed: site.frees,
             longest_life: site.longest_life(),
             renewed: !ever_later,
+            if_remade,
             rises_steadily: lasting as usize >= STEADY_COHORTS && keeps_on,
             ever_later,
             may_end: even.is_none(),
@@ -269,7 +282,9 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         f.add_up();
         Some(f)
     };
-    by_cause(view, numbers.into_iter().filter_map(grows).collect())
+    let (open, found): (Vec<Finding>, Vec<Finding>) =
+        numbers.into_iter().filter_map(grows).partition(|f| f.if_remade);
+    [by_cause(view, found), by_cause(view, open)].concat()
 }
 
 /// Joins the findings that are one cause.
@@ -379,7 +394,7 @@ fn backs_up(site: &Site, lows: &[i64; WINDOWS], even: bool, clock: &PhaseClock<'
     let steps = clock.at(site.last_birth);
     let all_the_time = site.first_release > 0
         && clock.at(site.first_release) <= steps / 2
-        && steps.saturating_sub(clock.at(site.last_release)) <= window;
+        && steps.saturating_sub(clock.at(site.last_release)) <= window.saturating_mul(RELEASED_WITHIN);
     let goes_on = keeps_on(lows, if even { KEEPS_ON } else { KEEPS_ON_IRREGULAR });
     all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
 }

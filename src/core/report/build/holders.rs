@@ -139,10 +139,10 @@ impl Builder<'_> {
                             step: step_of(held.step),
                             retention: match held.retention {
                                 Retention::Unknown => None,
-                                Retention::Unbounded => Some("unbounded"),
+                                Retention::Unbounded | Retention::Remade => Some("unbounded"),
                                 Retention::Bounded { .. } => Some("bounded"),
                                 Retention::Unreachable => Some("unreachable"),
-                                Retention::Replaced => Some("replaced"),
+                                Retention::Replaced | Retention::Computed => Some("replaced"),
                             },
                             max_entries: match held.retention {
                                 Retention::Bounded { max_entries, .. } => Some(max_entries),

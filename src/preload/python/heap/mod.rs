@@ -28,7 +28,7 @@ use crate::python::layout::ObjectLayout;
 use crate::python::memory::{self, word};
 use crate::python::thread_frames;
 use leaktrace_core::holders::assignments::Assignments;
-use leaktrace_core::holders::{GcRoot, HeapGraph, Node, Nodes, Root, Step};
+use leaktrace_core::holders::{HeapGraph, Node, Nodes, Root, Step};
 use leaktrace_core::int_map::IntMap;
 
 /// The objects of this process, for one search.
@@ -62,7 +62,7 @@ pub struct Heap<'a> {
     /// What the places of collections show that were looked at.
     rooms: IntMap<Node, Option<(u64, u64)>>,
     /// The program's own modules with their files, and what these say of its variables; read when first needed.
-    sources: Option<(Vec<(String, String)>, Assignments)>,
+    assignments: Option<Assignments>,
     limit: Limit,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Heap<'a> {
             records: Nodes::default(),
             stacks: None,
             rooms: IntMap::default(),
-            sources: None,
+            assignments: None,
             limit,
         };
         heap.learn_namespaces();
@@ -446,8 +446,8 @@ impl HeapGraph for Heap<'_> {
         Some(format!("the iterator of a loop in {function}() → {}", self.types.name(node)))
     }
 
-    fn is_made_anew(&mut self, of: &GcRoot, attribute: Option<&str>) -> bool {
-        self.is_replaced(of, attribute)
+    fn assignments(&mut self) -> Option<&Assignments> {
+        Some(self.read_assignments())
     }
 
     fn sort(&mut self, node: Node) -> u64 {

@@ -151,18 +151,32 @@ impl Heap<'_> {
 
     /// Returns the program's own modules, with their files.
     pub fn own_files(&mut self) -> Vec<(String, String)> {
-        let modules = self.modules();
-        let file = |module: &Module| self.file_in(&self.items(module.dict));
-        let own = modules.iter().filter_map(|module| Some((module.name.clone(), file(module)?)));
-        own.filter(|(_, file)| is_own_file(file)).collect()
+        let modules = self.modules().into_iter();
+        let named = modules.filter_map(|module| Some((module.name, self.file_of_module(module.dict)?)));
+        let mut all: Vec<(String, String)> = named.collect();
+        all.retain(|(_, file)| is_own_file(file));
+        all
+    }
+
+    /// Returns the file of a module. That of `__main__` has a name no more when it is done, but for what loaded it.
+    fn file_of_module(&mut self, dict: Node) -> Option<String> {
+        let variables = self.items(dict);
+        if let Some(file) = self.file_in(&variables) {
+            return Some(file);
+        }
+        let loader = self.value_in(&variables, "__loader__")?;
+        let path = self.attribute(loader, "path").filter(|&path| self.is_str(path))?;
+        Some(self.text(path))
     }
 
     /// Returns the file of the module that has some variables.
     fn file_in(&self, variables: &[(Node, Node)]) -> Option<String> {
-        let is_file = |&(key, value): &(Node, Node)| {
-            self.is_str(key) && self.is_str(value) && self.text(key) == "__file__"
-        };
-        variables.iter().copied().find(is_file).map(|(_, value)| self.text(value))
+        self.value_in(variables, "__file__").filter(|&file| self.is_str(file)).map(|file| self.text(file))
+    }
+
+    fn value_in(&self, variables: &[(Node, Node)], name: &str) -> Option<Node> {
+        let is_named = |&(key, _): &(Node, Node)| self.is_str(key) && self.text(key) == name;
+        variables.iter().copied().find(is_named).map(|(_, value)| value)
     }
 
     /// Adds the variables of functions that are running: the program's `own` functions, or all others.

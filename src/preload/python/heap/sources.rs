@@ -5,32 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use crate::python::heap::Heap;
 use crate::state;
-use leaktrace_core::holders::GcRoot;
-use leaktrace_core::holders::assignments::{Assignments, MOST_BYTES, MOST_FILES, Variable};
+use leaktrace_core::holders::assignments::{Assignments, MOST_BYTES, MOST_FILES};
 
 impl Heap<'_> {
-    /// Returns whether a variable, or an attribute that it leads to, gets each of its values from nothing it had before.
-    pub fn is_replaced(&mut self, of: &GcRoot, attribute: Option<&str>) -> bool {
-        if self.sources.is_none() {
-            let files = self.own_files();
-            let read = read(&files);
-            self.sources = Some((files, read));
+    /// Returns what the program's own modules assign. They are read once in a search.
+    pub fn read_assignments(&mut self) -> &Assignments {
+        if self.assignments.is_none() {
+            let read = read(&self.own_files());
+            self.assignments = Some(read);
         }
-        let Some((files, sources)) = &self.sources else { return false };
-        let variable = match (attribute, of) {
-            (Some(name), _) => Variable::Attribute(name),
-            (None, GcRoot::Global(path)) => {
-                let Some((module, name)) = path.rsplit_once('.') else { return false };
-                let Some((_, file)) = files.iter().find(|(known, _)| known == module) else { return false };
-                Variable::Global { file, name }
-            }
-            (None, GcRoot::Local { function, name }) => {
-                let function = function.rsplit('.').next().unwrap_or(function);
-                Variable::Local { function, name }
-            }
-            _ => return false,
-        };
-        sources.are_anew(variable)
+        self.assignments.get_or_insert_default()
     }
 }
 
@@ -49,7 +33,7 @@ fn read(files: &[(String, String)]) -> Assignments {
     let bytes: u64 = texts.iter().map(|text| text.len() as u64).sum();
     match bytes <= MOST_BYTES {
         true => {
-            Assignments::of(files.iter().map(|(_, file)| file.as_str()).zip(texts.iter().map(String::as_str)))
+            Assignments::of(files.iter().map(|(name, _)| name.as_str()).zip(texts.iter().map(String::as_str)))
         }
         false => Assignments::default(),
     }

@@ -1,0 +1,82 @@
+//! Variables by what the program's source says of their values: what is made anew keeps nothing of before, what is made of
+//! itself keeps all of it. It does not read the source: see [`super::assignments`].
+
+use super::assignments::{Assignments, Variable};
+use super::{GcRoot, HeapGraph, Owner, Retention, Step};
+
+/// The variable, or attribute, that an owner is the value of.
+pub(super) struct Assigned {
+    origin: GcRoot,
+    attribute: Option<String>,
+    /// The owner is a collection.
+    is_collection: bool,
+}
+
+impl Assigned {
+    /// Returns the variable that a path begins with, or the last attribute it leads to: of a block, or of the collection that
+    /// it parts in.
+    pub fn of(origin: &GcRoot, steps: &[Step], parting: Option<usize>) -> Option<Assigned> {
+        if !matches!(origin, GcRoot::Global(_) | GcRoot::Local { .. }) {
+            return None;
+        }
+        let (mut attribute, is_collection) = (None, parting.is_some());
+        for step in &steps[..parting.unwrap_or(steps.len()).min(steps.len())] {
+            match step {
+                Step::Through => {}
+                Step::Attribute(name) => attribute = Some(name.clone()),
+                Step::Key(_) | Step::Index(_) if is_collection => {}
+                _ => return None,
+            }
+        }
+        Some(Assigned { origin: origin.clone(), attribute, is_collection })
+    }
+
+    fn variable(&self) -> Option<Variable<'_>> {
+        if let Some(name) = &self.attribute {
+            return Some(Variable::Attribute(name));
+        }
+        match &self.origin {
+            GcRoot::Global(path) => {
+                path.rsplit_once('.').map(|(module, name)| Variable::Global { module, name })
+            }
+            GcRoot::Local { function, name } => {
+                Some(Variable::Local { function: function.rsplit('.').next().unwrap_or(function), name })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Says of owners without a bound how they retain, as far as the source decides it.
+pub(super) fn tell_apart(graph: &mut impl HeapGraph, owners: Vec<(Owner, Option<Assigned>)>) -> Vec<Owner> {
+    let decided: Vec<Option<Retention>> = match owners.iter().any(|(_, assigned)| assigned.is_some()) {
+        true => match graph.assignments() {
+            Some(source) => (0..owners.len()).map(|at| retention(source, &owners, at)).collect(),
+            None => Vec::new(),
+        },
+        false => Vec::new(),
+    };
+    let mut all: Vec<Owner> = owners.into_iter().map(|(owner, _)| owner).collect();
+    for (owner, hold) in all.iter_mut().zip(decided) {
+        owner.hold = hold.unwrap_or(owner.hold);
+    }
+    all
+}
+
+fn retention(source: &Assignments, owners: &[(Owner, Option<Assigned>)], at: usize) -> Option<Retention> {
+    let assigned = owners[at].1.as_ref()?;
+    let variable = assigned.variable()?;
+    if assigned.is_collection {
+        return source.are_of_themselves(variable).then_some(Retention::Remade);
+    }
+    if source.are_anew(variable) {
+        return Some(Retention::Replaced);
+    }
+    // What an object keeps it keeps on purpose, whatever that is computed from.
+    if assigned.attribute.is_some() {
+        return None;
+    }
+    let others = owners.iter().filter(|(other, _)| other.cause != owners[at].0.cause);
+    let mut kept = others.filter_map(|(_, assigned)| assigned.as_ref()?.variable());
+    kept.any(|kept| source.are_computed_from(variable, kept)).then_some(Retention::Computed)
+}
