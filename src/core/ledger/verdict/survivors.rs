@@ -25,6 +25,10 @@ const KNOWN_GAPS: usize = 12;
 const DUE_GAPS: f64 = 2.0;
 /// A site that grows in bursts still grows within this many times their spacing.
 pub const BURST_WAIT: f64 = 1.5;
+/// What was kept of nearly every step, and of so many, goes on though none came in the last steps, up to this share of all: there
+/// the program does something else. It may have come to an end if that is more than the other share.
+const QUIET_END: f64 = 0.1;
+const SHORT_END: f64 = 0.05;
 /// The share of surviving birth steps that must lie in the later half of those in which one could be over age by now:
 /// growth that stopped is no leak.
 const LATER_SHARE: f64 = 0.25;
@@ -165,7 +169,13 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts)
     };
     // Where another call of the same line has left one since, it goes on there.
-    let still_grows = is_recent(last) || is_recent(own.at(view.last_survivor(site.site)));
+    let of_each =
+        births.len() as f64 >= STEADY_SHARE * f64::from(last - first + 1) && births.len() >= STEADY_COHORTS;
+    let of_each = of_each && site.site.layer != Layer::Code;
+    let quiet = f64::from(now.saturating_sub(last).saturating_sub(age));
+    let is_quiet_for = |share: f64| of_each && quiet <= share * f64::from(now);
+    let is_recent = is_recent(last) || is_recent(own.at(view.last_survivor(site.site)));
+    let still_grows = is_recent || is_quiet_for(QUIET_END);
     let latest_old = latest_of_age(view, &own, age);
     let later = births.iter().filter(|&&birth| birth > latest_old / 2).count();
     if !still_grows || (later as f64) < LATER_SHARE * births.len() as f64 {
@@ -185,7 +195,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         || (rhythm.in_bursts && rhythm.events.len() >= CERTAIN_BURSTS);
     let enough =
         proof.len() >= CERTAIN_COHORTS && (!rhythm.in_bursts || rhythm.events.len() >= CERTAIN_BURSTS);
-    let may_end = site.late > 0 || own.under_way != UnderWay::No;
+    let may_end = site.late > 0 || own.under_way != UnderWay::No || !(is_recent || is_quiet_for(SHORT_END));
     let is_certain = enough && !may_end && (site.freed > 0 || steady);
     // The cause also holds what came in the burn-in and in the newest steps, except a cohort larger than all
     // in between: that has warm-up in it, or something that may yet be freed.
