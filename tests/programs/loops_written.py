@@ -700,6 +700,23 @@ def gathered():
     return 2 * N
 
 
+def gathered_and_summed_up():
+    """Waves of requests side by side, whose answers each wave sums up."""
+    async def request(n):
+        y = net(batch())
+        kept.append(y)
+        await asyncio.sleep(0)
+        return y
+
+    async def serve():
+        for _ in range(N):
+            answers = await asyncio.gather(*(request(n) for n in range(4)))
+            sum(y.mean().item() for y in answers)
+
+    asyncio.run(serve())
+    return 4 * N
+
+
 def pool_fed_slowly_at_first():
     """The first items are gone when the next are made, so that these get their memory."""
     with ThreadPoolExecutor(1) as executor:
@@ -1051,6 +1068,65 @@ def async_clients():
 
     asyncio.run(main())
     return 12 * N
+
+
+def async_clients_by_turns():
+    """Each asks again and again, and awaits a while in the middle of each answer."""
+
+    async def answered(n):
+        for _ in range(4):
+            y = net(batch())
+            await asyncio.sleep(0)
+        kept.append(y)
+
+    async def client(n):
+        for request in range(12):
+            await answered(request)
+
+    async def main():
+        await asyncio.gather(*(client(n) for n in range(6)))
+
+    asyncio.run(main())
+    return 72
+
+
+def async_clients_of_streams():
+    async def client(n):
+        for request in range(12):
+            kept.append([token async for token in tokens(4)])
+
+    async def main():
+        await asyncio.gather(*(client(n) for n in range(6)))
+
+    asyncio.run(main())
+    return 72
+
+
+def batched_by_a_server():
+    """Requests wait in a queue, from which one task takes four at a time: its batches do the work."""
+    queue = asyncio.Queue()
+
+    async def server():
+        while True:
+            waiting = [await queue.get() for _ in range(4)]
+            y = net(torch.cat([x for x, _ in waiting]))
+            kept.append(y)
+            for (_, answer), row in zip(waiting, y):
+                answer.set_result(row)
+
+    async def request(n):
+        answer = asyncio.get_running_loop().create_future()
+        await queue.put((batch(), answer))
+        (await answer).sum().item()
+
+    async def main():
+        task = asyncio.create_task(server())
+        for n in range(N):
+            await asyncio.gather(*(request(n) for _ in range(8)))
+        task.cancel()
+
+    asyncio.run(main())
+    return 2 * N
 
 
 def async_clients_that_list():

@@ -272,6 +272,7 @@ impl Tree {
             n.rounds_before = [n.iterations(), n.rounds_before[0]];
         }
         n.open = n.open.saturating_add(u32::from(open));
+        n.at_once = n.at_once.max(n.open);
     }
 
     /// An iteration begins.

@@ -99,10 +99,20 @@ impl Chooser<'_> {
     }
 
     /// Whether two loops come round as often, one after the other each time; or in turns, though each was entered only once: then
-    /// they run in two tasks, one of which hands the other what it works on. Threads come round in turns as the system likes.
+    /// they run in two tasks, one of which hands the other what it works on. Threads come round in turns as the system likes. Or
+    /// one of them is what tasks are called for, and the other one awaits some of these in each round.
     pub(super) fn take_turns(&self, id: Id, main: Id) -> bool {
         let (own, of_main) = (self.iterations(id), self.iterations(main));
-        if own.min(of_main) < TURNS * own.max(of_main) - 1.0 {
+        let begun_as_task =
+            |id: Id| self.thread_of(id).and_then(|at| self.tree.get(at)).is_some_and(|n| n.is_task);
+        let is_call_of_tasks = |id: Id| self.thread_of(id) == Some(id) && begun_as_task(id);
+        let are_awaited = || {
+            let calls = [id, main].into_iter().filter(|&id| is_call_of_tasks(id)).count();
+            calls == 1 && begun_as_task(id) && begun_as_task(main)
+        };
+        let are_as_many = own.min(of_main) >= TURNS * own.max(of_main) - 1.0;
+        let are_awaited = are_awaited();
+        if !are_as_many && !are_awaited {
             return false;
         }
         let masks = [id, main].map(|id| (id, self.tree.get(id).map_or(0, Node::mask)));
@@ -110,8 +120,9 @@ impl Chooser<'_> {
             |end: &&End| masks.iter().any(|&(id, mask)| end.node == id && mask >> end.sign as u8 & 1 == 1);
         let ends: Vec<Id> = self.tree.log.iter().filter(counts).map(|end| end.node).collect();
         let turns = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        let begun_as_task =
-            |id: Id| self.thread_of(id).and_then(|at| self.tree.get(at)).is_some_and(|n| n.is_task);
+        if are_awaited {
+            return turns >= LEAST_HANDOVERS;
+        }
         let is_task = |id: Id| self.tree.get(id).is_some_and(|n| n.instances <= 1) && begun_as_task(id);
         let are_tasks = || is_task(id) && is_task(main);
         ends.len() >= LEAST_TURNS

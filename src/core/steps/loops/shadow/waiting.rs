@@ -91,7 +91,10 @@ impl Shadow {
             (self.levels[at].first..end).for_each(|inside| {
                 self.names_another(view, at, inside);
             });
-            self.iteration_ends(view, end - 1, by, offset, Sign::Proof, above + 2);
+            // They may have shown it already.
+            if self.insides[self.levels[at].first..end].iter().all(|i| i.since < self.clock) {
+                self.iteration_ends(view, end - 1, by, offset, Sign::Proof, above + 2);
+            }
         } else {
             self.made_anew(view, above + 1);
         }
@@ -223,6 +226,9 @@ impl Shadow {
         let extents = &view.codes.get(waiting.code).extents;
         let stands = offset == waiting.offset && extents.waits_at(offset);
         if stands || offset > waiting.offset {
+            if view.codes.get(waiting.code).coroutine {
+                self.came_round(view, at);
+            }
             return stands;
         }
         match self.insides[first..].iter().rposition(|i| extents.holds(i.number, offset)) {
@@ -236,6 +242,23 @@ impl Shadow {
             None => self.leave(view.tree, view.around, first),
         }
         false
+    }
+
+    /// A coroutine at depth `at` goes on. Ends an iteration of the outermost of its loops whose variable names another item by now:
+    /// it came round without an event.
+    fn came_round(&mut self, view: &mut View<'_>, at: usize) {
+        let (first, code, offset) =
+            (self.levels[at].first, self.levels[at].code, self.levels[at].seen.offset);
+        let mut ended = None;
+        for inside in (first..self.insides.len()).rev() {
+            let shows = self.insides[inside].items.show();
+            if self.names_another(view, at, inside) && shows {
+                ended = Some(inside);
+            }
+        }
+        if let Some(inside) = ended {
+            self.iteration_ends(view, inside, code, offset, Sign::Variable, at + 1);
+        }
     }
 }
 

@@ -76,6 +76,8 @@ pub(in super::super) struct Node {
     /// It also runs inside itself.
     pub(super) recursive: bool,
     pub instances: u32,
+    /// The most iterations that were under way when it was entered: of as many threads or tasks.
+    pub(super) at_once: u32,
     /// Its iterations before it was entered for the 2^k-th time, the last time that this was so, and the time before.
     pub(super) rounds_before: [u64; 2],
     /// Its iterations when it was entered last, and how many there were each of the last times before, the latest first.
@@ -188,6 +190,7 @@ impl Node {
             takes_turns: false,
             recursive: false,
             instances: 0,
+            at_once: 0,
             rounds_before: [0; 2],
             rounds_at_entry: 0,
             rounds_lately: [0; RECENT],
@@ -249,13 +252,18 @@ impl Node {
             until_before as f64 / (half - 1.0).max(1.0),
             until_last.saturating_sub(until_before) as f64 / half,
         );
-        half >= LENGTHENS_FROM && late >= LENGTHENS * early.max(1.0)
+        half >= LENGTHENS_FROM && late >= LENGTHENS * early.max(1.0) && !self.is_shared()
+    }
+
+    /// Whether most of those who entered it were in it at the same time: how often it came round in between tells nothing.
+    fn is_shared(&self) -> bool {
+        self.at_once > 1 && self.at_once.saturating_mul(2) >= self.instances
     }
 
     /// Whether the times that it came round are of no one length, as answers are; epochs are of one, or of a few that come by
     /// turns.
     pub fn is_uneven(&self) -> bool {
-        f64::from(self.uneven) >= UNEVEN * f64::from(self.even + self.uneven).max(1.0)
+        f64::from(self.uneven) >= UNEVEN * f64::from(self.even + self.uneven).max(1.0) && !self.is_shared()
     }
 
     /// Takes in that it is entered once more: how often it came round the time before is known.
