@@ -160,7 +160,7 @@ impl NativeCycles {
         let mut search = Search::within(objects, wanted);
         search.walk_from(graph, roots);
         self.looked_at += search.reached();
-        search.path(0, &Wanted { block: wanted, bytes: 0, cause: 0 }).map(|path| path.nodes)
+        search.path(0, &Wanted { block: wanted, ..Wanted::default() }).map(|path| path.nodes)
     }
 }
 

@@ -50,7 +50,7 @@ fn by_outer_calls(graph: &mut impl HeapGraph, groups: &mut [Group], layers: &[Ve
         }
     }
     for Inner { group, node, layer } in inner {
-        let Some(way) = search.path(0, &Wanted { block: node, bytes: 0, cause: 0 }) else { continue };
+        let Some(way) = search.path(0, &Wanted { block: node, ..Wanted::default() }) else { continue };
         // A suspended function is a way to what it has, and no better name.
         let is_plain = |step: &Step| !matches!(step, Step::Local { .. });
         if layer_of(layers, &way.root) < layer && graph.steps(&way.nodes).iter().all(is_plain) {
@@ -116,7 +116,7 @@ fn by_what_has_the_key(graph: &mut impl HeapGraph, groups: &mut [Group]) {
                 return;
             }
         }
-        if let Some(way) = search.path(0, &Wanted { block: key, bytes: 0, cause: 0 }) {
+        if let Some(way) = search.path(0, &Wanted { block: key, ..Wanted::default() }) {
             lead(group, key, &way);
         }
     }

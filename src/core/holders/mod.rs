@@ -174,11 +174,13 @@ const MIN_COMMON_SHARE: f64 = 0.3;
 const MIN_SHARE: f64 = 0.05;
 
 /// A block to search for. Blocks of one cause are named together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub block: Node,
     pub bytes: u64,
     pub cause: u32,
+    /// It is one of those that are replaced again and again: what the source says of its variable is of interest.
+    pub renewed: bool,
 }
 
 /// Who holds some of the blocks of a cause.
@@ -313,7 +315,7 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
     handed_on::leave_out_others(graph, &mut groups);
     lasting::rename(graph, &mut groups);
     let owners = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
-    let mut owners = values::tell_apart(graph, owners);
+    let mut owners = values::tell_apart(graph, wanted, owners);
     owners.extend(garbage);
     Found {
         owners: without_minor(wanted, numbered(joined(owners))),

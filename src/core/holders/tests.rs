@@ -58,7 +58,8 @@ impl Toy {
     }
 
     fn find(&mut self, blocks: impl Iterator<Item = Node>) -> Vec<(String, usize)> {
-        let wanted: Vec<Wanted> = blocks.map(|block| Wanted { block, bytes: 1, cause: 0 }).collect();
+        let wanted: Vec<Wanted> =
+            blocks.map(|block| Wanted { block, bytes: 1, ..Wanted::default() }).collect();
         super::find(self, &wanted).owners.into_iter().map(|o| (o.path, o.blocks.len())).collect()
     }
 }
@@ -192,7 +193,8 @@ fn ways_on_are_named_where_paths_part() {
 #[test]
 fn a_bound_is_the_owners_or_all_of_its_entries() {
     let hold = |toy: &mut Toy| {
-        let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, bytes: 1, cause: 0 }).collect();
+        let wanted: Vec<Wanted> =
+            (1010..1030).map(|block| Wanted { block, bytes: 1, ..Wanted::default() }).collect();
         let owners = super::find(toy, &wanted).owners;
         let [owner] = &owners[..] else { panic!("{owners:?}") };
         (owner.path.clone(), owner.path[..owner.name].to_owned(), owner.hold)
@@ -489,7 +491,8 @@ fn the_lists_of_an_object_of_a_package_go_by_its_name() {
         (10..30).fold(toy, Toy::tensor)
     };
     let name = |mut toy: Toy| {
-        let wanted: Vec<Wanted> = (1010..1030).map(|block| Wanted { block, bytes: 1, cause: 0 }).collect();
+        let wanted: Vec<Wanted> =
+            (1010..1030).map(|block| Wanted { block, bytes: 1, ..Wanted::default() }).collect();
         let owners = super::find(&mut toy, &wanted).owners;
         owners[0].path[..owners[0].name].to_owned()
     };
@@ -541,8 +544,9 @@ fn two_lists_of_one_namespace_are_two_owners() {
     let both = [one("__main__.namespace['kept'][*]", 20), one("__main__.namespace['masks'][*]", 20)].concat();
     assert_eq!(toy.find(1010..1050), both);
     // They are one cause, unless the dict has the variables of executed code.
-    let wanted: Vec<Wanted> =
-        (1010..1050).map(|block| Wanted { block, bytes: 1, cause: u32::from(block >= 1030) }).collect();
+    let wanted: Vec<Wanted> = (1010..1050)
+        .map(|block| Wanted { block, bytes: 1, cause: u32::from(block >= 1030), renewed: false })
+        .collect();
     let names = |toy: &mut Toy| -> Vec<String> {
         let owners = super::find(toy, &wanted).owners;
         owners.iter().map(|o| o.path[..o.name].to_owned()).collect()
@@ -560,7 +564,8 @@ fn a_variable_beside_a_bounded_cache_does_not_unbind_it() {
     toy = toy.holds(1, 2, Step::Key("'cache'".into())).holds(1, 18, Step::Key("'y'".into()));
     toy = (10..19).fold(toy.list(2, 10..19), Toy::tensor);
     toy.bounds.insert(2, (9, 16));
-    let wanted: Vec<Wanted> = (1010..1019).map(|block| Wanted { block, bytes: 1, cause: 0 }).collect();
+    let wanted: Vec<Wanted> =
+        (1010..1019).map(|block| Wanted { block, bytes: 1, ..Wanted::default() }).collect();
     let owners = super::find(&mut toy, &wanted).owners;
     let cache = owners.iter().find(|o| o.path == "__main__.namespace['cache'][*]").expect("the cache");
     assert_eq!(cache.hold, Retention::Bounded { entries: 9, max_entries: 16 });

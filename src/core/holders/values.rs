@@ -2,7 +2,7 @@
 //! itself keeps all of it. It does not read the source: see [`super::assignments`].
 
 use super::assignments::{Assignments, Variable};
-use super::{GcRoot, HeapGraph, Owner, Retention, Step};
+use super::{GcRoot, HeapGraph, Owner, Retention, Step, Wanted};
 
 /// The variable, or attribute, that an owner is the value of.
 pub(super) struct Assigned {
@@ -47,19 +47,22 @@ impl Assigned {
     }
 }
 
-/// Says of owners without a bound how they retain, as far as the source decides it.
-pub(super) fn tell_apart(graph: &mut impl HeapGraph, owners: Vec<(Owner, Option<Assigned>)>) -> Vec<Owner> {
-    let decided: Vec<Option<Retention>> = match owners.iter().any(|(_, assigned)| assigned.is_some()) {
-        true => match graph.assignments() {
-            Some(source) => (0..owners.len()).map(|at| retention(source, &owners, at)).collect(),
-            None => Vec::new(),
-        },
-        false => Vec::new(),
-    };
+/// Says of owners without a bound that have what is renewed how they retain it, as far as the source decides that. It is read only
+/// for these.
+pub(super) fn tell_apart(
+    graph: &mut impl HeapGraph,
+    wanted: &[Wanted],
+    owners: Vec<(Owner, Option<Assigned>)>,
+) -> Vec<Owner> {
+    let has_renewed = |owner: &Owner| owner.blocks.first().is_some_and(|&at| wanted[at].renewed);
+    let asked: Vec<usize> =
+        (0..owners.len()).filter(|&at| owners[at].1.is_some() && has_renewed(&owners[at].0)).collect();
+    let source = if asked.is_empty() { None } else { graph.assignments() };
+    let decided: Vec<(usize, Retention)> = source.map_or_else(Vec::new, |source| {
+        asked.iter().filter_map(|&at| Some((at, retention(source, &owners, at)?))).collect()
+    });
     let mut all: Vec<Owner> = owners.into_iter().map(|(owner, _)| owner).collect();
-    for (owner, hold) in all.iter_mut().zip(decided) {
-        owner.hold = hold.unwrap_or(owner.hold);
-    }
+    decided.into_iter().for_each(|(at, hold)| all[at].hold = hold);
     all
 }
 

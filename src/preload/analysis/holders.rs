@@ -87,8 +87,9 @@ pub struct Question {
 }
 
 impl Question {
-    fn add(&mut self, cause: u32, living: Vec<LiveAllocation>) {
-        self.wanted.extend(living.iter().map(|l| Wanted { block: l.address, bytes: l.bytes, cause }));
+    fn add(&mut self, cause: u32, renewed: bool, living: Vec<LiveAllocation>) {
+        let wanted = |l: &LiveAllocation| Wanted { block: l.address, bytes: l.bytes, cause, renewed };
+        self.wanted.extend(living.iter().map(wanted));
         self.living.extend(living);
     }
 
@@ -198,6 +199,7 @@ impl Searches {
             // When memory runs out, all that is alive is asked about, however young.
             question.add(
                 cause,
+                finding.renewed,
                 match occasion {
                     Occasion::Memory => sample(living),
                     _ => lasting(living, finding.kind, ledger.step_count()),
@@ -219,7 +221,7 @@ impl Searches {
             let living = ledger.live_at_sites(&sites);
             if living.len() <= room {
                 room -= living.len();
-                question.add(cause, living);
+                question.add(cause, false, living);
                 known.extend(sites);
             }
         }
@@ -228,7 +230,7 @@ impl Searches {
             let sites = alive.iter().map(|r| r.site).filter(|site| !known.contains(site)).take(MAX_OOM_SITES);
             let next = (suspected.len() + verdict.non_leaks.len()) as u32;
             for (cause, site) in (next..).zip(sites) {
-                question.add(cause, sample(ledger.live_at_sites(&[site])));
+                question.add(cause, false, sample(ledger.live_at_sites(&[site])));
             }
         }
         if looks {

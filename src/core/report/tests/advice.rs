@@ -46,6 +46,30 @@ fn advice_is_for_what_holds() {
             "`.detach()` what `net.state` in f() holds: a tensor with its graph keeps all that the graph saved",
         ),
         (512.0, &["garbage waiting for the cyclic collector: A → A"], "break the reference cycle ("),
+        (
+            512.0,
+            &[
+                "garbage waiting for the cyclic collector: frame → retry() local `last` → E.__traceback__ → traceback → frame",
+            ],
+            "set `last` in retry() to None once the exception is handled: its traceback keeps the frame that has this variable, or",
+        ),
+        (
+            512.0,
+            &[
+                "garbage waiting for the cyclic collector: getset_descriptor.__objclass__ → type.__dict__ → getset_descriptor",
+            ],
+            "make the class once, outside of the loop: every class is in a reference cycle with its own parts, or",
+        ),
+        (
+            512.0,
+            &["__main__.net → .bias, .weight", "__main__.p.grad.grad_fn → … saved by MulBackward0"],
+            "call `torch.autograd.grad(…, create_graph=True)`",
+        ),
+        (
+            512.0,
+            &["__main__.outer._exit_callbacks[*][1] → closure variable `args`[0]"],
+            "close the `ExitStack` in each step",
+        ),
         (512.0, &["f() local `x`"], "the calls that have `x` in f() are still running: "),
         (
             512.0,

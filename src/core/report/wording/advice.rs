@@ -9,6 +9,13 @@ use crate::report::{Finding, Frame, Holder};
 
 /// What leads from a tensor to its graph, in a holder's path.
 const GRAPH: &str = ".grad_fn";
+/// What leads from a leaf to the graph of its gradient.
+const GRADIENT_GRAPH: &str = ".grad.grad_fn";
+/// Where `contextlib.ExitStack` keeps what it is to call.
+const EXIT_CALLBACKS: &str = "._exit_callbacks";
+/// How a path leads through the parts of a class, and through an exception.
+const CLASS_PARTS: [&str; 3] = ["getset_descriptor.", "type.__mro__", "type.__dict__"];
+const TRACEBACK: &str = ".__traceback__";
 /// Where hooks are kept. Those of a graph go with it.
 const HOOKS: [&str; 2] = ["_hooks", " → its hooks"];
 /// How the path goes on from a function, and from a generator or a coroutine that is suspended.
@@ -84,7 +91,13 @@ pub fn advice(f: &Finding) -> Option<String> {
             let by = by.map_or_else(String::new, |name| format!(" what {name} allocated"));
             format!("free{by} in the step that allocates it, or allocate it once and keep it")
         }
-        Kind::Leak | Kind::Growing if is_held_by(GRADIENT_CYCLE) => of.gradient_cycle?.to_owned(),
+        Kind::Leak | Kind::Growing
+            if of.gradient_cycle.is_some()
+                && (is_held_by(GRADIENT_CYCLE)
+                    || keepers(f).iter().any(|h| h.path.contains(GRADIENT_GRAPH))) =>
+        {
+            of.gradient_cycle?.to_owned()
+        }
         Kind::Leak | Kind::Growing if is_held_by(HOOK_CYCLE) => of.hook_cycle?.to_owned(),
         Kind::Leak | Kind::Growing => match first.zip(named) {
             Some((_, name)) if f.blocks_per_step == 0.0 => {
@@ -156,7 +169,28 @@ fn of_cycle(f: &Finding) -> String {
         false if f.collector_is_off => "switch garbage collection on again (`gc.enable()`)",
         false => "call `gc.collect()` where a pause does not matter",
     };
-    format!("{BREAK_CYCLE}, or {or}")
+    let path = keepers(f).first().map_or("", |h| h.path.as_str());
+    let break_it = match variable_of_exception(path) {
+        Some((function, variable)) => format!(
+            "set `{variable}` in {function} to None once the exception is handled: its traceback keeps the frame that has this \
+             variable"
+        ),
+        None if CLASS_PARTS.iter().any(|part| path.contains(part)) => {
+            "make the class once, outside of the loop: every class is in a reference cycle with its own parts"
+                .to_owned()
+        }
+        None => BREAK_CYCLE.to_owned(),
+    };
+    format!("{break_it}, or {or}")
+}
+
+/// Returns the function and the variable of it that has an exception, where a path leads from one through its traceback.
+fn variable_of_exception(path: &str) -> Option<(&str, &str)> {
+    let (before, _) = path.split_once(TRACEBACK)?;
+    let (before, _) = before.rsplit_once("` → ")?;
+    let (function, variable) = before.rsplit_once(" local `")?;
+    let function = function.rsplit([' ', '→']).next()?;
+    (!variable.contains('`') && function.ends_with("()")).then_some((function, variable))
 }
 
 /// Returns the arena that an allocation with this stack is for.
@@ -271,8 +305,8 @@ fn of_kept(path: &str, name: &str) -> Option<String> {
             "pass this as an argument, or do not keep the function: a kept function keeps what it uses ({name})"
         ),
         _ => format!(
-            "let the generator or coroutine end, or close it (`.close()`): a suspended one keeps its variables, as a frame does \
-             that is kept ({name})"
+            "let the generator or coroutine end, or close it (`.close()`); or, if it is a frame that is kept \
+             (`inspect.currentframe()`, `sys._getframe()`), drop that: each keeps its variables ({name})"
         ),
     })
 }
@@ -293,6 +327,11 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         format!(
             "release the objects that have a finalizer once they are no longer used, or call it or its `detach()`: a \
              `weakref.finalize` keeps its arguments as long as its object is alive ({name})"
+        )
+    } else if has(&[EXIT_CALLBACKS]) {
+        format!(
+            "close the `ExitStack` in each step (leave its `with` block, or call `close()`): it keeps what it is to call, with its \
+             arguments ({name})"
         )
     } else if let Some((_, advice)) = of.own_caches.filter(|(module, _)| path.starts_with(module)) {
         advice.to_owned()
