@@ -99,7 +99,7 @@ ways! {
     answers answers_by_a_thread answers_by_a_thread_each answers_by_a_pool answers_by_a_server answers_awaited
     epochs_of_two_lengths
     warmed_up sizes_tried sizes_tried_in_training prepared prepared_by_an_expression prepared_for_a_training
-    nearest_in_an_archive sorted_by_an_archive few_folds_by_hand
+    nearest_in_an_archive sorted_by_an_archive summed_up_after_each_epoch few_folds_by_hand
 }
 
 /// As many steps as the training has, whatever follows, and so the leak is seen.

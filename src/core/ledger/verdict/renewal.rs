@@ -9,7 +9,7 @@ use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::PhaseClock;
 use super::statistics::{Levels, grouped, interval, irregular, median, steady, steady_within, sum_intervals};
-use super::survivors::STEADY_COHORTS;
+use super::survivors::{BURST_WAIT, STEADY_COHORTS};
 use super::view::View;
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
@@ -56,8 +56,6 @@ const OLD: f64 = 0.5;
 /// first, or by the other where what comes in or goes out is irregular; what fills up grows ever less.
 const KEEPS_ON: f64 = 0.8;
 const KEEPS_ON_IRREGULAR: f64 = 0.5;
-/// It frees to the end if it has in the last so many windows: some at a time, it does so seldom.
-const RELEASED_WITHIN: u32 = 2;
 /// The windows of the second half for one of the first half.
 const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as f64;
 
@@ -392,9 +390,11 @@ fn joined(group: Vec<Finding>) -> Option<Finding> {
 /// Returns whether a site frees its blocks all the time, one birth step after the other, but ever later.
 fn backs_up(site: &Site, lows: &[i64; WINDOWS], even: bool, clock: &PhaseClock<'_>, window: u32) -> bool {
     let steps = clock.at(site.last_birth);
+    let gaps = site.releases.windows(2).map(|w| u64::from(clock.at(w[1].step) - clock.at(w[0].step)));
+    let released_within = f64::from(window).max(BURST_WAIT * median(gaps));
     let all_the_time = site.first_release > 0
         && clock.at(site.first_release) <= steps / 2
-        && steps.saturating_sub(clock.at(site.last_release)) <= window.saturating_mul(RELEASED_WITHIN);
+        && f64::from(steps.saturating_sub(clock.at(site.last_release))) <= released_within;
     let goes_on = keeps_on(lows, if even { KEEPS_ON } else { KEEPS_ON_IRREGULAR });
     all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
 }

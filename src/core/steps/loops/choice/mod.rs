@@ -329,7 +329,11 @@ impl<'a> Chooser<'a> {
         let users = self.tree.get(outer).is_some_and(|n| !n.library);
         let inner = self.coming_round(outer, users);
         let direct = || inner.iter().filter(|(_, across)| !across).map(|&(id, _)| id);
-        let Some(main) = self.largest(direct()) else { return vec![outer] };
+        let is_expression = |id: Id| self.tree.get(id).is_some_and(|n| n.is_expression());
+        let Some(largest) = self.largest(direct()) else { return vec![outer] };
+        // An expression beside a loop sums up what that has done.
+        let comparable = |id: &Id| !is_expression(*id) && self.total(*id) >= DIRECT * self.total(largest);
+        let main = self.largest(direct().filter(comparable)).unwrap_or(largest);
         // What lists free when their function returns is no work of the loop around.
         let births = |id: Id| self.births(id) * self.unseen_first(id);
         let all = births(outer).max(1.0);
@@ -366,6 +370,9 @@ impl<'a> Chooser<'a> {
         }
         let mut level = Vec::new();
         for &(id, across) in &inner {
+            if is_expression(id) && !is_expression(main) {
+                continue;
+            }
             if id == main {
                 level.extend(self.down_from(id));
             } else if self.works_like(id, main)
