@@ -702,6 +702,7 @@ def gathered():
 
 def gathered_and_summed_up():
     """Waves of requests side by side, whose answers each wave sums up."""
+
     async def request(n):
         y = net(batch())
         kept.append(y)

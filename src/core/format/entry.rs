@@ -82,6 +82,11 @@ pub enum Retention {
 }
 
 impl Retention {
+    /// Returns whether it is a variable whose value is another one each time, of nothing that it had before.
+    pub fn is_replaced(self) -> bool {
+        matches!(self, Retention::Replaced | Retention::Computed)
+    }
+
     /// Returns whether the holder can grow without bound by itself.
     pub fn is_unbounded(self) -> bool {
         matches!(self, Retention::Unbounded | Retention::Remade)

@@ -144,10 +144,7 @@ pub fn tell_from_passing(holders: &mut [Share<'_>], births: &[u32], old: u32) {
 /// Says of variables that several calls of a function have, which run at the same time, that they keep what they have: each new
 /// call has one more.
 pub fn keep_in_calls(holders: &mut [Share<'_>]) {
-    for share in holders
-        .iter_mut()
-        .filter(|h| matches!(h.hold, Retention::Replaced | Retention::Computed) && h.blocks > 1)
-    {
+    for share in holders.iter_mut().filter(|h| h.hold.is_replaced() && h.blocks > 1) {
         share.hold = Retention::Unbounded;
     }
 }

@@ -81,6 +81,24 @@ fn what_the_last_step_has_in_hand_was_not_kept() {
     }
 }
 
+/// Every step keeps a block but the last few: they are the end of the program, or the growth has come to its own.
+#[test]
+fn what_every_step_but_the_last_few_has_kept_is_a_leak() {
+    let kinds = |steps: u64, quiet: u64| {
+        let step = |s: &mut Shape, n: u64| {
+            let block = s.block(8192, 7);
+            if n > steps - quiet {
+                s.p.free(block);
+            }
+        };
+        Shape::run(step, steps).findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(800, 8), [Kind::Leak]);
+    assert_eq!(kinds(400, 18), [Kind::Leak]);
+    assert_eq!(kinds(400, 32), [Kind::Growing]);
+    assert_eq!(kinds(400, 60), []);
+}
+
 /// The last one came behind the last step, and went with all the others.
 #[test]
 fn what_is_freed_only_as_the_program_ends_was_not_freed() {

@@ -48,7 +48,7 @@ pub fn are_replaced(view: &View<'_>, f: &Finding) -> bool {
     let held = |site: u32| (view.context.holders)(site).into_iter().map(|h| h.retention);
     let known: Vec<Retention> =
         f.sites.iter().flat_map(|s| held(s.site)).filter(|r| *r != Retention::Unknown).collect();
-    !known.is_empty() && known.iter().all(|r| matches!(r, Retention::Replaced | Retention::Computed))
+    !known.is_empty() && known.iter().all(|r| r.is_replaced())
 }
 
 /// Returns whether what grew is in collections that are made anew, each of all that it had before.

@@ -168,12 +168,11 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         let newest = f64::from(now.saturating_sub(last));
         newest <= by_gaps || (rhythm.in_bursts && newest <= by_bursts)
     };
-    // Where another call of the same line has left one since, it goes on there.
-    let of_each =
-        births.len() as f64 >= STEADY_SHARE * f64::from(last - first + 1) && births.len() >= STEADY_COHORTS;
-    let of_each = of_each && site.site.layer != Layer::Code;
+    let is_dense = births.len() as f64 >= STEADY_SHARE * f64::from(last - first + 1);
+    let of_each = is_dense && births.len() >= STEADY_COHORTS && site.site.layer != Layer::Code;
     let quiet = f64::from(now.saturating_sub(last).saturating_sub(age));
     let is_quiet_for = |share: f64| of_each && quiet <= share * f64::from(now);
+    // Where another call of the same line has left one since, it goes on there.
     let is_recent = is_recent(last) || is_recent(own.at(view.last_survivor(site.site)));
     let still_grows = is_recent || is_quiet_for(QUIET_END);
     let latest_old = latest_of_age(view, &own, age);

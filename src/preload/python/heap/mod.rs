@@ -61,7 +61,7 @@ pub struct Heap<'a> {
     stacks: Option<IntMap<u64, String>>,
     /// What the places of collections show that were looked at.
     rooms: IntMap<Node, Option<(u64, u64)>>,
-    /// The program's own modules with their files, and what these say of its variables; read when first needed.
+    /// What the source of the program's own modules says of its variables; read when first needed.
     assignments: Option<Assignments>,
     limit: Limit,
 }

@@ -153,9 +153,7 @@ impl Heap<'_> {
     pub fn own_files(&mut self) -> Vec<(String, String)> {
         let modules = self.modules().into_iter();
         let named = modules.filter_map(|module| Some((module.name, self.file_of_module(module.dict)?)));
-        let mut all: Vec<(String, String)> = named.collect();
-        all.retain(|(_, file)| is_own_file(file));
-        all
+        named.filter(|(_, file)| is_own_file(file)).collect()
     }
 
     /// Returns the file of a module. That of `__main__` has a name no more when it is done, but for what loaded it.

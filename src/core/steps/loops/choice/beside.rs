@@ -106,12 +106,9 @@ impl Chooser<'_> {
         let begun_as_task =
             |id: Id| self.thread_of(id).and_then(|at| self.tree.get(at)).is_some_and(|n| n.is_task);
         let is_call_of_tasks = |id: Id| self.thread_of(id) == Some(id) && begun_as_task(id);
-        let are_awaited = || {
-            let calls = [id, main].into_iter().filter(|&id| is_call_of_tasks(id)).count();
-            calls == 1 && begun_as_task(id) && begun_as_task(main)
-        };
+        let is_one_of_calls = is_call_of_tasks(id) != is_call_of_tasks(main);
+        let are_awaited = is_one_of_calls && begun_as_task(id) && begun_as_task(main);
         let are_as_many = own.min(of_main) >= TURNS * own.max(of_main) - 1.0;
-        let are_awaited = are_awaited();
         if !are_as_many && !are_awaited {
             return false;
         }
