@@ -1056,6 +1056,49 @@ def async_nested():
     asyncio.run(main())
 
 
+def async_read_by_calls():
+    """What a stream needs is made before its first item: each call reads another one."""
+
+    async def answers():
+        state = torch.ones(8, 16, device=DEVICE) * 2
+        for answer in range(4):
+            yield answer
+
+    async def serve():
+        async for _ in answers():
+            pass
+
+    async def main():
+        for _ in range(3 * N):
+            await serve()
+
+    asyncio.run(main())
+    return 3 * N
+
+
+def async_read_or_left():
+    """So it is, and some are left at their second item and kept."""
+
+    async def answers():
+        state = torch.ones(8, 16, device=DEVICE) * 2
+        for answer in range(4):
+            yield answer
+        del state
+
+    async def serve(number):
+        kept.append(answers())
+        async for answer in kept[-1]:
+            if number % 4 == 3 and answer == 1:
+                break
+
+    async def main():
+        for number in range(3 * N):
+            await serve(number)
+
+    asyncio.run(main())
+    return 3 * N
+
+
 def async_clients():
     """Each is a task that reads one stream, some at once."""
 

@@ -24,7 +24,6 @@ use super::extents::DEEPEST;
 use super::tree::{Id, NONE, Sign, Tree};
 use super::{EventContext, Seen};
 use items::{Items, MayHave};
-use waiting::has_looped;
 
 /// Frames compared, from the outermost in.
 const MOST_LEVELS: usize = 256;
@@ -85,14 +84,14 @@ struct Inside {
     since: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Called {
     Nothing,
     Function,
     /// A function, by C.
     Through,
-    /// A generator; which, if it has come to its first loop.
-    Generator(Option<u32>),
+    /// A generator; where it was last, once it ran no more.
+    Generator(Option<Seen>),
     /// A coroutine, before it stood still itself.
     Awaited,
 }
@@ -316,7 +315,7 @@ impl Shadow {
                     let stood = view.codes.get(code).generator && !self.is_awaited(view, at, code);
                     self.pop(view, at);
                     if stood {
-                        self.made_anew(view, at);
+                        self.made_anew(view, at, true);
                         return at;
                     }
                     return self.made_again(view, at, seen, 0);
@@ -339,7 +338,7 @@ impl Shadow {
         let by_c = at > 0 && !view.blind && self.crosses(view, at - 1, entry, was) > 0;
         self.pop(view, at);
         if begins {
-            self.made_anew(view, at);
+            self.made_anew(view, at, true);
         }
         if waits { at } else { self.made_again(view, at, seen, usize::from(by_c)) }
     }
@@ -500,9 +499,8 @@ impl Shadow {
             let Some(level) = self.levels.pop() else { return };
             if view.codes.get(level.code).generator {
                 self.stand_still(view, &level);
-                let looped = has_looped(view, level.code, level.seen.offset);
                 if let Some(Called::Generator(last)) = self.levels.last_mut().map(|above| &mut above.called) {
-                    *last = looped.then_some(level.code);
+                    *last = Some(level.seen);
                 }
             }
             self.end_streams(view, level.seen.frame, level.first);
@@ -531,8 +529,11 @@ impl Shadow {
         let mut called = if awaits { Called::Awaited } else { Called::Nothing };
         let stands = generator && !awaited;
         let before = at.checked_sub(1).map(|above| self.levels[above].called);
-        if stands && before == Some(Called::Generator(Some(code))) && self.is_before_loops(view, code, seen) {
-            self.made_anew(view, at);
+        if stands
+            && let Some(Called::Generator(Some(last))) = before
+            && let Some(is_sure) = self.is_another(view, code, seen, &last)
+        {
+            self.made_anew(view, at, is_sure);
         }
         if let Some(above) = self.levels.last_mut() {
             around = above.node;

@@ -96,7 +96,7 @@ impl Shadow {
                 self.iteration_ends(view, end - 1, by, offset, Sign::Proof, above + 2);
             }
         } else {
-            self.made_anew(view, above + 1);
+            self.made_anew(view, above + 1, true);
         }
         false
     }
@@ -113,12 +113,19 @@ impl Shadow {
         })
     }
 
-    /// Whether a frame is that of a generator that has not come to its first loop, and did not stand still before.
-    pub(super) fn is_before_loops(&self, view: &View<'_>, code: u32, seen: &Seen) -> bool {
+    /// Whether a generator that runs where one was `last` is another one of its code, and did not stand still before, as far as is
+    /// known. It is for sure, and not one that was made along with that, if that one had come to its first loop, or further in the
+    /// same memory, and this one has not.
+    pub(super) fn is_another(&self, view: &View<'_>, code: u32, seen: &Seen, last: &Seen) -> Option<bool> {
         let facts = view.codes.get(code);
+        let header = facts.extents.first_header();
+        let has_looped = || header.is_some_and(|header| seen.offset < header && header <= last.offset);
+        let is_in_loop = || facts.extents.innermost(seen.offset).is_some();
+        let goes_back = || last.frame == seen.frame && seen.offset < last.offset && !is_in_loop();
         let same = |w: &Waiting| (w.frame, w.code) == (seen.frame, code) && w.offset <= seen.offset;
         let known = || self.waiting.iter().any(same);
-        facts.iterated && facts.extents.first_header().is_some_and(|header| seen.offset < header) && !known()
+        let may_be = facts.iterated && last.code == seen.code && !is_in_loop() && !known();
+        may_be.then(|| has_looped() || goes_back())
     }
 
     /// Whether C, which has called a function from where the frame around depth `at` stands, takes the next item from a
@@ -147,7 +154,8 @@ impl Shadow {
 
     /// A generator at depth `at` is another one than before: an iteration of the nearest loop around it ended that had one
     /// under way, if nothing shows better when; or the task, if there is no such loop in it. Neither ends twice at one event.
-    pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize) {
+    /// Where it is not `sure`, the loop's variable must show it.
+    pub(super) fn made_anew(&mut self, view: &mut View<'_>, at: usize, sure: bool) {
         for above in (0..at).rev() {
             let (first, end) = (self.levels[above].first, self.insides_end(above));
             let under_way = |&i: &usize| self.insides[i].number < BEGINS && self.insides[i].open;
@@ -158,7 +166,7 @@ impl Shadow {
             let task = self.levels[above].task;
             let (inside, sign) = match (first..end).rev().find(under_way) {
                 Some(inside) => (inside, Sign::Anew),
-                None if task => match begins() {
+                None if task => match begins().filter(|_| sure) {
                     Some(inside) => (inside, Sign::Proof),
                     None => return,
                 },
@@ -168,7 +176,9 @@ impl Shadow {
                 let shows = sign == Sign::Anew && self.names_another(view, above, inside);
                 let sign = if shows { Sign::Variable } else { sign };
                 let (code, offset) = (self.levels[above].code, self.levels[above].seen.offset);
-                self.iteration_ends(view, inside, code, offset, sign, at + 1);
+                if sure || shows {
+                    self.iteration_ends(view, inside, code, offset, sign, at + 1);
+                }
             }
             return;
         }
@@ -260,10 +270,4 @@ impl Shadow {
             self.iteration_ends(view, inside, code, offset, Sign::Variable, at + 1);
         }
     }
-}
-
-/// Whether a generator has come to its first loop.
-pub(super) fn has_looped(view: &View<'_>, code: u32, offset: u32) -> bool {
-    let facts = view.codes.get(code);
-    facts.iterated && facts.extents.first_header().is_some_and(|header| offset >= header)
 }
