@@ -78,6 +78,11 @@ fn advice_is_for_what_holds() {
         ),
         (
             512.0,
+            &["__main__.add → closure variable `a`[*] → reader() local `x`"],
+            "let the generator or coroutine end, or close it",
+        ),
+        (
+            512.0,
             &["f() local `x`[*]"],
             "store `.item()` (if it is one number) or `.detach().cpu()` in `x[*]` in f()",
         ),
@@ -125,7 +130,12 @@ fn advice_is_for_what_holds() {
             &["__main__.opt.param_groups[0]['params'][0] → its hooks[*] → closure variable `mask`"],
             "remove the hook once it is no longer needed",
         ),
-        (512.0, &["__main__.f → lru_cache[*]"], "give `f` in __main__ → lru_cache[*] a bound"),
+        (512.0, &["__main__.f → lru_cache[*]"], "give the `lru_cache` of `f` in __main__ a bound (`maxsize`"),
+        (
+            512.0,
+            &["__main__.f → lru_cache[*] → closure variable `x`"],
+            "give the `lru_cache` of `f` in __main__ a bound",
+        ),
         (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
         (512.0, &["f() local `cache`[*]"], "give `cache[*]` in f() a bound"),
         (

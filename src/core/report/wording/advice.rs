@@ -23,6 +23,7 @@ const FUNCTION: [&str; 3] = [" → function", " → closure variable", " → def
 const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
 /// What stands for one of many entries, and for parts that have no way in common.
 const ENTRY: &str = "[*]";
+const CACHED: &str = " → lru_cache";
 const PARTS: &str = " → …";
 const ATTRIBUTES: &str = " → .";
 /// Where `weakref.finalize` keeps its own objects.
@@ -284,16 +285,12 @@ fn is_cache(path: &str) -> bool {
 /// What to do where functions, or suspended ones, are kept that keep what they use; `None`: the path leads through none, or
 /// through a single one, which is needed.
 fn of_kept(path: &str, name: &str) -> Option<String> {
-    let first = |marks: &[&str]| marks.iter().filter_map(|mark| path.find(mark)).min();
+    // The first that is one of many: a path may begin with a local variable, of a function that runs.
+    let many = path.find('[')?;
+    let first = |marks: &[&str]| marks.iter().filter_map(|mark| path[many..].find(mark)).min();
     let function = first(&FUNCTION);
-    // A path may begin with a local variable, of a function that runs.
-    let from = path.find(" → ")?;
-    let suspended = SUSPENDED.iter().filter_map(|mark| path[from..].find(mark)).min().map(|at| from + at);
-    let at = function.into_iter().chain(suspended).min()?;
-    let (before, behind) = path.split_at(at);
-    if !before.contains('[') {
-        return None;
-    }
+    let at = function.into_iter().chain(first(&SUSPENDED)).min()?;
+    let (before, behind) = path.split_at(many + at);
     let keeps = if function == Some(at) { "function" } else { "generator" };
     if behind.contains(ENTRY) && !before.contains(ENTRY) {
         return Some(format!(
@@ -401,8 +398,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             "the calls that have {name} are still running: return earlier, call in a loop, or `del` it before the call \
              goes on"
         )
-    } else if has(&[" → lru_cache"]) {
-        bounded(name)
+    } else if let Some((function, _)) = path.split_once(CACHED) {
+        bounded(&format!("the `lru_cache` of {}", holder(function)))
     } else if let Some(advice) = of_kept(path, name) {
         advice
     } else if let Some(dict) = has_tensor_as_key(path) {
