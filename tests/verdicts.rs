@@ -267,7 +267,9 @@ fn what_is_released_again_and_again_is_no_leak_and_no_more_than_has_gathered() {
     assert!(answer.starts_with("No leak in 64 steps; 1 sawtooth: 16.0 KiB per step at "), "{text}");
     // The workspace that the first call set up under this line is no part of it.
     assert!(
-        text.contains("1. Sawtooth (confirmed): 16.0 KiB (1 block) per step, 128.0 KiB at the moment"),
+        text.contains(
+            "1. Sawtooth (confirmed): 16.0 KiB (1 block) per step, 128.0 KiB since the last release"
+        ),
         "{text}"
     );
     assert!(!text.contains("C or C++ code"), "{text}");

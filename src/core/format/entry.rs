@@ -79,6 +79,8 @@ pub enum Retention {
     Computed,
     /// A collection without a bound that is made anew each time, of all that it had before.
     Remade,
+    /// A list or queue without a bound: it takes in whatever is appended to it, where a dict may have a key already.
+    Appended,
 }
 
 impl Retention {
@@ -89,7 +91,7 @@ impl Retention {
 
     /// Returns whether the holder can grow without bound by itself.
     pub fn is_unbounded(self) -> bool {
-        matches!(self, Retention::Unbounded | Retention::Remade)
+        matches!(self, Retention::Unbounded | Retention::Remade | Retention::Appended)
     }
 
     /// Returns whether the holder is alive and keeps what it has.

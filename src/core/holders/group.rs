@@ -18,6 +18,8 @@ const FEW_PATHS: u32 = 3;
 const FEW_WAYS: u32 = 3;
 const MANY_PATHS: u32 = 5;
 const MOST: f64 = 0.75;
+/// How the name ends of a type whose objects take in whatever is appended to them, as lists do.
+const QUEUE: &str = "deque";
 /// Shapes of a group's paths that are told apart.
 const SHAPES: usize = 8;
 
@@ -299,8 +301,8 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> (Owner, 
     let first = if node == 0 { None } else { graph.first(node) }.unwrap_or(0);
     let hold = hold_of(graph, group.parting, paths);
     let assigned = match (hold, paths, &examples[..]) {
-        (Retention::Unbounded, [path, more @ ..], [steps, ..])
-            if more.is_empty() || group.parting.is_some() =>
+        (hold, [path, more @ ..], [steps, ..])
+            if hold.is_unbounded() && (more.is_empty() || group.parting.is_some()) =>
         {
             Assigned::of(&path.root.origin, steps, group.parting)
         }
@@ -351,7 +353,12 @@ fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) 
             let holder = i.checked_sub(1).map(|holder| path.nodes[holder]);
             Some((path.nodes[i], graph.bound(holder, path.nodes[i])?))
         };
-        let Some((node, bound)) = onward.find_map(&mut bound) else { return Retention::Unbounded };
+        let Some((node, bound)) = onward.find_map(&mut bound) else {
+            let is_list = parting
+                .map(|at| path.nodes[at])
+                .is_some_and(|node| graph.first(node).is_some() || graph.type_name(node).ends_with(QUEUE));
+            return if is_list { Retention::Appended } else { Retention::Unbounded };
+        };
         if !bounded.contains(&node) {
             bounded.push(node);
             (entries, max_entries) = (entries.saturating_add(bound.0), max_entries.saturating_add(bound.1));

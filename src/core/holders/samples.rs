@@ -23,7 +23,7 @@ const MAX_AGAIN: usize = 6;
 /// Whether a cause has a bounded owner that is not full, and an unbounded one.
 fn is_contested(holds: &[(u32, Retention)], cause: u32) -> bool {
     let of = |wanted: &dyn Fn(Retention) -> bool| holds.iter().any(|&(c, hold)| c == cause && wanted(hold));
-    of(&has_room) && of(&|hold| hold == Retention::Unbounded)
+    of(&has_room) && of(&Retention::is_unbounded)
 }
 
 fn has_room(hold: Retention) -> bool {
@@ -50,7 +50,7 @@ fn holds(graph: &mut impl HeapGraph, groups: &[Group]) -> Vec<(u32, Retention)> 
 /// Adds to contested owners the blocks that they have too, though another is nearer.
 pub(super) fn complete(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut [Group]) {
     let holds = holds(graph, groups);
-    let unbounded = |i: usize| holds[i].1 == Retention::Unbounded;
+    let unbounded = |i: usize| holds[i].1.is_unbounded();
     let is_few = |i: usize| {
         let is_larger = |other: usize| unbounded(other) && may_be_drawn_from(&groups[i], &groups[other]);
         unbounded(i) && (0..groups.len()).any(is_larger)
@@ -86,11 +86,11 @@ pub(super) fn leave_out(graph: &mut impl HeapGraph, groups: &mut Vec<Group>) {
     let is_sample = |i: usize| {
         let group = &groups[i];
         let count = group.paths.len() as f64;
-        holds[i].1 == Retention::Unbounded
+        holds[i].1.is_unbounded()
             && groups.iter().zip(&holds).any(|(other, &(cause, hold))| {
                 let is_part = || count < PART * other.paths.len() as f64 || is_one_tensor(group);
                 let of_bounded = cause == group.cause && has_room(hold) && is_part();
-                let of_larger = hold == Retention::Unbounded && may_be_drawn_from(group, other);
+                let of_larger = hold.is_unbounded() && may_be_drawn_from(group, other);
                 (of_bounded || of_larger) && group.shared(other) as f64 >= SAMPLED * count
             })
     };

@@ -1,6 +1,7 @@
 //! Synthetic programs: random ones against sums and checkpoints, written ones against what they must show.
 
 mod driver;
+mod figures;
 mod garbage;
 mod held;
 mod histories;

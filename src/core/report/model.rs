@@ -294,7 +294,7 @@ pub struct Finding {
     /// What the caching allocator took from the driver while blocks grew; of fragmentation, what cannot be returned to the
     /// driver; `null`: nothing to tell.
     pub reserved_growth_bytes: Option<i64>,
-    /// What one of the latest steps adds, where they add more and more.
+    /// What the latest steps add on average, where they add more and more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_bytes_per_step: Option<f64>,
     /// How much of that a step adds, where it is far more than what the blocks have.

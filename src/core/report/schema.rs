@@ -23,8 +23,11 @@ pub fn of_findings(schema: &mut Schema) {
 
 /// Restricts the kinds of `non_leaks`.
 pub fn of_non_leaks(schema: &mut Schema) {
-    use Kind::{Cache, Gathered, LargerInputs, Periodic, Plateau, ReservedGrowth, Spike, WarmUp};
-    restrict(schema, &[WarmUp, Plateau, Cache, LargerInputs, Gathered, Spike, ReservedGrowth, Periodic]);
+    use Kind::{Cache, Doubling, Gathered, LargerInputs, Periodic, Plateau, ReservedGrowth, Spike, WarmUp};
+    restrict(
+        schema,
+        &[WarmUp, Plateau, Cache, LargerInputs, Doubling, Gathered, Spike, ReservedGrowth, Periodic],
+    );
 }
 
 fn restrict(schema: &mut Schema, kinds: &[Kind]) {

@@ -13,13 +13,15 @@ use crate::writer::recording;
 use leaktrace_core::format::entry::{Retention, Site, TableEntry};
 use leaktrace_core::format::tables::{COLLECTOR, COLLECTOR_OFF};
 use leaktrace_core::holders::{Found, Listed, Owner, Wanted, sort_for_listing};
-use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Finding, Kind, is_much, judge, old_age};
+use leaktrace_core::ledger::verdict::{BURN_IN_STEPS, Finding, Kind, SiteShare, is_much, judge, old_age};
 use leaktrace_core::ledger::{Layer, Ledger, LiveAllocation};
 
 /// The blocks of one cause that are searched for.
 const MAX_BLOCKS: usize = 1 << 16;
 /// The blocks of a plateau that is searched for.
 const MAX_PLATEAU_BLOCKS: usize = 4096;
+/// So many blocks are more than a place in a list or two.
+const FEW_BLOCKS: usize = 4;
 /// The sites that are searched for because memory ran out.
 const MAX_OOM_SITES: usize = 16;
 /// The holders of one site that are recorded.
@@ -185,13 +187,17 @@ impl Searches {
             let main = sites.first().and_then(|&s| key(ledger, s));
             let grows = finding.kind.grows()
                 || matches!(finding.kind, Kind::PendingGc | Kind::Residue | Kind::Periodic);
+            let living: Vec<LiveAllocation> =
+                ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
             let is_open = |s| match self.recorded.get(&s) {
                 None => true,
                 Some(known) if known.why_not == OUT_OF_TIME && known.paths.is_empty() => is_longer,
-                Some(known) => known.is_open(step, may_confirm) || (question.at_end && !known.lasting),
+                // Of one block nobody can tell whether its place in a list was the first of many.
+                Some(known) => {
+                    let of_one = known.blocks <= 1 && living.len() >= FEW_BLOCKS;
+                    known.is_open(step, may_confirm) || (question.at_end && (!known.lasting || of_one))
+                }
             };
-            let living: Vec<LiveAllocation> =
-                ledger.live_at_sites(&sites).into_iter().filter(ended).collect();
             // Whoever has but one block of a sawtooth may be the variable that has the newest.
             let of_tooth = finding.period_steps.map_or(0.0, |period| period * finding.blocks_per_step);
             let shows = grows && (finding.kind != Kind::Periodic || living.len() as f64 >= of_tooth / 2.0);
@@ -210,7 +216,10 @@ impl Searches {
         // Holders of what came late and stayed are searched for along with the rest, and at the end if that is much.
         let live = ledger.judged_devices().iter().fold(0u64, |sum, d| sum.saturating_add(d.live_bytes()));
         let is_much = |f: &Finding| {
-            f.sites.first().is_some_and(|p| is_much(f.kind, f.cohorts, p.live_bytes, live)) && question.at_end
+            // What comes less and less often is a cache or a list, as its holder shows.
+            let fills = f.kind == Kind::Cache && f.evidence_step == 0;
+            let is_much = |p: &SiteShare| is_much(f.kind, f.cohorts, p.live_bytes, live);
+            question.at_end && (fills || f.sites.first().is_some_and(is_much))
         };
         let wanted = |f: &&Finding| is_much(f) || (f.kind == Kind::Plateau && !suspected.is_empty());
         let plateaus: Vec<&Finding> = verdict.non_leaks.iter().filter(wanted).collect();

@@ -3,7 +3,7 @@
 const $ = id => document.getElementById(id);
 const KINDS = {
   leak: "Leak", growing: "Possible leak", "pending-gc": "Waiting for garbage collection", residue: "Left after unload", "last-loop": "Growth in the last loop", "after-last": "Growth after the last step", fragmentation: "Fragmentation",
-  "carry-over": "Carry-over", periodic: "Sawtooth", "warm-up": "Warm-up", plateau: "Plateau", cache: "Cache", "larger-inputs": "Larger inputs", gathered: "Gathered", spike: "Spike", "reserved-growth": "Reserved growth",
+  "carry-over": "Carry-over", periodic: "Sawtooth", "warm-up": "Warm-up", plateau: "Plateau", cache: "Cache", "larger-inputs": "Larger inputs", doubling: "Doubling buffer", gathered: "Gathered", spike: "Spike", "reserved-growth": "Reserved growth",
 };
 // Steps beyond which nobody waits for a device to run out of memory.
 const FAR = 10_000_000;

@@ -133,3 +133,42 @@ fn a_container_without_a_bound_that_takes_in_no_more_is_no_cache() {
     assert_eq!(kind(Retention::Unknown), [(Kind::Cache, 200)]);
     assert_eq!(kind(Retention::Unbounded), [(Kind::Plateau, 120)]);
 }
+
+/// A model, its gradients in the next step, its optimizer's state some steps later: one thing in every tenth step, also where the
+/// first part has come in the warm-up.
+#[test]
+fn parts_that_follow_each_other_are_one_thing() {
+    for first in [1, 3] {
+        let step = |s: &mut Shape, n: u64| match (n + 10 - first) % 10 {
+            0 => s.keep(8192, 7),
+            1 => s.keep(4096, 8),
+            6 => s.keep(512, 9),
+            _ => {}
+        };
+        let list = |blocks| vec![holder(1, Retention::Unbounded, blocks, 4096)];
+        let v = judged(&Shape::ran(step, 230), &[7, 8, 9], list);
+        let [f] = &v.findings[..] else { panic!("{v:?}") };
+        let parts: Vec<f64> = f.sites.iter().map(|part| part.bytes_per_step).collect();
+        assert_eq!((f.bytes_per_step, &parts[..]), (12_800.0, &[8192.0, 4096.0, 512.0][..]), "{first}");
+    }
+}
+
+/// What comes at random may come less often of late by chance: a list takes in all of it, a cache what it has not yet.
+#[test]
+fn what_a_list_gets_does_not_fill_it_up() {
+    let kept = [
+        4, 5, 13, 15, 17, 19, 24, 25, 28, 31, 33, 36, 38, 46, 55, 61, 69, 73, 77, 91, 96, 97, 102, 114, 127,
+        147, 156, 163, 171, 172, 179, 188, 197, 220, 224, 233, 251, 258, 263, 265, 267, 275,
+    ];
+    let kinds = |retention| {
+        let step = |s: &mut Shape, n: u64| {
+            if kept.contains(&n) {
+                s.keep(4096, 7);
+            }
+        };
+        let v = judged(&Shape::ran(step, 300), &[7], |blocks| vec![holder(1, retention, blocks, 4096)]);
+        v.findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(Retention::Unbounded), []);
+    assert_eq!(kinds(Retention::Appended), [Kind::Leak]);
+}

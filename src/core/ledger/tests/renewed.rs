@@ -365,8 +365,8 @@ fn what_is_freed_at_the_end_as_ever_was_not_held_until_then() {
     assert_eq!((f.kind, f.live_blocks, f.evidence_step), (Kind::Leak, 24, 0));
 }
 
-/// One block that becomes larger at times, by so much: the kinds of what is found.
-fn replaced_at_times(larger: impl Fn(u64) -> u64, steps: u64) -> Vec<Kind> {
+/// One block that becomes larger at times, by so much.
+fn enlarged_at_times(larger: impl Fn(u64) -> u64, steps: u64) -> Verdict {
     let mut held: Option<(u64, u64)> = None;
     let step = |s: &mut Shape, n: u64| {
         let size = larger(n);
@@ -375,7 +375,52 @@ fn replaced_at_times(larger: impl Fn(u64) -> u64, steps: u64) -> Vec<Kind> {
             held.replace((new, size)).into_iter().for_each(|(old, _)| s.p.free(old));
         }
     };
-    Shape::run(step, steps).findings.iter().map(|f| f.kind).collect()
+    Shape::run(step, steps)
+}
+
+/// The kinds of what is found then.
+fn replaced_at_times(larger: impl Fn(u64) -> u64, steps: u64) -> Vec<Kind> {
+    enlarged_at_times(larger, steps).findings.iter().map(|f| f.kind).collect()
+}
+
+/// A buffer that doubles when it is full may have a bound or not, until it should have been full again.
+#[test]
+fn what_doubles_whenever_it_is_full_is_told_and_not_judged() {
+    let told = |larger: &dyn Fn(u64) -> u64, steps| {
+        let v = enlarged_at_times(larger, steps);
+        assert_eq!(v.findings, [], "{steps}");
+        let of = |f: &&verdict::Finding| f.kind == Kind::Doubling;
+        v.non_leaks.iter().find(of).map(|f| (f.live_bytes, f.evidence_step, f.growth_bytes_per_step))
+    };
+    let doubles = |n: u64| n.next_power_of_two() << 12;
+    for (steps, size, since) in [(240, 256, 129), (300, 512, 257), (500, 512, 257)] {
+        assert_eq!(told(&doubles, steps), Some((size << 12, since, 4096.0)), "{steps}");
+    }
+    // The last one should have been full long ago.
+    assert_eq!(told(&|n| doubles(n.min(64)), 240), None);
+    // It doubles at intervals, whatever is put into it.
+    assert_eq!(told(&|n| 4096 << (n / 50), 240), None);
+}
+
+/// A queue that is filled in bursts, and emptied by less or by as much.
+#[test]
+fn what_comes_in_bursts_and_is_removed_in_part_grows() {
+    let kinds = |added: u64, removed: u64| {
+        let mut queue = std::collections::VecDeque::new();
+        let step = |s: &mut Shape, n: u64| {
+            let (at, times) = (n % 20, removed.min(queue.len() as u64));
+            if at < added {
+                queue.push_back(s.block(4096, 7));
+            } else if at == 19 {
+                queue.drain(..times as usize).for_each(|block| s.p.free(block));
+            }
+        };
+        let v = Shape::run(step, 240);
+        v.findings.iter().map(|f| (f.kind, f.growth_bytes_per_step, f.ever_later)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(5, 1), [(Kind::Growing, 4.0 * 4096.0 / 20.0, true)]);
+    assert_eq!(kinds(5, 3), [(Kind::Growing, 2.0 * 4096.0 / 20.0, true)]);
+    assert_eq!(kinds(5, 5), []);
 }
 
 #[test]
@@ -400,4 +445,35 @@ fn what_is_replaced_by_a_larger_one_up_to_a_bound_does_not_grow() {
         replaced_at_times(|n| lengths[..=n as usize].iter().max().copied().unwrap_or(1) << 9, 240),
         []
     );
+}
+
+/// What is added in each step is taken out now and then, in order or at random, or not any more after a time.
+#[test]
+fn what_is_taken_out_more_seldom_than_it_is_added_grows() {
+    for (percent, steps, until, in_order) in [
+        (16, 150, 150, false),
+        (24, 200, 200, false),
+        (69, 200, 200, false),
+        (31, 150, 150, false),
+        (65, 300, 300, false),
+        (22, 60, 60, true),
+        (50, 400, 400, true),
+        (50, 200, 150, true),
+        (33, 60, 45, true),
+    ] {
+        for seed in 1..6 {
+            let (mut r, mut held) = (Random(seed * 7919), Vec::new());
+            let step = |s: &mut Shape, n: u64| {
+                held.push(s.block(512, 7));
+                if n < until && r.below(100) < percent {
+                    let at = if in_order { 0 } else { r.below(held.len() as u64) as usize };
+                    s.p.free(held.remove(at));
+                }
+            };
+            let v = Shape::run(step, steps);
+            let kinds: Vec<Kind> = v.findings.iter().map(|f| f.kind).collect();
+            let grows = matches!(kinds[..], [Kind::Leak | Kind::Growing]);
+            assert!(grows, "{percent} {steps} {until} {seed}: {v:#?}");
+        }
+    }
 }

@@ -60,6 +60,8 @@ pub enum Kind {
     Cache,
     /// Allocated anew and larger in each step, as nearly all that the steps make: they are given more.
     LargerInputs,
+    /// A buffer that was replaced by a larger one whenever it was full: the run cannot show whether it will be again.
+    Doubling,
     /// Grew through a loop, for what came behind it: joined to one block there, or released before the program went on.
     Gathered,
     /// Live bytes that left their floor and came back to it.
@@ -90,6 +92,7 @@ impl Kind {
             Kind::Plateau => "plateau",
             Kind::Cache => "cache",
             Kind::LargerInputs => "larger-inputs",
+            Kind::Doubling => "doubling",
             Kind::Gathered => "gathered",
             Kind::Spike => "spike",
             Kind::ReservedGrowth => "reserved-growth",
@@ -141,7 +144,7 @@ pub struct Finding {
     pub period_steps: Option<f64>,
     /// The mean slope of what is never freed.
     pub growth_bytes_per_step: f64,
-    /// What one of the latest steps adds, where they add more and more.
+    /// What the latest steps add on average, where they add more and more.
     pub late_bytes_per_step: Option<f64>,
     pub live_bytes: u64,
     pub live_blocks: u64,
@@ -152,6 +155,8 @@ pub struct Finding {
     pub first_step: u32,
     /// Steps since the first in which a survivor could have been born: `cohorts` of so many are still held.
     pub span: u32,
+    /// The last of these steps, where it is not the last of the run: what came later may yet be freed.
+    pub until_step: Option<u32>,
     /// Blocks that its sites did free, and the longest life among them in steps.
     pub freed: u64,
     pub longest_life: u32,
@@ -208,6 +213,7 @@ impl Finding {
             oldest_step: 0,
             first_step: 0,
             span: 0,
+            until_step: None,
             freed: 0,
             longest_life: 0,
             peak_reduction_bytes: 0,

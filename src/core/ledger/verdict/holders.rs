@@ -43,6 +43,11 @@ pub fn is_unbounded(view: &View<'_>, site: u32) -> bool {
     most_are(view, site, &Retention::is_unbounded)
 }
 
+/// Returns whether most of what was found of a site's blocks is in lists that have no bound.
+pub fn are_appended(view: &View<'_>, site: u32) -> bool {
+    most_are(view, site, &|r| r == Retention::Appended)
+}
+
 /// Returns whether variables alone have what grew, each of which gets its values from nothing it had before.
 pub fn are_replaced(view: &View<'_>, f: &Finding) -> bool {
     let held = |site: u32| (view.context.holders)(site).into_iter().map(|h| h.retention);

@@ -3,6 +3,7 @@
 
 mod after_last;
 mod births;
+mod bursts;
 mod carry_over;
 mod doubling;
 mod finding;
@@ -72,6 +73,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     let rules = [
         renewed_at_intervals::find,
         renewal::find,
+        bursts::find,
         doubling::find,
         periodic::find,
         residue::find,
@@ -86,7 +88,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
         findings.extend(found);
         undecided.extend(open);
     }
-    let explained = sites_of(&findings);
+    let mut explained = sites_of(&findings);
     // What is reallocated each step lives on into the next, until its copy is there, and what is released every few steps
     // lives on till then: that is said already.
     let is_told = |f: &&Finding| f.renewed || f.kind == Kind::Periodic;
@@ -112,8 +114,10 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
         _ => f.live_bytes as f64,
     };
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
+    let doubling = doubling::buffers(&view, &explained);
+    explained.extend(sites_of(&doubling));
     let mut non_leaks = non_leaks::find(&view, &findings, &explained, &grown.saturating);
-    non_leaks.extend(bounded.into_iter().chain(larger).chain(gathered));
+    non_leaks.extend(bounded.into_iter().chain(larger).chain(doubling).chain(gathered));
     Verdict { findings, non_leaks, undecided }
 }
 

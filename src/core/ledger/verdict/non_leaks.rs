@@ -27,8 +27,12 @@ const MIN_RESERVED: i64 = 4 << 20;
 /// What takes this share of all that is live is much of it.
 const MUCH: f64 = 0.25;
 
-/// Returns whether what is no leak came over several steps and takes much of what is live: somebody may not need it.
+/// Returns whether what is no leak came over several steps and takes much of what is live: somebody may not need it. What
+/// may yet grow is always much.
 pub fn is_much(kind: Kind, cohorts: u32, bytes: u64, live: u64) -> bool {
+    if kind == Kind::Doubling {
+        return true;
+    }
     let gathers =
         matches!(kind, Kind::Plateau | Kind::Cache | Kind::Gathered) && cohorts as usize >= MIN_COHORTS;
     gathers && bytes as f64 >= MUCH * live as f64
@@ -138,7 +142,15 @@ fn entry(view: &View<'_>, group: &[Part<'_, '_>]) -> Option<Finding> {
     f.evidence_step = match kind {
         Kind::Cache if group.iter().all(|p| p.fills) => 0,
         Kind::Cache => sites().map(|s| s.site.last_release).max().unwrap_or(0),
-        _ => births.last().copied().unwrap_or(0),
+        // Where so many younger ones are there too, it takes in more yet.
+        _ => {
+            let newest =
+                |s: &SiteView<'_>| match s.alive().len() >= births_to_stay(view, s).count() + CACHE_COHORTS {
+                    true => s.alive().last().map(|c| c.birth),
+                    false => births_to_stay(view, s).next_back(),
+                };
+            sites().filter_map(newest).max().unwrap_or(0)
+        }
     };
     f.span = view.steps;
     f.longest_life = sites().map(|s| s.site.longest_life()).max().unwrap_or(0);

@@ -37,6 +37,11 @@ pub fn find(view: &View<'_>) -> Vec<Finding> {
         if only_late && holders::is_owned(view, site.number) {
             return None;
         }
+        // Nothing waits by now but what the last step has in hand, and nothing has for half of the run.
+        let is_in_hand = site.cohorts.iter().all(|c| view.steps.saturating_sub(c.birth) <= 1);
+        if is_in_hand && steps.last().is_some_and(|&last| last <= view.steps / 2) {
+            return None;
+        }
         Some(Garbage { site, steps })
     };
     let mut found: Vec<Garbage<'_, '_>> = view.sites.iter().filter_map(waits).collect();

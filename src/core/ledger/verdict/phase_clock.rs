@@ -51,8 +51,10 @@ impl<'a> PhaseClock<'a> {
         if !phases.are_mixed() || steps.is_empty() {
             return all;
         }
-        // What the last training step allocates behind its optimizer counts in the first step of the evaluation.
-        let begins = |s: u32| phases.is_looped(s) && !phases.is_looped(s.saturating_sub(1));
+        // What the last training step allocates behind its optimizer counts in the first step of the evaluation, where that
+        // has several.
+        let begins =
+            |s: u32| !phases.is_looped(s.saturating_sub(1)) && phases.is_looped(s) && phases.is_looped(s + 1);
         let sure: Vec<u32> = steps.iter().copied().filter(|&s| !begins(s)).collect();
         let sure = if sure.len() * 2 > steps.len() { &sure } else { steps };
         let looped = sure.iter().filter(|&&s| phases.is_looped(s)).count() as f64 / sure.len() as f64;

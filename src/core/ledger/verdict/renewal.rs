@@ -42,6 +42,8 @@ const MORE_THAN_EPOCHS: u32 = 24;
 /// Blocks of more than this PyTorch's allocator leaves what it found them in, if that is up to so much more: what they are to hold
 /// lies in between.
 const SPARE: i64 = 1 << 20;
+/// The last windows, of which each has what the one before has, where nothing rises any more.
+const STILL: usize = 3;
 /// Or there are more blocks all the time, of which each is replaced by itself: then no more of them than so many are there twice,
 /// of so many at least.
 const REPLACED_AT_ONCE: u64 = 2;
@@ -52,10 +54,14 @@ const MIN_RISES: u32 = 8;
 /// … and less than this share of the growth is in blocks older than a window: those belong to another rule, unless
 /// they are freed ever later.
 const OLD: f64 = 0.5;
-/// A queue that backs up grows in the second half of the judged part by at least this share of what it grew by in the
-/// first, or by the other where what comes in or goes out is irregular; what fills up grows ever less.
+/// What keeps on grows in the second half of the judged part by at least this share of what it grew by in the first; what fills
+/// up grows ever less. Of a queue that backs up this share is enough, since what is taken out by chance is not the same in both, or
+/// the last where its rises are irregular.
 const KEEPS_ON: f64 = 0.8;
-const KEEPS_ON_IRREGULAR: f64 = 0.5;
+const BACKS_UP: f64 = 0.65;
+const BACKS_UP_IRREGULAR: f64 = 0.5;
+/// So many blocks that were freed alone were taken out one after the other.
+const ONE_BY_ONE: u64 = 8;
 /// The windows of the second half for one of the first half.
 const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as f64;
 
@@ -190,7 +196,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let rounded_each = SMALL_ROUNDED_TO.saturating_mul(live_blocks) as f64;
         let is_small =
             !stock.falls && added <= rounded_each && stock.added_blocks.iter().all(|&blocks| blocks == 0);
-        if even.is_none() && !ever_later {
+        if (even.is_none() || (exactly_even.is_none() && has_stopped(stock))) && !ever_later {
             return None;
         }
         let mut if_remade = false;
@@ -206,7 +212,16 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let rose_before =
             before_spare.map(|exact| f64::from(exact.lasting) >= RISING * f64::from(exact.steps));
         let grows = match ever_later {
-            true => backs_up(site, &stock.lows, even.is_some(), &clock, length as u32),
+            true => {
+                // What a dict gets may be for a key that it has already, ever more often.
+                let is_keyed = holders::is_unbounded(view, number) && !holders::are_appended(view, number);
+                let share = match even {
+                    _ if is_keyed => KEEPS_ON,
+                    Some(_) => BACKS_UP,
+                    None => BACKS_UP_IRREGULAR,
+                };
+                backs_up(site, &clock, length as u32) && self::keeps_on(&stock.lows, share)
+            }
             false if f64::from(lasting) >= rising * births => true,
             false if rose_before.is_some() => rose_before == Some(true),
             false if has_spare && exactly_even.is_none() => f64::from(lasting) >= RISING_SMALL * births,
@@ -387,16 +402,29 @@ fn joined(group: Vec<Finding>) -> Option<Finding> {
     Some(f)
 }
 
+/// Returns whether what rose before has stood still for so long that its blocks would have outgrown what they have to spare.
+fn has_stopped(stock: &Stock) -> bool {
+    let [first, .., since, before, last] = stock.lows;
+    let blocks = stock.blocks.max(1);
+    let is_large = last.unsigned_abs() > LARGE.saturating_mul(blocks.unsigned_abs());
+    let spare = SPARE as f64 + if is_large { ROUNDED_TO } else { 0.0 };
+    let of_window = since.saturating_sub(first) as f64 / (WINDOWS - STILL) as f64;
+    since == before && before == last && STILL as f64 * of_window > spare * blocks as f64
+}
+
 /// Returns whether a site frees its blocks all the time, one birth step after the other, but ever later.
-fn backs_up(site: &Site, lows: &[i64; WINDOWS], even: bool, clock: &PhaseClock<'_>, window: u32) -> bool {
+fn backs_up(site: &Site, clock: &PhaseClock<'_>, window: u32) -> bool {
     let steps = clock.at(site.last_birth);
     let gaps = site.releases.windows(2).map(|w| u64::from(clock.at(w[1].step) - clock.at(w[0].step)));
     let released_within = f64::from(window).max(BURST_WAIT * median(gaps));
-    let all_the_time = site.first_release > 0
-        && clock.at(site.first_release) <= steps / 2
-        && f64::from(steps.saturating_sub(clock.at(site.last_release))) <= released_within;
-    let goes_on = keeps_on(lows, if even { KEEPS_ON } else { KEEPS_ON_IRREGULAR });
-    all_the_time && !site.is_collected() && goes_on && site.longest_life() > window
+    let last = clock.at(site.last_release);
+    // Where nothing takes out any more what was taken out one by one, it grows all the faster.
+    let goes_on = f64::from(steps.saturating_sub(last)) <= released_within;
+    let together = site.releases.iter().fold(0u64, |sum, r| sum.saturating_add(r.blocks));
+    let has_gone_on = site.lasting.saturating_sub(together) >= ONE_BY_ONE && last >= steps / 2;
+    let all_the_time =
+        site.first_release > 0 && clock.at(site.first_release) <= steps / 2 && (goes_on || has_gone_on);
+    all_the_time && !site.is_collected() && site.longest_life() > window
 }
 
 /// Returns whether the second half of the judged part adds at least this share of what the first one does: what fills up adds

@@ -34,6 +34,8 @@ const SHORT_END: f64 = 0.05;
 const LATER_SHARE: f64 = 0.25;
 /// Sites whose surviving birth steps overlap this much (Jaccard) live and die together: one cause.
 const SAME_STEPS: f64 = 0.9;
+/// What comes so many steps apart has parts that come one after the other.
+const APART: f64 = 3.0;
 /// Where what is kept comes at regular intervals, the next is due so many steps before.
 const DUE: f64 = 0.5;
 /// Births are steady in this share of the steps, from so many on.
@@ -185,7 +187,8 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // not: it sets up other things.
     let all = site.cohorts.iter().map(|c| c.birth).filter(|&birth| birth > 1 && birth <= latest);
     let all = all.map(|birth| own.at(birth)).filter(|&birth| slower.is_none_or(|from| birth >= from));
-    if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest_old) {
+    let in_list = holders::are_appended(view, site.number);
+    if !rhythm.in_bursts && !at_intervals && is_saturating(&all.collect::<Vec<u32>>(), latest_old, in_list) {
         return Outcome::Saturates;
     }
     let share = proof.len() as f64 / f64::from(latest_old.saturating_sub(first).saturating_add(1).max(1));
@@ -272,31 +275,51 @@ fn together(view: &View<'_>, a: &Survivors<'_, '_>, b: &Survivors<'_, '_>) -> bo
     overlap(&births(a), &births(b)) >= SAME_STEPS && !are_apart()
 }
 
-/// Returns the cohorts of several sites born up to `latest`. What comes every few steps may come around the end of a
-/// step, some of it before and some behind: then all of it counts in the step of the site that has the most.
+/// Returns the cohorts of several sites born up to `latest`. The parts of what comes every few steps may come in one step after the
+/// other: a model, its gradients, its optimizer's state. Where each time one of them follows the first of the site that has the
+/// most, or comes a step before that, it counts in the step of that.
 fn aligned(sites: &[&[Cohort]], latest: u32) -> Vec<Cohort> {
-    let mut all: Vec<Cohort> =
-        sites.iter().copied().flatten().filter(|c| c.birth <= latest).copied().collect();
-    let Some(most) = sites.iter().max_by_key(|of| of.len()) else { return all };
-    let steps: Vec<u32> = most.iter().map(|c| c.birth).collect();
-    if median(gaps(&steps).into_iter()) < 3.0 {
-        return all;
-    }
-    let near = |birth: u32| {
-        [birth, birth.saturating_sub(1), birth.saturating_add(1)]
-            .into_iter()
-            .find(|b| steps.binary_search(b).is_ok())
+    let born = |of: &[Cohort]| of.iter().filter(|c| c.birth <= latest).copied().collect::<Vec<Cohort>>();
+    let sites: Vec<Vec<Cohort>> = sites.iter().map(|of| born(of)).collect();
+    let first = |of: &[Cohort]| of.first().map_or(u32::MAX, |c| c.birth);
+    let most = sites.iter().max_by_key(|of| (of.len(), Reverse(first(of))));
+    let steps: Vec<u32> = most.into_iter().flatten().map(|c| c.birth).collect();
+    let is_rare = median(gaps(&steps).into_iter()) >= APART;
+    let times = |of: &[Cohort]| -> Option<Vec<u32>> {
+        let time = |c: &Cohort| {
+            let at = steps.partition_point(|&s| s <= c.birth.saturating_add(1));
+            at.checked_sub(1).map(|at| steps[at])
+        };
+        let times: Vec<u32> = of.iter().map(|c| time(c).unwrap_or(c.birth)).collect();
+        let twice = times.windows(2).filter(|w| w[0] == w[1]).count();
+        (is_rare && twice as f64 <= (1.0 - SAME_STEPS) * times.len() as f64).then_some(times)
     };
-    let beside = all.iter().filter(|c| near(c.birth).is_some()).count();
-    if beside as f64 >= SAME_STEPS * all.len() as f64 {
-        all.iter_mut().for_each(|c| c.birth = near(c.birth).unwrap_or(c.birth));
-    }
-    all
+    let in_time = |mut of: Vec<Cohort>| {
+        let times = times(&of);
+        of.iter_mut().zip(times.into_iter().flatten()).for_each(|(c, time)| c.birth = time);
+        of
+    };
+    sites.into_iter().flat_map(in_time).collect()
+}
+
+/// Returns what a step adds where it comes in bursts, by whole intervals from the begin of one burst to that of another: anything
+/// else depends on where the pauses lie. The burn-in may have cut the first one.
+fn rate_of_bursts(proof: &[Cohort], clock: &PhaseClock<'_>) -> Option<f64> {
+    let mut births: Vec<u32> = proof.iter().map(|c| clock.at(c.birth)).collect();
+    births.dedup();
+    let rhythm = rhythm(&births, &[]);
+    let (from, to) = match &rhythm.events[..] {
+        [_, from, _, .., to] | [from, _, to] => (*from, *to),
+        _ => return None,
+    };
+    let within = |c: &&Cohort| (from..to).contains(&clock.at(c.birth));
+    let added = proof.iter().filter(within).fold(0u64, |sum, c| sum.saturating_add(c.bytes));
+    rhythm.in_bursts.then(|| added as f64 / f64::from(to - from))
 }
 
 /// Returns what of the bytes of a step that adds anything, of `all` such, is a site's: it may add more at a time, and seldom.
 fn share_of_step(own: &[Cohort], all: usize) -> f64 {
-    match own.len() as f64 >= SAME_STEPS * all as f64 {
+    match own.len() + 1 >= all || own.len() as f64 >= SAME_STEPS * all as f64 {
         true => median(own.iter().map(|c| c.bytes)),
         false => bytes(own) as f64 / all as f64,
     }
@@ -358,7 +381,10 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     let late = late_bytes(&proof);
     let rate = match at_random || late.is_some() {
         true => bytes(&held) as f64 / f64::from(span),
-        false => rate(&proof, steps(first, proof.last()?.birth), proof_span),
+        false => match rate_of_bursts(&proof, &leader.clock) {
+            Some(rate) => rate,
+            None => rate(&proof, steps(first, proof.last()?.birth), proof_span),
+        },
     };
     let mut f = Finding {
         counted: leader.clock.counted(),
@@ -368,11 +394,12 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         growth_step_ratio: ratio,
         period_steps: leader.period,
         growth_bytes_per_step: rate,
-        late_bytes_per_step: late,
+        late_bytes_per_step: late.map(|of_step| of_step * ratio),
         cohorts: times as u32,
         oldest_step,
         first_step: oldest_step,
         span,
+        until_step: (leader.clock.is_all() && newest + 1 < view.steps).then_some(newest),
         freed,
         longest_life: group.iter().map(|s| s.site.site.longest_life()).max().unwrap_or(0),
         evidence_step: group.iter().map(|s| s.site.late).max().unwrap_or(0),

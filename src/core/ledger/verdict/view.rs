@@ -4,8 +4,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use super::finding::SiteShare;
 use crate::format::entry::Retention;
-use crate::ledger::cohort::{Cohort, by_birth};
+use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};
 use crate::ledger::releases::{Late, is_late};
 use crate::ledger::replay::Ledger;
 use crate::ledger::sites::{Layer, Site};
@@ -87,6 +88,12 @@ impl SiteView<'_> {
     /// Returns what is alive, by birth step.
     pub fn alive(&self) -> &[Cohort] {
         self.still_alive.as_deref().unwrap_or(&self.cohorts)
+    }
+
+    /// Returns its share of a finding: all that it holds, and what of it a step adds.
+    pub fn share(&self, bytes_per_step: f64) -> SiteShare {
+        let (live_bytes, live_blocks) = (bytes(&self.cohorts), blocks(&self.cohorts));
+        SiteShare { site: self.number, device: self.site.device, bytes_per_step, live_bytes, live_blocks }
     }
 }
 

@@ -170,7 +170,7 @@ fn take_off(curve: &mut [Point], f: &verdict::Finding) {
 /// are reserved for them.
 fn until_full(device: &Device, f: &verdict::Finding) -> Option<u64> {
     let part = f.part_on(device.index);
-    let rate = f.late_bytes_per_step.map_or(f.growth_bytes_per_step, |late| late * f.growth_step_ratio);
+    let rate = f.late_bytes_per_step.unwrap_or(f.growth_bytes_per_step);
     let by_blocks = steps_to_oom(device, rate * part);
     let by_segments =
         f.reserved_bytes_per_step.and_then(|rate| steps_until(device, device.reserved_bytes, rate * part));

@@ -139,7 +139,9 @@ impl Builder<'_> {
                             step: step_of(held.step),
                             retention: match held.retention {
                                 Retention::Unknown => None,
-                                Retention::Unbounded | Retention::Remade => Some("unbounded"),
+                                Retention::Unbounded | Retention::Remade | Retention::Appended => {
+                                    Some("unbounded")
+                                }
                                 Retention::Bounded { .. } => Some("bounded"),
                                 Retention::Unreachable => Some("unreachable"),
                                 Retention::Replaced | Retention::Computed => Some("replaced"),

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use super::labels::{is_every_step, lines, steps_of, with_others};
+use super::non_leaks::doubled;
 use super::{count, exact, grouped, is_garbage, location, ordinal, place, size};
 use crate::ledger::Layer;
 use crate::ledger::verdict::{Confidence, Finding, Kind};
@@ -27,6 +28,7 @@ pub fn explanation(f: &Finding, sites: &[Site], holders: &[Holder], cwd: &str) -
         | Kind::Plateau
         | Kind::Cache
         | Kind::LargerInputs
+        | Kind::Doubling
         | Kind::Gathered
         | Kind::Spike
         | Kind::ReservedGrowth => non_leak(f, sites, cwd),
@@ -105,14 +107,16 @@ fn renewed_bound(f: &Finding, holders: &[Holder]) -> String {
 /// Returns what the verdict on growth rests on: which steps left blocks, and how long the others lived.
 fn grounds(f: &Finding, these: &str) -> String {
     let (noun, oldest) = (noun(f.layer), grouped(u64::from(f.oldest_step)));
-    let span = steps_of(grouped(u64::from(f.span)), true, f.counted.name());
+    let since = match f.until_step {
+        Some(until) => format!("from step {oldest} to step {}", grouped(u64::from(until))),
+        None => format!("since step {oldest}"),
+    };
+    let span = format!("{} {since}", steps_of(grouped(u64::from(f.span)), true, f.counted.name()));
     // What grows in one phase may leave its last block in the first step of the next one.
     let steps = match f.cohorts.cmp(&f.span) {
-        Ordering::Equal => format!("each of the {span} since step {oldest}"),
-        Ordering::Less => {
-            format!("{} of the {span} since step {oldest}", grouped(u64::from(f.cohorts)))
-        }
-        Ordering::Greater => format!("{} steps since step {oldest}", grouped(u64::from(f.cohorts))),
+        Ordering::Equal => format!("each of the {span}"),
+        Ordering::Less => format!("{} of the {span}", grouped(u64::from(f.cohorts))),
+        Ordering::Greater => format!("{} steps {since}", grouped(u64::from(f.cohorts))),
     };
     if f.layer == Layer::Code {
         let others = match f.freed {
@@ -444,6 +448,7 @@ fn non_leak(f: &Finding, sites: &[Site], cwd: &str) -> String {
                 "{bytes} are reallocated in each step, larger each time, like nearly everything that the steps allocate."
             )
         }
+        Kind::Doubling => format!("{}: {}.", at(), doubled(f.evidence_step.into(), f.growth_bytes_per_step)),
         Kind::Gathered => format!(
             "{} grew by {} per step through a loop, joined to one block, copied to the host or released after it.",
             at(),

@@ -37,6 +37,7 @@ pub const fn kind(kind: Kind) -> &'static str {
         Kind::AfterLast => "growth after the last step",
         Kind::Periodic => "sawtooth",
         Kind::LargerInputs => "larger inputs",
+        Kind::Doubling => "doubling buffer",
         Kind::ReservedGrowth => "reserved growth",
         Kind::Leak
         | Kind::Fragmentation
@@ -337,7 +338,7 @@ pub fn title(f: &Finding) -> (String, String) {
         Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc => {
             format!("{each} per {step}, {live} so far")
         }
-        Kind::Periodic => format!("{each} per {step}, {live} at the moment"),
+        Kind::Periodic => format!("{each} per {step}, {live} since the last release"),
         Kind::CarryOver => {
             format!("{each}; the peak would be {} lower without it", size(f.peak_reduction_bytes as f64))
         }

@@ -11,6 +11,16 @@ const FEW_BYTES: u64 = 1024;
 /// What became of what a loop gathers.
 const GATHERED: &str = "joined, copied to the host or released after it";
 
+/// Returns what is known of a buffer that is enlarged whenever it is full: when it was last, and by how much a step fills it.
+pub fn doubled(step: u64, bytes_per_step: f64) -> String {
+    format!(
+        "it doubled whenever it was full, the last time in step {}, and about {} per step fill it; this run does not show \
+         whether it has a bound",
+        grouped(step),
+        size(bytes_per_step)
+    )
+}
+
 /// Names what looks like a leak and is none, equal kinds added up: `9.3 MiB allocated during warm-up`. Empty: all of it is
 /// next to nothing.
 pub fn non_leaks(findings: &[Finding]) -> String {
@@ -38,6 +48,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             Kind::LargerInputs => {
                 format!("{bytes} reallocated in each step, larger each time, because the inputs grow")
             }
+            Kind::Doubling => format!("{bytes} in buffers that doubled when they were full"),
             Kind::Gathered => format!("{bytes} gathered in a loop, and {GATHERED}"),
             Kind::Spike => format!("{bytes} above the usual level at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
@@ -51,7 +62,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
 pub fn large_non_leaks(report: &Report) -> Vec<String> {
     let live = report.devices.iter().fold(0u64, |sum, d| sum.saturating_add(d.live_bytes));
     let describe = |f: &Finding| {
-        if !is_much(f.kind, f.cohorts, f.live_bytes, live) {
+        if f.live_bytes < FEW_BYTES || !is_much(f.kind, f.cohorts, f.live_bytes, live) {
             return None;
         }
         let held = held_by_whom(f).map_or_else(String::new, |held| format!(", {held}"));
@@ -65,6 +76,9 @@ fn reason(f: &Finding) -> String {
     match f.bound_bytes {
         Some(bound) if bound <= f.live_bytes => "what holds it is full".to_owned(),
         Some(bound) => format!("it can grow to {}", size(bound as f64)),
+        None if f.kind == Kind::Doubling => {
+            doubled(f.evidence_step.map_or(0, u64::from), f.growth_bytes_per_step)
+        }
         None if f.kind == Kind::Gathered => format!(
             "{} per step of a loop, {GATHERED}: a longer loop needs more memory",
             size(f.growth_bytes_per_step)
