@@ -9,6 +9,7 @@ use super::renewal::by_cause;
 use super::statistics::{interval, median, steady};
 use super::view::{SiteView, View};
 use crate::int_map::IntMap;
+use crate::ledger::cohort::blocks;
 use crate::ledger::sites::Layer;
 
 /// Levels that must rise evenly, the first one left out: it has the warm-up in it.
@@ -38,7 +39,9 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
     let is_open = |s: &&SiteView<'_>| {
         let is_block = matches!(s.site.layer, Layer::Block | Layer::Driver);
         let is_rare = f64::from(s.site.births) <= MOST_STEPS * f64::from(view.steps);
-        is_block && is_rare && s.site.frees > 0 && !s.site.is_collected() && !explained.contains(&s.number)
+        // Each level but the first has a block more.
+        let is_enough = blocks(&s.cohorts) >= MIN_LEVELS as u64 - 1 && s.site.frees > 0;
+        is_block && is_rare && is_enough && !s.site.is_collected() && !explained.contains(&s.number)
     };
     let mut stocks: IntMap<u32, Stock> =
         view.sites.iter().filter(is_open).map(|s| (s.number, Stock::default())).collect();
@@ -68,7 +71,8 @@ fn finding(view: &View<'_>, of: &SiteView<'_>, stock: &Stock) -> Option<Finding>
     if !rhythm.regular || rhythm.spacing < MIN_INTERVAL || since > OVERDUE * rhythm.spacing {
         return None;
     }
-    let before = |event: &u32| stock.rises.iter().find(|r| r.0 == *event).map(|r| r.1);
+    let before =
+        |event: &u32| stock.rises.binary_search_by_key(event, |r| r.0).ok().map(|at| stock.rises[at].1);
     let mut levels: Vec<Level> = rhythm.events.iter().skip(2).filter_map(before).collect();
     if since >= REMOVED * rhythm.spacing {
         levels.push(stock.now);

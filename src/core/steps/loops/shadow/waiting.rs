@@ -121,7 +121,7 @@ impl Shadow {
         let header = facts.extents.first_header();
         let has_looped = || header.is_some_and(|header| seen.offset < header && header <= last.offset);
         let is_in_loop = || facts.extents.innermost(seen.offset).is_some();
-        let goes_back = || last.frame == seen.frame && seen.offset < last.offset && !is_in_loop();
+        let goes_back = || last.frame == seen.frame && seen.offset < last.offset;
         let same = |w: &Waiting| (w.frame, w.code) == (seen.frame, code) && w.offset <= seen.offset;
         let known = || self.waiting.iter().any(same);
         let may_be = facts.iterated && last.code == seen.code && !is_in_loop() && !known();
