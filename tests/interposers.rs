@@ -67,6 +67,30 @@ fn a_preload_that_wraps_allocators() {
     }
 }
 
+/// The first one records, and the other one is never called.
+#[test]
+fn two_copies_of_the_library() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let copy = folder.path().join("libleaktrace.so");
+    std::fs::copy(library(), &copy).unwrap();
+    let both = format!("{}:{}", library().display(), copy.display());
+    let run = Run::new(driver_calls("link")).simulated().args(["21", "400", "4", "2", "own", "keep"]);
+    let ran = run.env("LEAKTRACE_OUT", "x.ltrace").env("LD_PRELOAD", both).run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!(
+        (ran.recordings().len(), report.driver_live()),
+        (1, ran.truth().live()),
+        "{}",
+        ran.transcript()
+    );
+}
+
+/// Each of them is called where we decide what a look-up finds, and looks up the real one then.
+#[test]
+fn a_preload_that_looks_up_what_we_call() {
+    in_every_program(&compile("wraps_lazily.c", "libwraps_lazily.so", &["-shared", "-fPIC", "-fno-builtin"]));
+}
+
 #[test]
 fn an_allocator_of_host_memory() {
     let jemalloc = Path::new("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");

@@ -2,6 +2,7 @@
 //! rest what they would find without us, with a hook in front. Our exports never make a library seem present
 //! that is not.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::frameworks;
@@ -72,6 +73,26 @@ pub unsafe extern "C" fn resolve_dlvsym(
     unsafe { resolve(handle, symbol, Version::Asked(CStr::from_ptr(version)), caller, real, ask) }
 }
 
+thread_local! {
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread decides what a look-up does.
+struct Inside;
+
+impl Inside {
+    /// Returns `None` if the thread does so already.
+    fn enter() -> Option<Inside> {
+        (!IS_INSIDE.replace(true)).then_some(Inside)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        IS_INSIDE.set(false);
+    }
+}
+
 /// Decides what a look-up does. `real`: the next function in line, which `ask` calls with the caller's
 /// arguments.
 ///
@@ -85,10 +106,11 @@ unsafe fn resolve(
     real: *mut c_void,
     ask: impl Fn() -> *mut c_void,
 ) -> TailCall {
-    got_patch::poll_pending();
-    if symbol.is_null() || real.is_null() {
+    // What is called here may be the program's own, which looks up the C library's at its first call: by the next in line.
+    let Some(inside) = Inside::enter().filter(|_| !symbol.is_null() && !real.is_null()) else {
         return TailCall::jump(real);
-    }
+    };
+    got_patch::poll_pending();
     // SAFETY: the caller's promise.
     let symbol = unsafe { CStr::from_ptr(symbol) };
     // Who asks matters for these two.
@@ -152,6 +174,8 @@ unsafe fn resolve(
             if handle == libc::RTLD_DEFAULT {
                 scope::pin(object, found);
             }
+            // Arming looks up for itself.
+            drop(inside);
             lifecycle::arm();
             TailCall::value(hook_table::in_front_of(id, found))
         }

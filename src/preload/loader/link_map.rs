@@ -13,12 +13,13 @@
 //! call of its kind; what it does at each call is [`object_id`], which takes no lock.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 
-use crate::loader::object::{LinkMap, OWN, Version};
+use crate::loader::object::{COPY, LinkMap, OWN, Version};
 use crate::loader::walk;
 
 /// glibc's `struct dl_find_object`.
@@ -50,30 +51,24 @@ pub fn init() {
     if !OWN.load(Acquire).is_null() {
         return;
     }
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let mut own: *mut c_void = std::ptr::null_mut();
-    // SAFETY: documented: fills `info`, and with this flag `own` with the link map of the object of that
-    // address.
-    let found = unsafe { dladdr1(init as *const c_void, info.as_mut_ptr(), &mut own, RTLD_DL_LINKMAP) };
-    if found == 0 || own.is_null() {
-        return;
-    }
-    let own = own.cast::<LinkMap>();
+    // SAFETY: the loader's own record, whose list begins with the program's map.
+    let head = unsafe { _r_debug.map };
     with_objects(|_| {
-        // SAFETY: the list is borrowed; from a loaded object it leads to loaded objects both ways.
-        unsafe {
-            let (mut head, mut last) = (own.cast_const(), own.cast_const());
-            while !(*head).previous.is_null() {
-                head = (*head).previous;
+        // SAFETY: the list is borrowed; it leads to loaded objects.
+        let list = std::iter::successors(unsafe { head.as_ref() }, |object| unsafe { object.next.as_ref() });
+        let (mut own, mut last) = (std::ptr::null(), std::ptr::null());
+        for object in list {
+            last = std::ptr::from_ref(object);
+            if object.has_dynamic_section(&raw const _DYNAMIC) {
+                own = last;
+            } else if object.defined(c"leaktrace_attach", |_| true).is_some() {
+                COPY.store(last.cast_mut(), Release);
             }
-            while !(*last).next.is_null() {
-                last = (*last).next;
-            }
-            HEAD.store(head.cast_mut(), Release);
-            LAST_AT_STARTUP.store(last.cast_mut(), Release);
         }
+        HEAD.store(head.cast_mut(), Release);
+        LAST_AT_STARTUP.store(last.cast_mut(), Release);
+        OWN.store(own.cast_mut(), Release);
     });
-    OWN.store(own, Release);
     FIND_OBJECT.store(find_in_any(c"_dl_find_object").unwrap_or(std::ptr::null_mut()), Release);
 }
 
@@ -89,10 +84,18 @@ pub fn is_late() -> bool {
     IS_LATE.load(Acquire)
 }
 
-unsafe extern "C" {
-    fn dladdr1(address: *const c_void, info: *mut libc::Dl_info, extra: *mut *mut c_void, flags: i32) -> i32;
+/// glibc's `struct r_debug`, as far as it is read.
+#[repr(C)]
+struct LoaderRecord {
+    version: c_int,
+    map: *const LinkMap,
 }
-const RTLD_DL_LINKMAP: i32 = 2;
+
+unsafe extern "C" {
+    static _r_debug: LoaderRecord;
+    /// This library's own dynamic section.
+    static _DYNAMIC: u8;
+}
 
 /// Which object: the address of its link map, good for comparing until the object is unloaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -241,13 +244,24 @@ pub fn after_unloads(forget: impl FnOnce()) {
 /// The loaded objects, none of which is unloaded while this is borrowed. Lent by [`with_objects`] alone.
 pub struct LoadedObjects(());
 
+thread_local! {
+    /// This thread calls `dl_iterate_phdr`, and nothing was lent to it yet.
+    static IS_ENTERING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Lends the loaded objects to `look`, which must not allocate, take a lock or call the loader.
 pub fn with_objects<R>(look: impl FnOnce(&LoadedObjects) -> R) -> Option<R> {
+    // A program's own `dl_iterate_phdr` may look up the real one at its first call. That look-up does without the lock.
+    if IS_ENTERING.replace(true) {
+        return Some(look(&LoadedObjects(())));
+    }
     let (mut look, mut result) = (Some(look), None);
     iterate(&mut |_, objects| {
+        IS_ENTERING.set(false);
         result = look.take().map(|look| look(objects));
         true
     });
+    IS_ENTERING.set(false);
     result
 }
 

@@ -14,6 +14,8 @@ const E: NativeEndian = NativeEndian;
 
 /// This library; null until it is known.
 pub(super) static OWN: AtomicPtr<LinkMap> = AtomicPtr::new(std::ptr::null_mut());
+/// Another copy of it that the process began with; null if there is none.
+pub(super) static COPY: AtomicPtr<LinkMap> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The public head of the loader's `struct link_map`.
 #[repr(C)]
@@ -95,6 +97,16 @@ impl LinkMap {
         std::ptr::eq(self, OWN.load(Acquire))
     }
 
+    /// True for another copy of this library.
+    pub fn is_copy(&self) -> bool {
+        std::ptr::eq(self, COPY.load(Acquire))
+    }
+
+    /// Returns whether its dynamic section is this one.
+    pub fn has_dynamic_section(&self, section: *const u8) -> bool {
+        self.dynamic.cast() == section
+    }
+
     pub fn bias(&self) -> usize {
         self.bias
     }
@@ -135,6 +147,20 @@ impl LinkMap {
         let strings = self.pointer(elf::DT_STRTAB)?;
         // SAFETY: offsets in the dynamic section and the symbol table name strings of the object's own table.
         Some(unsafe { CStr::from_ptr((strings + offset) as *const c_char) })
+    }
+
+    /// Returns whether a symbol has this name. By a loop of its own: a program may have put another in place of each function of
+    /// the C library that would do it, which looks up the real one by what needs this.
+    fn has_name(&self, index: usize, name: &CStr) -> bool {
+        let (Some(strings), Some(symbol)) = (self.pointer(elf::DT_STRTAB), self.symbol(index)) else {
+            return false;
+        };
+        let text = (strings + symbol.st_name.get(E) as usize) as *const u8;
+        // SAFETY: a NUL-terminated string of the object's own table: the first byte that differs, or the NUL, ends it.
+        name.to_bytes_with_nul()
+            .iter()
+            .enumerate()
+            .all(|(i, byte)| unsafe { text.add(i).read_volatile() } == *byte)
     }
 
     pub fn needed(&self) -> impl Iterator<Item = &CStr> {
@@ -203,9 +229,9 @@ impl LinkMap {
     }
 
     /// The address of a function that this object defines in a version that will do, by the loader's rules;
-    /// never an export of this library.
+    /// never an export of this library, nor of another copy of it: each would hand on to the other.
     pub fn definition(&self, symbol: &CStr, version: Version) -> Option<*mut c_void> {
-        if self.is_own() {
+        if self.is_own() || self.is_copy() {
             return None;
         }
         let fits = |index: usize| match (version, self.version_index(index)) {
@@ -238,7 +264,7 @@ impl LinkMap {
 
     /// The index of a symbol that the object needs.
     fn undefined(&self, symbol: &CStr) -> Option<usize> {
-        self.undefined_symbols().find(|index| self.symbol_name(*index) == Some(symbol))
+        self.undefined_symbols().find(|&index| self.has_name(index, symbol))
     }
 
     /// The indices of the symbols that the object defines, if it has the new kind of hash table.
@@ -324,7 +350,7 @@ impl LinkMap {
         let check = |index: usize| {
             let entry = self.symbol(index)?;
             let function = entry.st_shndx.get(E) != elf::SHN_UNDEF && entry.st_type() == elf::STT_FUNC;
-            (function && self.symbol_name(index) == Some(symbol) && fits(index))
+            (function && self.has_name(index, symbol) && fits(index))
                 .then(|| (index, self.bias.wrapping_add(entry.st_value.get(E) as usize) as *mut c_void))
         };
         let Some(table) = self.pointer(elf::DT_GNU_HASH) else {
