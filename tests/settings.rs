@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::programs::{bare_cudart, driver_calls, linked};
+use crate::common::programs::{bare_cudart, driver_calls, linked, script, torch_python};
 use crate::common::report::Report;
 use crate::common::{Ran, Run};
 
@@ -66,6 +66,17 @@ fn right_values() {
         assert_eq!(ran.stderr, "", "{variable}={value}");
         assert_eq!(Report::of(&ran.recording()).device(0, "live_bytes"), 1001, "{variable}={value}");
     }
+}
+
+/// They are what the program began with, whatever it does with its environment before it uses the GPU.
+#[test]
+fn a_program_that_clears_its_environment() {
+    let cleared =
+        || Run::new(torch_python()).arg(script("clears_environment.py")).arg(bare_cudart()).traced();
+    let ran = cleared().env("LEAKTRACE_QUIET", "1").run().success();
+    assert_eq!((ran.text().as_str(), ran.stderr.as_str()), ("cleared\n", ""));
+    assert_eq!(Report::of(&ran.recording()).device(0, "live_bytes"), 20 * 1001);
+    assert_eq!(cleared().env("LEAKTRACE", "off").run().success().files(), Vec::<String>::new());
 }
 
 #[test]

@@ -210,6 +210,16 @@ fn a_search_that_cannot_run_at_the_end_is_a_coverage_gap() {
 }
 
 #[test]
+fn a_program_that_the_loader_was_asked_to_run() {
+    let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
+    let program = linked("endings.c", "endings", &bare_cudart(), &["-rdynamic"]);
+    let run = Run::new(loader).arg(program).arg("return").traced().env("LEAKTRACE_QUIET", "1");
+    let report = Report::of(&run.run().recording());
+    let native = frames(&report.retained()[0]["stack"], "native");
+    assert!(native.iter().any(|f| f.2 == "main"), "{native:?}");
+}
+
+#[test]
 fn builds_that_nobody_knows_the_frames_of_are_refused_by_name() {
     for (name, text, flag, why) in [
         ("debug", "3.11.2 (main, Jan  1 2024) [GCC]", Some("-DDEBUG_BUILD"), "3.11.2: a debug build"),

@@ -29,9 +29,11 @@ pub fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
     let mut created = attempt(&path);
     if created == Err(libc::ENOENT)
         && let Some(folder) = path.parent()
-        && fs::create_dir_all(folder).is_ok()
     {
-        created = attempt(&path);
+        created = match fs::create_dir_all(folder) {
+            Ok(()) => attempt(&path),
+            Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENOENT)),
+        };
     }
     let mut names = 1;
     while created == Err(libc::EEXIST) && names < MAX_NAMES {

@@ -1,7 +1,7 @@
 //! The settings, which come from the environment, or from who attaches, with one clear line for each that was set wrong. It knows
 //! no more of what they mean than their names.
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_char};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
@@ -25,8 +25,44 @@ pub fn get() -> &'static Settings {
     // SAFETY: null, or what `hand_over` leaked.
     match unsafe { HANDED_OVER.load(Acquire).as_ref() } {
         Some(settings) => settings,
-        None => SETTINGS.get_or_init(|| Box::new(Settings::read(|variable| std::env::var_os(variable)))),
+        None => SETTINGS.get_or_init(|| Box::new(Settings::read(variable))),
     }
+}
+
+/// What of the environment is ours.
+const OURS: &[u8] = b"LEAKTRACE";
+/// Our variables as the program began with them.
+static AT_START: OnceBox<Vec<(OsString, OsString)>> = OnceBox::new();
+
+/// Keeps our variables: the program may clear its environment before the first call that is recorded. Called by the constructor.
+pub fn note_environment() {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let begins_like_ours = |text: *const c_char| {
+        // SAFETY: a string of the environment; the first byte that differs ends it.
+        (0..).zip(OURS).all(|(i, byte)| unsafe { *text.add(i) } as u8 == *byte)
+    };
+    // SAFETY: no other thread runs yet; the list ends with a null pointer.
+    let is_there = unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() && !begins_like_ours(*at) {
+            at = at.add(1);
+        }
+        !at.is_null() && !(*at).is_null()
+    };
+    if is_there {
+        let is_ours = |(name, _): &(OsString, OsString)| name.as_bytes().starts_with(OURS);
+        AT_START.get_or_init(|| Box::new(std::env::vars_os().filter(is_ours).collect()));
+    }
+}
+
+/// Returns the value of a variable: what the program set it to, or else what it began with.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).or_else(|| {
+        let all = AT_START.get()?;
+        all.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    })
 }
 
 /// Has these settings hold in place of the environment's, which is the program's own: a line for each, as `NAME=value`
@@ -179,7 +215,7 @@ pub fn host() -> String {
 
 /// Returns the run that this process belongs to: of those who start one, the innermost that gave it a name.
 pub fn run() -> Option<String> {
-    let named = |v: &&str| std::env::var(v).ok().filter(|id| !id.is_empty() && id != "none");
+    let named = |v: &&str| variable(v)?.into_string().ok().filter(|id| !id.is_empty() && id != "none");
     let launchers = [
         "TORCHELASTIC_RUN_ID",
         "PMIX_NAMESPACE",

@@ -37,8 +37,17 @@ pub fn write(text: &str) {
     if IS_CLOSED.load(Acquire) {
         return;
     }
-    // SAFETY: the bytes of `text`.
-    with_signals_blocked(|| unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) });
+    let mut rest = text.as_bytes();
+    with_signals_blocked(|| {
+        while !rest.is_empty() {
+            // SAFETY: the bytes that are left.
+            let written = unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
+            match usize::try_from(written) {
+                Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
+                _ => break,
+            }
+        }
+    });
 }
 
 /// Returns what was given to us as a part of one line: without line ends, and not endless.

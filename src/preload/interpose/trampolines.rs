@@ -15,13 +15,15 @@ use crate::lifecycle;
 use crate::loader::functions::{DLCLOSE, DLERROR, DLMOPEN, DLOPEN, DLSYM, Dlclose, Dlerror, Dlopen};
 use crate::loader::link_map::{self, ObjectId};
 use crate::machine;
+use crate::settings;
 
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = {
-    // Nothing else: a process that never touches CUDA pays for a few look-ups.
+    // Nothing else: a process that never touches CUDA pays for a few look-ups, and a look at its environment.
     extern "C" fn constructor() {
         look_up();
+        settings::note_environment();
         exit::watch();
         lifecycle::loaded();
     }

@@ -74,8 +74,20 @@ pub fn describe(extent: &Extent) -> (String, Vec<u8>) {
     });
     let (path, build_id) = found.unwrap_or_default();
     // The loader has no name for the program itself.
-    let program = || std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned());
-    (if path.is_empty() { program().unwrap_or_default() } else { path }, build_id)
+    (if path.is_empty() { mapped_file(extent.start).unwrap_or_default() } else { path }, build_id)
+}
+
+/// Returns the path of the file that is mapped at an address. `/proc/self/exe` is the loader, where a program was started by that.
+fn mapped_file(address: u64) -> Option<String> {
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
+    let line = maps.lines().find(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        range.and_then(|(start, end)| Some((hexadecimal(start)?..hexadecimal(end)?).contains(&address)))
+            == Some(true)
+    })?;
+    line.find('/').map(|at| line[at..].to_owned())
 }
 
 /// The loader's record of an object.

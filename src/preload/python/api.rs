@@ -237,6 +237,18 @@ impl Api {
         }
     }
 
+    /// Returns a module that was imported, which is not the caller's to give up; null if it was not. No code of the program's runs,
+    /// as it may in an import.
+    ///
+    /// # Safety
+    /// The GIL is held.
+    pub unsafe fn imported(&self, module: &CStr) -> Object {
+        // SAFETY: the caller's word; what is not there is no exception.
+        unsafe {
+            (self.functions.PyDict_GetItemString)((self.functions.PyImport_GetModuleDict)(), module.as_ptr())
+        }
+    }
+
     /// Calls `module.name(method)`, as `atexit.register` wants it; true if that succeeded. No exception stays
     /// set.
     ///

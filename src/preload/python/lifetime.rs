@@ -62,7 +62,12 @@ pub unsafe fn register(python: &Interpreter) {
         // SAFETY: the caller's word. The module is part of the interpreter: importing it runs no Python
         // source.
         let done = unsafe {
-            let module = (python.api.functions.PyImport_ImportModule)(c"atexit".as_ptr());
+            let mut module = python.api.imported(c"atexit");
+            if module.is_null() {
+                module = (python.api.functions.PyImport_ImportModule)(c"atexit".as_ptr());
+            } else {
+                (python.api.functions.Py_IncRef)(module);
+            }
             let done = python.api.register(module, c"register", &EXITING);
             python.api.release(module);
             (python.api.functions.PyErr_Clear)();

@@ -12,10 +12,9 @@ use crate::python::strings;
 pub unsafe fn exception(python: &Interpreter) -> Option<String> {
     let cpython = interpreter::cpython()?;
     let functions = &python.api.functions;
-    // SAFETY: the caller's word. The module is part of the interpreter, and a missing attribute is an exception that is
-    // cleared; every reference made here is given up here.
+    // SAFETY: the caller's word. A missing attribute is an exception that is cleared; every reference made here is given up here.
     unsafe {
-        let module = (functions.PyImport_ImportModule)(c"sys".as_ptr());
+        let module = python.api.imported(c"sys");
         let attribute = |object: crate::python::api::Object, name: &std::ffi::CStr| {
             if object.is_null() { object } else { (functions.PyObject_GetAttrString)(object, name.as_ptr()) }
         };
@@ -24,7 +23,7 @@ pub unsafe fn exception(python: &Interpreter) -> Option<String> {
         let is_text =
             !name.is_null() && read::<usize>(name.cast(), cpython.layout.object_type()) == cpython.str_type;
         let text = is_text.then(|| strings::text(&cpython.layout, name.cast()));
-        [name, kind, module].into_iter().for_each(|object| python.api.release(object));
+        [name, kind].into_iter().for_each(|object| python.api.release(object));
         (functions.PyErr_Clear)();
         text.filter(|name| !name.is_empty())
     }
