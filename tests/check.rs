@@ -202,6 +202,11 @@ fn run_and_gate_in_one() {
     let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072", "--exit", "7"]);
     assert_eq!(out.status.code(), Some(7));
     assert!(String::from_utf8_lossy(&out.stderr).contains("failed: leak"));
+    // Also where the results cannot be written.
+    let unwritable = ["--fail-on", "leak", "--sarif", "/nowhere/at/all.sarif"];
+    let out = run(&folder, &unwritable, &["40", "--first", "3072", "--exit", "7"]);
+    assert_eq!(out.status.code(), Some(7));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("/nowhere/at/all.sarif"));
     let out = run(&folder, &["--fail-on", "leak"], &["40", "--first", "3072", "--kill", "30"]);
     assert_eq!(out.status.signal(), Some(9));
 }

@@ -172,7 +172,8 @@ fn run_says_one_line_at_the_end() {
     let folder = TempDir::new().unwrap();
     let here = folder.path();
     let (status, lines) = recorded(here, &["sh", "-c", "exit 3"]);
-    let none = "leaktrace: nothing was recorded, since no process used the GPU; the program: exit status 3";
+    let none = "leaktrace: nothing was recorded: no process used the GPU, or no recording could be created (a line above says \
+                why); the program: exit status 3";
     assert_eq!((status.code(), &lines[..]), (Some(3), &[none.to_owned()][..]));
     let (status, lines) = recorded(here, &["sh", "-c", "kill -SEGV $$"]);
     assert_eq!(status.signal(), Some(libc::SIGSEGV));

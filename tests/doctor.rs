@@ -1,6 +1,7 @@
 //! `leaktrace doctor`: one line for each check, and the remedy where it fails.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -47,6 +48,16 @@ fn where_it_would_work() {
     }
     assert!(told.ends_with("OK: leaktrace can trace this program.\n"), "{told}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn where_the_recording_cannot_be_created() {
+    let folder = TempDir::new().unwrap();
+    symlink("elsewhere", folder.path().join("link")).unwrap();
+    for out in ["/dev/full", "link"] {
+        let told = flat(&text(&doctor(folder.path(), &["--out", out, "--", "true"]), 1));
+        assert!(told.contains(" is not a plain file "), "{told}");
+    }
 }
 
 #[test]

@@ -91,7 +91,14 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     }
     // The standard output is the program's own; a reader that has gone does not change the result.
     let _ = io::stderr().write_all(page.into_text().as_bytes());
-    let annotations = result.tools(arguments.github, arguments.sarif.as_deref(), &files)?;
+    let annotations = match result.tools(arguments.github, arguments.sarif.as_deref(), &files) {
+        // The program's own failure is the result, whatever else fails.
+        Err(Failure(why)) if !status.success() => {
+            output::complain(&why);
+            String::new()
+        }
+        annotations => annotations?,
+    };
     let _ = io::stderr().write_all(annotations.as_bytes());
     let failed = ExitCode::from(GATE);
     Ok(match (arguments.bisect, result.failed) {
@@ -121,7 +128,12 @@ fn closing(files: &[PathBuf], status: ExitStatus) -> String {
     let here = env::current_dir().unwrap_or_default();
     let short = |path: &Path| path.strip_prefix(&here).unwrap_or(path).display().to_string();
     let (answer, read) = match files {
-        [] => return format!("nothing was recorded, since no process used the GPU; the program: {how}"),
+        [] => {
+            return format!(
+                "nothing was recorded: no process used the GPU, or no recording could be created (a line above says why); \
+                 the program: {how}"
+            );
+        }
         [file] => match Reader::default().report(file) {
             Ok(report) => (wording::answer(&report), short(file)),
             Err(Failure(why)) => (why, short(file)),

@@ -269,6 +269,13 @@ pub fn writable(out: &Path) -> Check {
             format!("name a file in it, such as {}", out.join("leaktrace.%p.ltrace").display()),
         );
     }
+    // Whatever a link leads to is left as it is.
+    if out.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+        return Check::Bad(
+            format!("{} is not a plain file", out.display()),
+            "name another file with --out or LEAKTRACE_OUT".into(),
+        );
+    }
     let folder = out.parent().unwrap_or(Path::new("/"));
     if folder.as_os_str().as_bytes().contains(&b'%') {
         return Check::Good(format!("{} (its folder is known only when the program runs)", out.display()));
