@@ -15,9 +15,10 @@ use crate::allocator;
 use crate::analysis::{analyzer, annotations, loop_steps, step_boundaries};
 use crate::frameworks;
 use crate::hooks::devices;
-use crate::interpose::{got_patch, slots};
+use crate::interpose::{got_patch, slots, symbol_lookup};
 use crate::lifecycle;
-use crate::loader;
+use crate::loader::nesting::Nesting;
+use crate::loader::{self, link_map};
 use crate::lock::{Mutex, RawLock};
 use crate::python::{self, codes};
 use crate::stacks::{self, backward, native_samples, stack_interner};
@@ -92,6 +93,8 @@ extern "C" fn after_in_child() {
         // SAFETY: a child begins with one thread, which took the lock.
         unsafe { lock.renew() };
     }
+    // Of threads that were inside there are none.
+    [&symbol_lookup::DECIDING, &link_map::ENTERING].into_iter().for_each(Nesting::clear);
     if state::get() != State::Dormant {
         recording::after_fork_child(thread_state::current().is_appending());
         state::after_fork_child();

@@ -16,5 +16,5 @@ mod jumps;
 mod proc_address;
 mod sandbox;
 pub mod slots;
-mod symbol_lookup;
+pub mod symbol_lookup;
 mod trampolines;

@@ -2,7 +2,6 @@
 //! rest what they would find without us, with a hook in front. Our exports never make a library seem present
 //! that is not.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::frameworks;
@@ -14,6 +13,7 @@ use crate::loader::functions::{
     DLCLOSE, DLERROR, DLMOPEN, DLOPEN, DLSYM, DLVSYM, Dlsym, Dlvsym, behind_us, libc_dlsym, libc_dlvsym,
 };
 use crate::loader::link_map::{is_own_address, object_id, own_export};
+use crate::loader::nesting::Nesting;
 use crate::loader::object::Version;
 use crate::loader::scope::{self, Next};
 
@@ -73,25 +73,8 @@ pub unsafe extern "C" fn resolve_dlvsym(
     unsafe { resolve(handle, symbol, Version::Asked(CStr::from_ptr(version)), caller, real, ask) }
 }
 
-thread_local! {
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, this thread decides what a look-up does.
-struct Inside;
-
-impl Inside {
-    /// Returns `None` if the thread does so already.
-    fn enter() -> Option<Inside> {
-        (!IS_INSIDE.replace(true)).then_some(Inside)
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        IS_INSIDE.set(false);
-    }
-}
+/// The threads that decide what a look-up does.
+pub static DECIDING: Nesting = Nesting::new();
 
 /// Decides what a look-up does. `real`: the next function in line, which `ask` calls with the caller's
 /// arguments.
@@ -107,7 +90,7 @@ unsafe fn resolve(
     ask: impl Fn() -> *mut c_void,
 ) -> TailCall {
     // What is called here may be the program's own, which looks up the C library's at its first call: by the next in line.
-    let Some(inside) = Inside::enter().filter(|_| !symbol.is_null() && !real.is_null()) else {
+    let Some(deciding) = DECIDING.enter().filter(|_| !symbol.is_null() && !real.is_null()) else {
         return TailCall::jump(real);
     };
     got_patch::poll_pending();
@@ -175,7 +158,7 @@ unsafe fn resolve(
                 scope::pin(object, found);
             }
             // Arming looks up for itself.
-            drop(inside);
+            drop(deciding);
             lifecycle::arm();
             TailCall::value(hook_table::in_front_of(id, found))
         }

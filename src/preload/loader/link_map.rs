@@ -13,12 +13,12 @@
 //! call of its kind; what it does at each call is [`object_id`], which takes no lock.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 
+use crate::loader::nesting::Nesting;
 use crate::loader::object::{COPY, LinkMap, OWN, Version};
 use crate::loader::walk;
 
@@ -244,24 +244,19 @@ pub fn after_unloads(forget: impl FnOnce()) {
 /// The loaded objects, none of which is unloaded while this is borrowed. Lent by [`with_objects`] alone.
 pub struct LoadedObjects(());
 
-thread_local! {
-    /// This thread calls `dl_iterate_phdr`, and nothing was lent to it yet.
-    static IS_ENTERING: Cell<bool> = const { Cell::new(false) };
-}
+/// The threads that call `dl_iterate_phdr`, and that nothing was lent to yet.
+pub static ENTERING: Nesting = Nesting::new();
 
 /// Lends the loaded objects to `look`, which must not allocate, take a lock or call the loader.
 pub fn with_objects<R>(look: impl FnOnce(&LoadedObjects) -> R) -> Option<R> {
     // A program's own `dl_iterate_phdr` may look up the real one at its first call. That look-up does without the lock.
-    if IS_ENTERING.replace(true) {
-        return Some(look(&LoadedObjects(())));
-    }
-    let (mut look, mut result) = (Some(look), None);
+    let Some(entering) = ENTERING.enter() else { return Some(look(&LoadedObjects(()))) };
+    let (mut look, mut result, mut entering) = (Some(look), None, Some(entering));
     iterate(&mut |_, objects| {
-        IS_ENTERING.set(false);
+        drop(entering.take());
         result = look.take().map(|look| look(objects));
         true
     });
-    IS_ENTERING.set(false);
     result
 }
 

@@ -7,6 +7,7 @@ pub mod address;
 pub mod dlsym;
 pub mod functions;
 pub mod link_map;
+pub mod nesting;
 pub mod object;
 pub mod scope;
 
