@@ -60,6 +60,37 @@ pub struct Framework {
     pub returns_segments: bool,
     /// What lets the allocator grow a segment in place, if anything does.
     pub grows_segments: Option<&'static str>,
+    /// What the allocator leaves a block beyond what was asked for.
+    leaves: Leaves,
+}
+
+/// What an allocator leaves a block that it found in a larger gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// A block of more than this up to so much more.
+    AsMuchBeyond(u64),
+    /// Up to half of the block, and no more than this.
+    HalfUpTo(u64),
+}
+
+impl Framework {
+    /// Returns whether half of a block may be spare, whatever its size.
+    pub fn leaves_half(&self) -> bool {
+        matches!(self.leaves, Leaves::HalfUpTo(_))
+    }
+
+    /// Returns how many bytes of so many blocks of its may be spare: what is larger than the others is to hold more than those.
+    /// `rounded_to`: what sizes are rounded up to.
+    pub fn spare(&self, bytes: i64, blocks: i64, rounded_to: i64) -> i64 {
+        let blocks = blocks.max(0);
+        match self.leaves {
+            Leaves::AsMuchBeyond(most) => {
+                let least = blocks.saturating_mul(most as i64 + rounded_to);
+                bytes.saturating_sub(least).clamp(0, blocks.saturating_mul(most as i64))
+            }
+            Leaves::HalfUpTo(most) => (bytes / 2).clamp(0, blocks.saturating_mul(most as i64)),
+        }
+    }
 }
 
 /// What an installation of a framework must have for its blocks to be seen. Files are in the folder of its package.
@@ -240,6 +271,7 @@ pub const PYTORCH: Framework = Framework {
     releasing_function: Some(("memory.py", "empty_cache")),
     returns_segments: true,
     grows_segments: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+    leaves: Leaves::AsMuchBeyond(1 << 20),
 };
 
 /// XLA's plugins, by whichever framework they are used: JAX, as good as always.
@@ -287,6 +319,7 @@ pub const JAX: Framework = Framework {
     releasing_function: None,
     returns_segments: true,
     grows_segments: None,
+    leaves: Leaves::AsMuchBeyond(1 << 20),
 };
 
 /// Keras is no part of it: its loops are the program's, as other trainers' are.
@@ -340,6 +373,7 @@ pub const TENSORFLOW: Framework = Framework {
     releasing_function: None,
     returns_segments: false,
     grows_segments: None,
+    leaves: Leaves::HalfUpTo(128 << 20),
 };
 
 /// Its arrays are no graph, and its models are others'.
@@ -376,6 +410,7 @@ pub const CUPY: Framework = Framework {
     releasing_function: None,
     returns_segments: true,
     grows_segments: None,
+    leaves: Leaves::AsMuchBeyond(1 << 20),
 };
 
 pub const ALL: [&Framework; 4] = [&PYTORCH, &JAX, &TENSORFLOW, &CUPY];

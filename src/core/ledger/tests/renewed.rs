@@ -3,7 +3,7 @@
 use super::shapes::Shape;
 use super::*;
 use crate::format::entry::Retention;
-use crate::frameworks::JAX;
+use crate::frameworks::{JAX, TENSORFLOW};
 use verdict::{Context, Kind, Verdict, judge, judge_by};
 
 /// A cache that each step copies into a larger one: the old one is alive at the peak of the step that frees it.
@@ -91,6 +91,31 @@ fn what_blocks_have_to_spare_hides_no_growth() {
         assert_eq!(found(objects, |n| n.min(40) * 30_000, 120), [], "full since step 40");
         assert_eq!(found(objects, |n| 600_000 + n / 25 * 300_000, 120), [], "longer from epoch to epoch");
     }
+}
+
+/// TensorFlow's allocator leaves a block what it found it in, which may be up to twice as much: keys and values that are joined to
+/// those before, each in what the other one left.
+#[test]
+fn nor_does_it_where_half_of_a_block_may_be_spare() {
+    let (number, _) = TENSORFLOW.allocator.unwrap();
+    let found = |bytes: fn(u64) -> u64| {
+        let mut random = Random(5);
+        let mut held: [Option<u64>; 2] = [None; 2];
+        let step = |s: &mut Shape, n: u64| {
+            for (stack, held) in (7..).zip(&mut held) {
+                let needed = bytes(n);
+                let new = s.block((needed + random.below(needed)).next_multiple_of(256), stack);
+                s.p.events.last_mut().unwrap().entry_point = number;
+                held.replace(new).into_iter().for_each(|old| s.p.free(old));
+            }
+        };
+        let v = Shape::run(step, 200);
+        v.findings.iter().map(|f| (f.kind, (f.bytes_per_step / 65_536.0).round())).collect::<Vec<_>>()
+    };
+    // One and a half times as much on average.
+    assert_eq!(found(|n| n * 65_536), [(Kind::Growing, 2.0), (Kind::Growing, 2.0)]);
+    assert_eq!(found(|_| 6_553_600), [], "all of it is spare");
+    assert_eq!(found(|n| n.min(60) * 65_536), [], "full since step 60");
 }
 
 /// Each step adds to one buffer. Fewer steps than twenty show too little.

@@ -11,6 +11,7 @@ use super::phase_clock::PhaseClock;
 use super::statistics::{Levels, grouped, interval, irregular, median, steady, steady_within, sum_intervals};
 use super::survivors::{BURST_WAIT, STEADY_COHORTS};
 use super::view::View;
+use crate::frameworks::{self, Framework};
 use crate::int_map::IntMap;
 use crate::ledger::cohort::{Cohort, blocks, bytes};
 use crate::ledger::sites::{Layer, Site};
@@ -39,9 +40,6 @@ const ROUNDED_TO: f64 = (2 << 20) as f64;
 const RISING_SMALL: f64 = 0.1;
 const SMALL_ROUNDED_TO: u64 = 512;
 const MORE_THAN_EPOCHS: u32 = 24;
-/// Blocks of more than this PyTorch's allocator leaves what it found them in, if that is up to so much more: what they are to hold
-/// lies in between.
-const SPARE: i64 = 1 << 20;
 /// The last windows, of which each has what the one before has, where nothing rises any more.
 const STILL: usize = 3;
 /// Or there are more blocks all the time, of which each is replaced by itself: then no more of them than so many are there twice,
@@ -69,8 +67,8 @@ const LATER_WINDOWS: f64 = (WINDOWS - 1 - WINDOWS / 2) as f64 / (WINDOWS / 2) as
 const SAME_GROWTH: f64 = 0.1;
 
 /// What a site holds, followed over the run.
-#[derive(Default)]
 struct Stock {
+    framework: &'static Framework,
     bytes: i64,
     blocks: i64,
     window: usize,
@@ -85,6 +83,22 @@ struct Stock {
 }
 
 impl Stock {
+    fn of(view: &View<'_>, site: u32) -> Stock {
+        Stock {
+            framework: frameworks::of_number(view.ledger.site(site).map_or(0, |s| s.entry_point)),
+            bytes: 0,
+            blocks: 0,
+            window: 0,
+            lows: [0; WINDOWS],
+            spare: [0; WINDOWS],
+            block_lows: [0; WINDOWS],
+            rises: 0,
+            falls: false,
+            added: Vec::new(),
+            added_blocks: Vec::new(),
+        }
+    }
+
     /// Moves on to a window; nothing changed until its beginning.
     fn move_to(&mut self, window: usize) {
         while self.window < window {
@@ -96,15 +110,13 @@ impl Stock {
     fn set_lows(&mut self) {
         let w = self.window;
         (self.lows[w], self.block_lows[w], self.spare[w]) =
-            (self.bytes, self.blocks, spare(self.bytes, self.blocks));
+            (self.bytes, self.blocks, self.spare_of(self.bytes, self.blocks));
     }
-}
 
-/// Returns how much of so many bytes in so many blocks may be spare: what is larger than that is to hold more than that.
-fn spare(bytes: i64, blocks: i64) -> i64 {
-    let blocks = blocks.max(0);
-    let least = blocks.saturating_mul(SPARE + SMALL_ROUNDED_TO as i64);
-    bytes.saturating_sub(least).clamp(0, blocks.saturating_mul(SPARE))
+    /// Returns how much of so many bytes in so many blocks may be spare.
+    fn spare_of(&self, bytes: i64, blocks: i64) -> i64 {
+        self.framework.spare(bytes, blocks, SMALL_ROUNDED_TO as i64)
+    }
 }
 
 pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
@@ -128,7 +140,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let spanned = clock.at(record.step).saturating_sub(before).max(1);
         before = clock.at(record.step);
         for d in record.deltas.iter().filter(|d| worth(d.site) && !explained.contains(&d.site)) {
-            let stock = stocks.entry(d.site).or_default();
+            let stock = stocks.entry(d.site).or_insert_with(|| Stock::of(view, d.site));
             let judged = clock.at(record.step).checked_sub(from.saturating_add(1));
             if let Some(at) = judged {
                 stock.move_to((at as usize / length).min(WINDOWS - 1));
@@ -147,7 +159,7 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             }
             let w = stock.window;
             if stock.bytes < stock.lows[w] {
-                (stock.lows[w], stock.spare[w]) = (stock.bytes, spare(stock.bytes, stock.blocks));
+                (stock.lows[w], stock.spare[w]) = (stock.bytes, stock.spare_of(stock.bytes, stock.blocks));
             }
             stock.block_lows[w] = stock.block_lows[w].min(stock.blocks);
         }
@@ -192,7 +204,9 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let added = median(stock.added.iter().copied());
         let (live_bytes, live_blocks) = (bytes(&alive.cohorts), blocks(&alive.cohorts));
         let rounded = added <= ROUNDED_TO && live_bytes > LARGE.saturating_mul(live_blocks);
-        let rising = if rounded { RISING_ROUNDED } else { RISING };
+        // Half of each may be spare, so that many a larger one is found in a smaller gap.
+        let by_half = stock.framework.leaves_half();
+        let rising = if rounded || by_half { RISING_ROUNDED } else { RISING };
         let rounded_each = SMALL_ROUNDED_TO.saturating_mul(live_blocks) as f64;
         let is_small =
             !stock.falls && added <= rounded_each && stock.added_blocks.iter().all(|&blocks| blocks == 0);
@@ -258,7 +272,8 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
             within.is_some_and(|(least, most)| (least..=most).contains(&(of_step * length as f64)))
         };
         let mean = rate / length as f64;
-        let shown = [before_spare.map_or(added, Rises::mean), added, seen(from, false).slope];
+        let slope = seen(from, false).slope;
+        let shown = [before_spare.map_or(if by_half { slope } else { added }, Rises::mean), added, slope];
         let of_step = shown.into_iter().find(can_be).unwrap_or(mean);
         let is_spread = has_spare && !ever_later;
         let (bytes_per_step, growth) = if is_spread { (of_step, of_step) } else { (added, mean) };
@@ -341,7 +356,7 @@ fn rises(
         // Of a long run the older records stand for several steps each.
         let before = records.peek().map_or(0, |r| clock.at(r.step));
         let stands_for = clock.at(record.step).saturating_sub(before).max(1);
-        let spare = if exactly { spare(held, blocks) } else { 0 };
+        let spare = if exactly { stock.spare_of(held, blocks) } else { 0 };
         levels.add(f64::from(clock.at(record.step)), held as f64);
         if spare == 0 {
             all.steps = all.steps.saturating_add(stands_for);
@@ -407,9 +422,11 @@ fn has_stopped(stock: &Stock) -> bool {
     let [first, .., since, before, last] = stock.lows;
     let blocks = stock.blocks.max(1);
     let is_large = last.unsigned_abs() > LARGE.saturating_mul(blocks.unsigned_abs());
-    let spare = SPARE as f64 + if is_large { ROUNDED_TO } else { 0.0 };
+    // As much as of somewhat larger ones.
+    let spare = stock.spare_of(last.saturating_add(ROUNDED_TO as i64 * blocks), blocks) as f64;
+    let spare = spare + if is_large { ROUNDED_TO * blocks as f64 } else { 0.0 };
     let of_window = since.saturating_sub(first) as f64 / (WINDOWS - STILL) as f64;
-    since == before && before == last && STILL as f64 * of_window > spare * blocks as f64
+    since == before && before == last && STILL as f64 * of_window > spare
 }
 
 /// Returns whether a site frees its blocks all the time, one birth step after the other, but ever later.
