@@ -224,6 +224,29 @@ fn a_holder_that_is_bounded_makes_it_a_cache() {
     assert_eq!(kind("# beyond"), ("growing", "likely"));
 }
 
+/// The program compares a length with a number: as an attribute, a variable of the module, in a method that is called.
+#[test]
+fn a_limit_that_the_program_keeps_makes_it_a_cache() {
+    let program = "holders/limited.py";
+    let report = Report::of(&torch(program).traced().run().success().recording());
+    for (mark, limit) in [("# replay", 10_000), ("# cache", 500), ("# kept", 1000)] {
+        assert_eq!(at(&report.0["findings"], program, mark), Vec::<&Value>::new());
+        let [cache] = at(&report.0["non_leaks"], program, mark)[..] else {
+            panic!("{mark}: {:#}", report.0["non_leaks"])
+        };
+        assert_eq!((&cache["kind"], &cache["limit"]), (&"cache".into(), &limit.into()), "{cache:#}");
+        assert_eq!(cache["holders"][0]["retention"], "limited", "{cache:#}");
+    }
+    let kind = |mark: &str| match at(&report.0["findings"], program, mark)[..] {
+        [f] => (f["kind"].as_str().unwrap(), f["confidence"].as_str().unwrap()),
+        ref all => panic!("{all:#?}"),
+    };
+    // Nothing is taken out; it limits how many lists there are, and no list; it was passed.
+    assert_eq!(kind("# warned"), ("leak", "confirmed"));
+    assert_eq!(kind("# sessions"), ("leak", "confirmed"));
+    assert_eq!(kind("# pool"), ("leak", "confirmed"));
+}
+
 #[test]
 fn cycles_that_nobody_collects_are_garbage_and_not_a_leak() {
     let program = "holders/uncollected.py";

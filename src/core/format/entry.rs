@@ -81,6 +81,8 @@ pub enum Retention {
     Remade,
     /// A list or queue without a bound: it takes in whatever is appended to it, where a dict may have a key already.
     Appended,
+    /// A collection that has `entries` now. By its source the program drops or refuses what is beyond `limit`, which was not passed.
+    Limited { entries: u64, limit: u64 },
 }
 
 impl Retention {

@@ -339,6 +339,7 @@ pub(super) fn hold(graph: &mut impl HeapGraph, group: &Group) -> Retention {
 /// The same for some of its paths, which part at a step.
 fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) -> Retention {
     let (mut bounded, mut entries, mut max_entries): (Vec<Node>, u64, u64) = (Vec::new(), 0, 0);
+    let mut is_limited = false;
     for path in examples(paths) {
         match path.root.origin {
             GcRoot::Cycle(_) => return Retention::Unreachable,
@@ -353,7 +354,12 @@ fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) 
             let holder = i.checked_sub(1).map(|holder| path.nodes[holder]);
             Some((path.nodes[i], graph.bound(holder, path.nodes[i])?))
         };
-        let Some((node, bound)) = onward.find_map(&mut bound) else {
+        let mut found = onward.find_map(&mut bound);
+        if let Some(at) = parting.filter(|_| found.is_none()) {
+            found = super::values::limit(graph, path, at).map(|limit| (path.nodes[at], limit));
+            is_limited |= found.is_some();
+        }
+        let Some((node, bound)) = found else {
             let is_list = parting
                 .map(|at| path.nodes[at])
                 .is_some_and(|node| graph.first(node).is_some() || graph.type_name(node).ends_with(QUEUE));
@@ -364,5 +370,8 @@ fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) 
             (entries, max_entries) = (entries.saturating_add(bound.0), max_entries.saturating_add(bound.1));
         }
     }
-    Retention::Bounded { entries, max_entries }
+    match is_limited {
+        true => Retention::Limited { entries, limit: max_entries },
+        false => Retention::Bounded { entries, max_entries },
+    }
 }

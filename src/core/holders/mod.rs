@@ -128,6 +128,11 @@ pub trait HeapGraph {
     }
     /// Returns how many entries a collection has, where that is known.
     fn length(&mut self, node: Node) -> Option<u64>;
+    /// Returns the number that an object has as an attribute, of one of its attributes if the path has several names. Without an
+    /// object, that of a variable of the program's own modules.
+    fn number(&mut self, _: Option<Node>, _: &[String]) -> Option<u64> {
+        None
+    }
     /// Returns the first entry of a list.
     fn first(&mut self, _: Node) -> Option<Node> {
         None

@@ -27,7 +27,12 @@ fn is_contested(holds: &[(u32, Retention)], cause: u32) -> bool {
 }
 
 fn has_room(hold: Retention) -> bool {
-    matches!(hold, Retention::Bounded { entries, max_entries } if entries < max_entries)
+    match hold {
+        Retention::Bounded { entries, max_entries: most } | Retention::Limited { entries, limit: most } => {
+            entries < most
+        }
+        _ => false,
+    }
 }
 
 /// Whether a group may be a sample of another, of which nothing has a bound.

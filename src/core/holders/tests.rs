@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+mod limits;
 mod naming;
 
 /// Objects by number: what each holds and how. Blocks are from 1000 on.
@@ -24,6 +25,9 @@ struct Toy {
     layers: std::ops::Range<usize>,
     asked: usize,
     patience: Option<usize>,
+    source: Option<Assignments>,
+    /// The numbers that objects have as attributes.
+    numbers: BTreeMap<(Node, String), u64>,
 }
 
 impl Toy {
@@ -105,8 +109,16 @@ impl HeapGraph for Toy {
     fn bound(&mut self, _: Option<Node>, node: Node) -> Option<(u64, u64)> {
         self.bounds.get(&node).copied()
     }
-    fn length(&mut self, _: Node) -> Option<u64> {
-        None
+    fn length(&mut self, node: Node) -> Option<u64> {
+        self.source.as_ref().and_then(|_| Some(self.edges.get(&node)?.len() as u64))
+    }
+
+    fn number(&mut self, object: Option<Node>, path: &[String]) -> Option<u64> {
+        self.numbers.get(&(object?, path.join("."))).copied()
+    }
+
+    fn assignments(&mut self) -> Option<&Assignments> {
+        self.source.as_ref()
     }
 
     fn has_graph(&mut self, node: Node) -> bool {

@@ -229,12 +229,13 @@ pub struct Holder {
     pub blocks: u64,
     /// The step that had just ended when the heap was searched; 0: it is not known.
     pub step: u32,
-    /// `unbounded`: it can take in more for ever; `bounded`: it can have `max_entries` entries; `unreachable`: nothing alive
+    /// `unbounded`: it can take in more for ever; `bounded`: it can have `max_entries` entries; `limited`: it may
+    /// have so many, the program compares its length with them; `unreachable`: nothing alive
     /// refers to it, and it waits for garbage collection; `replaced`: a variable whose values are not made of the ones before;
     /// `null`: not known.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["unbounded", "bounded", "unreachable", "replaced", null])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["unbounded", "bounded", "limited", "unreachable", "replaced", null])))]
     pub retention: Option<&'static str>,
-    /// The entries that a bounded holder can have.
+    /// The entries that a bounded holder can have, and a limited one may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_entries: Option<u64>,
 }
@@ -303,6 +304,9 @@ pub struct Finding {
     /// What it can grow to, where its holders are bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_bytes: Option<u64>,
+    /// The number of entries beyond which the program drops or refuses more, by its source, where that bounds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
     /// What it has is freed, but ever later.
     #[serde(skip)]
     pub ever_later: bool,

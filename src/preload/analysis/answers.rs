@@ -86,7 +86,9 @@ impl Recorded {
                 self.grown.insert(name);
             }
         }
-        for share in holders.iter_mut().filter(|h| h.is_bounded() && self.grown.contains(&name(h.owner))) {
+        // What is limited is no part of another collection.
+        let is_bounded = |h: &Share<'_>| matches!(h.hold, Retention::Bounded { .. });
+        for share in holders.iter_mut().filter(|h| is_bounded(h) && self.grown.contains(&name(h.owner))) {
             share.hold = Retention::Unbounded;
         }
     }
@@ -155,11 +157,15 @@ impl Share<'_> {
     }
 
     fn has_room(&self) -> bool {
-        matches!(self.hold, Retention::Bounded { entries, max_entries } if entries < max_entries)
+        match self.hold {
+            Retention::Bounded { entries, max_entries: most }
+            | Retention::Limited { entries, limit: most } => entries < most,
+            _ => false,
+        }
     }
 
     pub fn is_bounded(&self) -> bool {
-        matches!(self.hold, Retention::Bounded { .. })
+        matches!(self.hold, Retention::Bounded { .. } | Retention::Limited { .. })
     }
 }
 

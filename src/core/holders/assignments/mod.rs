@@ -3,11 +3,16 @@
 //! name reads. So it errs to one side, and says that a value is made anew only where no way leads back to the variable.
 
 mod flows;
+mod limits;
 mod statements;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+
+pub use limits::{Limit, OWN};
+
+use limits::Placed;
 
 use flows::{between_brackets, flows, parameters, plain, run_over};
 use statements::{Statement, Token, statements};
@@ -94,24 +99,26 @@ pub struct Assignments {
     /// Whether there is what may assign to an attribute, or to any variable, that is not named.
     any_attribute: bool,
     anything: bool,
+    limits: limits::Limits,
 }
 
 impl Assignments {
     /// Reads some modules: their names and their texts.
     pub fn of<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
         let mut all = Assignments::default();
-        let mut statements: Vec<(usize, Vec<Token>)> = Vec::new();
+        let mut statements: Vec<Placed> = Vec::new();
         for (name, text) in modules {
             let module = all.enter(None, None, false, 0);
             all.modules.insert(name.to_owned(), module);
             all.scopes_of(module, text, &mut statements);
         }
-        for (scope, tokens) in &statements {
+        for (scope, _, tokens) in &statements {
             all.names_of(*scope, tokens);
         }
-        for (scope, tokens) in &statements {
+        for (scope, _, tokens) in &statements {
             all.flows_of(*scope, tokens);
         }
+        all.find_limits(&statements);
         all
     }
 
@@ -204,7 +211,7 @@ impl Assignments {
     }
 
     /// Finds the functions and classes of a file, and of each statement the scope that it is in.
-    fn scopes_of(&mut self, module: usize, text: &str, out: &mut Vec<(usize, Vec<Token>)>) {
+    fn scopes_of(&mut self, module: usize, text: &str, out: &mut Vec<Placed>) {
         let mut open = vec![module];
         for Statement { indent, tokens } in statements(text) {
             while open.len() > 1 && open.last().is_some_and(|&at| indent <= self.scopes[at].indent) {
@@ -224,11 +231,11 @@ impl Assignments {
                     self.scopes[own].parameters = names;
                     self.functions.entry(name.clone()).or_default().push(own);
                 }
-                out.push((own, tokens));
+                out.push((own, indent, tokens));
                 open.push(own);
                 continue;
             }
-            out.push((scope, tokens));
+            out.push((scope, indent, tokens));
         }
     }
 
@@ -400,7 +407,7 @@ impl Assignments {
                     }
                 }
                 Token::Attribute(name) => keys.push((None, name.clone())),
-                Token::Mark(_) | Token::Text(_) | Token::Number => {}
+                Token::Mark(_) | Token::Text(_) | Token::Number(_) => {}
             }
         }
         keys

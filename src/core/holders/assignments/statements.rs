@@ -13,7 +13,8 @@ pub enum Token {
     Mark(String),
     /// A string, without its quotes.
     Text(String),
-    Number,
+    /// Its value, where that is a whole number, written as digits.
+    Number(Option<u64>),
 }
 
 impl Token {
@@ -102,8 +103,9 @@ pub fn statements(text: &str) -> Vec<Statement> {
             c if c.is_ascii_digit() => {
                 let end =
                     rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').unwrap_or(rest.len());
-                rest = &rest[end..];
-                tokens.push(Token::Number);
+                let (digits, behind) = rest.split_at(end);
+                rest = behind;
+                tokens.push(Token::Number(digits.replace('_', "").parse().ok()));
             }
             c if c.is_whitespace() => rest = &rest[c.len_utf8()..],
             _ => {

@@ -140,3 +140,87 @@ fn any_text_is_read() {
         global(&all[..at], "x");
     }
 }
+
+/// The lengths that `x` is kept at.
+fn limits(text: &str) -> Vec<String> {
+    let all = Assignments::of([("a", text)]);
+    let limits = all.limits_of(Variable::Global { module: "a", name: "x" }, &["C".to_owned()]);
+    limits.into_iter().map(|limit| format!("{limit:?}")).collect()
+}
+
+#[test]
+fn a_limit_is_kept_where_something_is_dropped_or_refused() {
+    for text in [
+        "if len(x) > 5: del x[0]",
+        "if len(x) >= 5:\n    x.pop(0)\nx.append(1)",
+        "while 5 < len(x):\n    x.popitem()",
+        "if len(x) > 5: x = x[3:]",
+        "if len(x) > 5:\n    print(1)\n    x[:] = x[1:]",
+        "if len(x) == 5: x.clear()",
+        "if k not in x and len(x) > 5: x.pop(0)",
+        "if len(x) < 5:\n  x.append(1)\nelse:\n  x[i] = 1",
+        "if len(x) > 5: heapq.heappop(x)",
+        "if len(x) < 5: heapq.heappush(x, y)",
+        "if n < 5:\n  n += 1\n  x.append(1)",
+        "x = x[-5:]",
+        "x = x[:5]",
+        "del x[:-5]",
+        "del x[5:]",
+        "def drop(): x.pop()\nif len(x) > 5: drop()",
+        "def f(): \n  if len(x) > 5: x.pop()\nf()",
+        "def put(to, v):\n  to.append(v)\n  if len(to) > 5: to.pop(0)\nput(x, 1)",
+        "class C(dict):\n  def __setitem__(self, k, v):\n    if len(self) > 5: super().pop(k)",
+        "class C(A): pass\nclass A:\n  def add(self, v):\n    if len(self) < 5: self.all.append(v)\nx.add(1)",
+    ] {
+        assert_eq!(limits(text), ["Number(5)"], "{text}");
+    }
+    for text in [
+        "if len(x) > 5: print(1)",
+        "if len(x) > 5: y.pop(0)",
+        "if len(x) > 5: x.append(x.pop(0))",
+        "if len(x) > 5 and old: x.pop(0)",
+        "if len(x) < 5: x.append(1)\nx.append(2)",
+        "if n < 5: x.append(1)",
+        "ok = len(x) < 5",
+        "y = x[-5:]",
+        // Nobody calls it, or only with a copy, or it is another class's.
+        "def f(): \n  if len(x) > 5: x.pop()",
+        "def put(to):\n  if len(to) > 5: to.pop(0)\nput(list(x))",
+        "class D(dict):\n  def __setitem__(self, k, v):\n    if len(self) > 5: self.pop(k)",
+        "if len(x) % 5 == 0: x.pop()",
+        "if len(x) > 5 * n: x.pop()",
+        "if len(x) != 5: x.pop()",
+        "if len(y) > 5: y.pop()",
+        "for i in range(len(x)): x.pop()",
+    ] {
+        assert_eq!(limits(text), [""; 0], "{text}");
+    }
+    assert_eq!(limits("if MOST <= len(x): x.pop()"), ["Path([\"MOST\"])"]);
+    assert_eq!(limits("if len(x) > args.cache.most: x.pop()"), ["Path([\"args\", \"cache\", \"most\"])"]);
+}
+
+#[test]
+fn the_limit_of_an_attribute_is_that_of_its_class() {
+    let source =
+        "class A:\n  def f(self):\n    if len(self.x) > self.most: self.x.pop()\nclass B: pass\na.f()";
+    let all = Assignments::of([("a", source)]);
+    let of = |class: &str| all.limits_of(Variable::Attribute("x"), &[class.to_owned()]).len();
+    assert_eq!((of("A"), of("B")), (1, 0));
+}
+
+#[test]
+fn a_name_has_the_one_number_that_the_source_gives_it() {
+    let number = |text: &str| Assignments::of([("a", text)]).number("most");
+    for text in [
+        "most = 1_000",
+        "C(most=1000)",
+        "class C:\n  most: int = 1000",
+        "def f(most=1000): pass",
+        "f(a, most=1000)\nmost = 1000",
+    ] {
+        assert_eq!(number(text), Some(1000), "{text}");
+    }
+    for text in ["most = 1000 * n", "most = 1000\nmost = 2000", "if most == 1000: pass", "most = 0x10"] {
+        assert_eq!(number(text), None, "{text}");
+    }
+}

@@ -73,6 +73,23 @@ fn a_bound_is_reckoned_from_what_was_there_when_it_was_met() {
     }
 }
 
+/// A list that the program drops entries of beyond a limit, and one that has passed it.
+#[test]
+fn a_limit_bounds_what_has_not_passed_it() {
+    let ledger = Shape::ran(|s, _| s.keep(4096, 7), 100);
+    let judged = |entries, limit| {
+        let list = Retention::Limited { entries, limit };
+        let v = judged(&ledger, &[7], |_| vec![holder(1, list, 28, 4096)]);
+        let mut grows = v.findings.iter().chain(&v.non_leaks).filter(|f| f.cohorts > 1);
+        grows.next().map(|f| (f.kind, f.limit)).expect("it grows")
+    };
+    assert_eq!(judged(28, 1000), (Kind::Cache, Some(1000)));
+    assert_eq!(judged(28, 100), (Kind::Cache, Some(100)));
+    assert_eq!(judged(28, 98), (Kind::Leak, None));
+    // Each entry has ever more blocks: what limits their number does not limit these.
+    assert_eq!(judged(4, 1000), (Kind::Leak, None));
+}
+
 /// Of the models that were made one is in use, by several names; those before it are in cycles.
 #[test]
 fn garbage_is_told_from_what_the_newest_object_has() {

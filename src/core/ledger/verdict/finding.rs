@@ -184,6 +184,8 @@ pub struct Finding {
     pub released_later: bool,
     /// What it can grow to, where its holder is bounded.
     pub bound_bytes: Option<u64>,
+    /// How many entries its holder may have, if the program drops or refuses more: it compares the number with this.
+    pub limit: Option<u64>,
     /// True if it may yet end by itself: with the first phase of its kind, which is not over, as what was freed late in
     /// the run, or as a queue that backs up irregularly.
     pub may_end: bool,
@@ -227,6 +229,7 @@ impl Finding {
             ever_later: false,
             released_later: false,
             bound_bytes: None,
+            limit: None,
             may_end: false,
             collector_is_off: false,
         }

@@ -8,7 +8,6 @@ use super::renewal;
 use super::survivors::{STEADY_COHORTS, STEADY_SHARE};
 use super::view::{CERTAIN_COHORTS, SiteHolder, View};
 use crate::format::entry::Retention;
-use crate::ledger::devices::Device;
 
 /// A kind of retention decides from this share of what the largest holder has on.
 const DECISIVE_SHARE: f64 = 0.5;
@@ -16,6 +15,8 @@ const DECISIVE_SHARE: f64 = 0.5;
 const GARBAGE: f64 = 2.0;
 /// The entries that come later may have so many times the blocks of the first ones.
 const UNEVEN_ENTRIES: u64 = 2;
+/// Entries of a step that is not over: what was just made, and what was just taken out.
+const IN_HAND: u64 = 2;
 /// The interval of the median of sizes that differ is as wide as this, and what comes rarely comes in fewer steps than this
 /// share.
 const DIFFERENT_SIZES: f64 = 1.5;
@@ -83,13 +84,43 @@ pub fn may_hold(f: &Finding, retention: Retention, bytes: u64) -> bool {
     retention != Retention::Unknown || bytes <= f.live_bytes
 }
 
+/// Returns how many entries a holder has, and how many it can have, or may have.
+fn room(retention: Retention) -> Option<(u64, u64)> {
+    match retention {
+        Retention::Bounded { entries, max_entries } => Some((entries, max_entries)),
+        Retention::Limited { entries, limit } => Some((entries, limit)),
+        _ => None,
+    }
+}
+
+/// Returns whether a holder that has so many of the blocks has not passed the limit that the program compares its length with. What
+/// grows in each of its entries no such limit bounds.
+fn is_below_limit(f: &Finding, retention: Retention, has: u64) -> bool {
+    let Retention::Limited { entries, limit } = retention else { return false };
+    let in_one = has.div_ceil(entries.max(1));
+    let grows_in_each =
+        entries.saturating_mul(f.live_blocks) < has.saturating_mul(u64::from(f.cohorts)) / UNEVEN_ENTRIES;
+    let in_hand = if f.freed > 0 { IN_HAND } else { 0 };
+    !grows_in_each && limit.saturating_add(in_hand).saturating_mul(in_one) >= f.live_blocks
+}
+
+/// Returns whether a bound of so many bytes is beyond the size of a device: it does not help.
+fn exceeds_a_device(view: &View<'_>, f: &Finding, bound: f64) -> bool {
+    view.ledger.devices().iter().any(|d| {
+        let part = f.part_on(d.device);
+        let its = (f.live_bytes as f64 * part) as u64;
+        let others = d.live_bytes().saturating_sub(its) + d.unattributed_bytes.unwrap_or(0);
+        d.total_bytes > 0 && part > 0.0 && bound * part > d.total_bytes.saturating_sub(others) as f64
+    })
+}
+
 /// Returns the most bytes that bounded holders can ever have. Their entries are those of the moment of the search, and so
 /// are the bytes of an entry; what a finding has by now came later, in part.
 fn bound_of<'a>(holders: impl Iterator<Item = &'a SiteHolder>, f: &Finding) -> f64 {
     // By holder: its blocks and bytes at all sites, and its entries.
     let mut all: BTreeMap<u64, (u64, u64, u64, u64)> = BTreeMap::new();
     for h in holders {
-        if let Retention::Bounded { entries, max_entries } = h.retention {
+        if let Some((entries, max_entries)) = room(h.retention) {
             let (blocks, bytes, now, most) = all.entry(h.holder).or_default();
             (*blocks, *bytes) = (blocks.saturating_add(h.blocks), bytes.saturating_add(h.bytes));
             (*now, *most) = ((*now).max(entries), (*most).max(max_entries));
@@ -139,7 +170,11 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         // A variable has the newest result, of each thread or task that runs: where others have several, one block shows
         // nothing that grows.
         let several = held.iter().any(|h| blocks(h.holder) > 1);
-        let grows = |h: &SiteHolder| h.retention.is_unbounded() && !(several && blocks(h.holder) == 1);
+        let is_open = |h: &SiteHolder| match h.retention {
+            Retention::Limited { .. } => !is_below_limit(f, h.retention, blocks(h.holder)),
+            retention => retention.is_unbounded(),
+        };
+        let grows = |h: &SiteHolder| is_open(h) && !(several && blocks(h.holder) == 1);
         // What is in use has each of a few parts of its newest: garbage has those of many steps.
         let of_one = |h: &SiteHolder| sum(&|other| other.holder == h.holder && grows(other));
         let largest_used = held.iter().map(of_one).fold(0.0, f64::max);
@@ -177,7 +212,10 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         // Its newest entry may have been found in the local variable that has it too. Nor does one bound more than it
         // has room for.
         let bounds = |h: &SiteHolder| {
-            let Retention::Bounded { entries, max_entries } = h.retention else { return false };
+            let Some((entries, max_entries)) = room(h.retention) else { return false };
+            if matches!(h.retention, Retention::Limited { .. }) {
+                return !is_open(h);
+            }
             let has = blocks(h.holder);
             let in_one = has.div_ceil(entries.max(1));
             let has_room =
@@ -191,15 +229,10 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
             return true;
         }
         let bound = bound_of(held.iter().filter(|h| bounds(h)), f);
-        f.bound_bytes = Some(bound as u64);
-        let has_no_room = |d: &Device| {
-            let part = f.part_on(d.device);
-            let its = (f.live_bytes as f64 * part) as u64;
-            let others = d.live_bytes().saturating_sub(its) + d.unattributed_bytes.unwrap_or(0);
-            d.total_bytes > 0 && part > 0.0 && bound * part > d.total_bytes.saturating_sub(others) as f64
-        };
-        // A bound beyond the size of a device does not help.
-        if view.ledger.devices().iter().any(has_no_room) {
+        let limits = held.iter().filter(|h| bounds(h) && matches!(h.retention, Retention::Limited { .. }));
+        let limit = limits.filter_map(|h| room(h.retention)).map(|(_, limit)| limit).max();
+        (f.bound_bytes, f.limit) = (Some(bound as u64), limit);
+        if exceeds_a_device(view, f, bound) {
             f.kind = Kind::Growing;
             f.confidence = Confidence::Likely;
             return true;

@@ -79,6 +79,7 @@ impl Builder<'_> {
             late_bytes_per_step: f.late_bytes_per_step,
             reserved_bytes_per_step: f.reserved_bytes_per_step,
             bound_bytes: f.bound_bytes,
+            limit: f.limit,
             ever_later: f.ever_later,
             is_collected: f.kind == verdict::Kind::PendingGc && f.longest_life > 0,
             collector_is_off: f.collector_is_off,

@@ -143,11 +143,13 @@ impl Builder<'_> {
                                     Some("unbounded")
                                 }
                                 Retention::Bounded { .. } => Some("bounded"),
+                                Retention::Limited { .. } => Some("limited"),
                                 Retention::Unreachable => Some("unreachable"),
                                 Retention::Replaced | Retention::Computed => Some("replaced"),
                             },
                             max_entries: match held.retention {
                                 Retention::Bounded { max_entries, .. } => Some(max_entries),
+                                Retention::Limited { limit, .. } => Some(limit),
                                 _ => None,
                             },
                         },

@@ -156,7 +156,7 @@ fn grounds(f: &Finding, these: &str) -> String {
 
 /// Returns why it is certain that a line leaks which frees nothing: only its holder can show that.
 fn unbounded(f: &Finding) -> &'static str {
-    if f.freed == 0 && f.layer != Layer::Code { " What holds them has no bound." } else { "" }
+    if f.freed == 0 && f.layer != Layer::Code { " Nothing was seen to bound what holds them." } else { "" }
 }
 
 /// Returns what is not known of growth that is no certain leak.

@@ -75,7 +75,12 @@ pub fn large_non_leaks(report: &Report) -> Vec<String> {
 fn reason(f: &Finding) -> String {
     match f.bound_bytes {
         Some(bound) if bound <= f.live_bytes => "what holds it is full".to_owned(),
-        Some(bound) => format!("it can grow to {}", size(bound as f64)),
+        Some(bound) => {
+            let entries = f.limit.map_or_else(String::new, |limit| {
+                format!(", as the program keeps at most {} entries", grouped(limit))
+            });
+            format!("it can grow to {}{entries}", size(bound as f64))
+        }
         None if f.kind == Kind::Doubling => {
             doubled(f.evidence_step.map_or(0, u64::from), f.growth_bytes_per_step)
         }

@@ -132,11 +132,28 @@ impl Heap<'_> {
             self.attribute(holder, limit).filter(|_| found)
         };
         let limit = LIMITS.into_iter().find_map(limited)?;
-        let is_number = self.types.info(limit).flags & FLAG_LONG != 0;
-        let most = objects::small_number(limit, self.cpython.minor).filter(|&most| is_number && most > 0)?;
+        let most = self.value_of(limit).filter(|&most| most > 0)?;
         // SAFETY: a living list, dict or deque: its length.
         let now = unsafe { word(collection, VAR_SIZE) };
         (now <= most).then_some((now, most))
+    }
+
+    /// Returns the value of a number below 2³⁰ that is not negative.
+    fn value_of(&mut self, number: Node) -> Option<u64> {
+        let is_number = self.types.info(number).flags & FLAG_LONG != 0;
+        objects::small_number(number, self.cpython.minor).filter(|_| is_number)
+    }
+
+    /// Returns the number that attributes of attributes of an object lead to; without one, of a variable of the program's modules.
+    pub fn number_of(&mut self, object: Option<Node>, path: &[String]) -> Option<u64> {
+        let (first, attributes) = match object {
+            Some(object) => (object, path),
+            None => (self.variable(path.first()?)?, &path[1..]),
+        };
+        let number = attributes
+            .iter()
+            .try_fold(first, |of, name| if self.is_object(of) { self.attribute(of, name) } else { None })?;
+        self.value_of(number)
     }
 
     /// Returns how many places of a collection are filled, and how many it has, if they show that these are all.

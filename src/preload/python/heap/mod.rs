@@ -391,6 +391,10 @@ impl HeapGraph for Heap<'_> {
         self.length_of(node)
     }
 
+    fn number(&mut self, object: Option<Node>, path: &[String]) -> Option<u64> {
+        self.number_of(object, path)
+    }
+
     fn first(&mut self, node: Node) -> Option<Node> {
         self.first_of(node)
     }

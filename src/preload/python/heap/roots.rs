@@ -156,6 +156,15 @@ impl Heap<'_> {
         named.filter(|(_, file)| is_own_file(file)).collect()
     }
 
+    /// Returns the value of a variable of the program's own modules.
+    pub fn variable(&mut self, name: &str) -> Option<Node> {
+        let mut modules = self.modules().into_iter();
+        modules.find_map(|module| {
+            let is_own = self.file_of_module(module.dict).is_some_and(|file| is_own_file(&file));
+            if is_own { self.value_in(&self.items(module.dict), name) } else { None }
+        })
+    }
+
     /// Returns the file of a module. That of `__main__` has a name no more when it is done, but for what loaded it.
     fn file_of_module(&mut self, dict: Node) -> Option<String> {
         let variables = self.items(dict);
