@@ -161,6 +161,10 @@ pub trait HeapGraph {
     fn assignments(&mut self) -> Option<&Assignments> {
         None
     }
+    /// Returns the lengths that the source of the program keeps collections at, where it can be read.
+    fn limits(&mut self) -> Option<&Assignments> {
+        None
+    }
     /// Returns a number that objects of one type share. Nodes of autograd graphs are of one type.
     fn sort(&mut self, node: Node) -> u64;
     /// Returns whether the time for the search is up.

@@ -117,7 +117,7 @@ impl HeapGraph for Toy {
         self.numbers.get(&(object?, path.join("."))).copied()
     }
 
-    fn assignments(&mut self) -> Option<&Assignments> {
+    fn limits(&mut self) -> Option<&Assignments> {
         self.source.as_ref()
     }
 

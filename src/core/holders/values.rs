@@ -82,7 +82,7 @@ pub(super) fn limit(graph: &mut impl HeapGraph, path: &Path, parting: usize) -> 
     let (variable, entries) = (assigned.variable()?, graph.length(path.nodes[parting])?);
     let objects = &path.nodes[(parting + 1).saturating_sub(OBJECTS)..=parting];
     let classes: Vec<String> = objects.iter().map(|&node| class_name(graph.type_name(node))).collect();
-    let source = graph.assignments()?;
+    let source = graph.limits()?;
     let named = |limit: &Limit| match limit {
         Limit::Path(path) => path.last().and_then(|name| source.number(name)),
         Limit::Number(_) => None,

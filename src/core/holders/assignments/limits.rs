@@ -2,6 +2,7 @@
 //! It does not ask whether that is right: that a number is not passed shows in the heap.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use super::flows::between_brackets;
 use super::statements::Token;
@@ -31,6 +32,9 @@ const PUTTING_INTO: [&str; 1] = ["heappush"];
 /// How names of methods begin that are called without being named.
 const UNNAMED: [&str; 2] = ["__", "forward"];
 
+/// More functions of one name are not told apart by it.
+const MOST_NAMESAKES: usize = 16;
+
 /// A collection: a variable, or an attribute of the objects of a class; [`OWN`] is such an object itself.
 type Collection = (Option<String>, Key);
 
@@ -46,7 +50,60 @@ pub(super) struct Limits {
     numbers: HashMap<String, Option<u64>>,
 }
 
+/// What is asked of all statements again and again, by the numbers of these.
+struct Index<'s> {
+    statements: &'s [Placed],
+    of_scope: HashMap<usize, Vec<usize>>,
+    /// What statements put into collections, and where each gets something.
+    puts: Vec<Vec<Collection>>,
+    put_at: HashMap<Collection, Vec<usize>>,
+    /// What is counted up.
+    counts: HashSet<Collection>,
+}
+
+impl Index<'_> {
+    /// Returns the numbers of the statements in one that begins a block.
+    fn block(&self, at: usize) -> Range<usize> {
+        let deeper = |(_, indent, _): &&Placed| *indent > self.statements[at].1;
+        at + 1..at + 1 + self.statements[at + 1..].iter().take_while(deeper).count()
+    }
+
+    fn is_put_only_in(&self, block: &Range<usize>, collection: &Collection) -> bool {
+        self.put_at.get(collection).is_some_and(|all| all.iter().all(|at| block.contains(at)))
+    }
+}
+
 impl Assignments {
+    fn index<'s>(&self, statements: &'s [Placed]) -> Index<'s> {
+        let puts: Vec<Vec<Collection>> =
+            statements.iter().map(|s| self.changed_by(s, &GATHERING, &PUTTING_INTO)).collect();
+        let mut index = Index {
+            statements,
+            of_scope: HashMap::new(),
+            puts,
+            put_at: HashMap::new(),
+            counts: HashSet::new(),
+        };
+        for (at, (scope, _, tokens)) in statements.iter().enumerate() {
+            index.of_scope.entry(*scope).or_default().push(at);
+            for collection in &index.puts[at] {
+                index.put_at.entry(collection.clone()).or_default().push(at);
+            }
+            if let [count @ .., add, Token::Number(Some(1))] = &tokens[..]
+                && add.is("+=")
+            {
+                index.counts.extend(path(count).and_then(|path| self.collection(*scope, &path)));
+            }
+        }
+        index
+    }
+
+    /// Returns the functions of a name, if they are few.
+    fn functions_named(&self, name: &str) -> &[usize] {
+        let all = self.functions.get(name).filter(|all| all.len() <= MOST_NAMESAKES);
+        all.map_or(&[], |all| &all[..])
+    }
+
     /// Returns the lengths that a collection is kept at: as a variable, as the attribute of an object of one of these classes, as
     /// such an object itself, and as a parameter that it is given as.
     pub fn limits_of(&self, collection: Variable<'_>, classes: &[String]) -> Vec<&Limit> {
@@ -76,7 +133,7 @@ impl Assignments {
 
     /// Takes in what statements keep at a length, what they give to functions, and the numbers that they name.
     pub(super) fn find_limits(&mut self, statements: &[Placed]) {
-        let named = names(statements);
+        let (named, index) = (names(statements), self.index(statements));
         for (at, (scope, _, tokens)) in statements.iter().enumerate() {
             if let [word, Token::Name(class), rest @ ..] = &tokens[..]
                 && word.is_word("class")
@@ -86,7 +143,7 @@ impl Assignments {
                 self.limits.bases.insert(class.clone(), bases);
             }
             if self.is_called(*scope, &named) {
-                let kept = self.cut(*scope, tokens).into_iter().chain(self.counted(statements, at));
+                let kept = self.cut(*scope, tokens).into_iter().chain(self.counted(&index, at));
                 let kept: Vec<(Collection, Limit)> = kept.collect();
                 kept.into_iter().for_each(|(c, limit)| self.limits.kept.entry(c).or_default().push(limit));
             }
@@ -110,7 +167,7 @@ impl Assignments {
                 };
                 if let Some(collection) = self.collection(*scope, &path)
                     && self.is_called(*scope, &named)
-                    && self.is_kept(statements, at, &collection, is_less)
+                    && self.is_kept(&index, at, &collection, is_less)
                 {
                     self.limits.kept.entry(collection).or_default().push(limit);
                 }
@@ -140,8 +197,8 @@ impl Assignments {
     }
 
     /// Returns the collections that get something only where a count is less than a limit: `if n < most: n += 1; x.append(…)`.
-    fn counted(&self, statements: &[Placed], at: usize) -> Vec<(Collection, Limit)> {
-        let (scope, indent, tokens) = &statements[at];
+    fn counted(&self, index: &Index<'_>, at: usize) -> Vec<(Collection, Limit)> {
+        let (scope, _, tokens) = &index.statements[at];
         let Some((word, condition)) = tokens.split_first() else { return Vec::new() };
         let Some(less) = condition.iter().position(|t| t.is("<") || t.is("<=")) else { return Vec::new() };
         let (count, most) = (path(&condition[..less]), limit(&condition[less + 1..]));
@@ -149,27 +206,17 @@ impl Assignments {
         else {
             return Vec::new();
         };
-        let Some(count) = self.collection(*scope, &count) else { return Vec::new() };
-        let counts = |(scope, _, tokens): &Placed| match &tokens[..] {
-            [of @ .., add, Token::Number(Some(1))] if add.is("+=") => {
-                path(of).and_then(|path| self.collection(*scope, &path)).as_ref() == Some(&count)
-            }
-            _ => false,
-        };
-        if !statements.iter().any(counts) {
+        if !self.collection(*scope, &count).is_some_and(|count| index.counts.contains(&count)) {
             return Vec::new();
         }
-        let (before, from) = statements.split_at(at + 1);
-        let (inside, behind) = from.split_at(block(from, *indent));
-        let puts = |s: &Placed| self.changed_by(s, &GATHERING, &PUTTING_INTO);
-        let is_nowhere_else =
-            |c: &Collection| before.iter().chain(behind).flat_map(puts).all(|other| other != *c);
-        inside.iter().flat_map(puts).filter(is_nowhere_else).map(|c| (c, most.clone())).collect()
+        let block = index.block(at);
+        let put = index.puts[block.clone()].iter().flatten().filter(|c| index.is_put_only_in(&block, c));
+        put.map(|c| (c.clone(), most.clone())).collect()
     }
 
     /// Takes in what a function is given as its parameters, where it is called with these tokens behind its name.
     fn given_to(&mut self, scope: usize, name: &str, behind: &[Token]) {
-        let functions = self.functions.get(name).cloned().unwrap_or_default();
+        let functions = self.functions_named(name).to_vec();
         if functions.is_empty() || !behind.first().is_some_and(|t| t.is("(")) {
             return;
         }
@@ -211,33 +258,28 @@ impl Assignments {
 
     /// Returns whether what follows if a length is less, or not less, than a limit keeps it there: where it is less something is
     /// put into the collection, and nowhere else; or else something is dropped.
-    fn is_kept(&self, statements: &[Placed], at: usize, collection: &Collection, is_less: bool) -> bool {
-        let head = &statements[at].2;
+    fn is_kept(&self, index: &Index<'_>, at: usize, collection: &Collection, is_less: bool) -> bool {
+        let head = &index.statements[at].2;
         let asks = head.first().is_some_and(|t| ["if", "elif", "while"].iter().any(|word| t.is_word(word)));
         // What else must be so may never be; but that an entry is new is.
         let is_alone = !head.iter().any(|t| t.is_word("and")) || head.iter().any(|t| t.is_word("in"));
         if !asks || !is_alone {
             return false;
         }
-        let (before, from) = statements.split_at(at + 1);
-        let (inside, behind) = from.split_at(block(from, statements[at].1));
+        let block = index.block(at);
         if is_less {
-            let puts = |s: &Placed| self.changed_by(s, &GATHERING, &PUTTING_INTO);
-            let put: Vec<Collection> = inside.iter().flat_map(puts).collect();
             // The length of an object is that of one of its attributes.
             let of_it = |c: &&Collection| *c == collection || collection.1.1 == OWN && c.0 == collection.0;
-            let elsewhere =
-                |c: &Collection| before.iter().chain(behind).flat_map(puts).all(|other| other != *c);
-            return put.iter().find(of_it).is_some_and(elsewhere);
+            let mut put = index.puts[block.clone()].iter().flatten();
+            return put.find(of_it).is_some_and(|c| index.is_put_only_in(&block, c));
         }
-        inside.iter().any(|statement| {
+        let in_function = |function: &usize| {
+            let all = index.of_scope.get(function).into_iter().flatten();
+            all.into_iter().any(|&at| self.drops_from(&index.statements[at], collection))
+        };
+        index.statements[block].iter().any(|statement| {
             self.drops_from(statement, collection)
-                || called(&statement.2).any(|name| {
-                    let functions = self.functions.get(name).into_iter().flatten();
-                    let mut all =
-                        functions.flat_map(|of| statements.iter().filter(move |(scope, ..)| scope == of));
-                    all.any(|of_function| self.drops_from(of_function, collection))
-                })
+                || called(&statement.2).any(|name| self.functions_named(name).iter().any(in_function))
         })
     }
 
@@ -312,11 +354,6 @@ fn names(statements: &[Placed]) -> HashSet<&str> {
         _ => None,
     })
     .collect()
-}
-
-/// Returns how many of some statements are in the one before them, which is indented so far.
-fn block(statements: &[Placed], indent: usize) -> usize {
-    statements.iter().take_while(|(_, deeper, _)| *deeper > indent).count()
 }
 
 /// Returns the functions and methods that a statement calls.

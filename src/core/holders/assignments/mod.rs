@@ -105,6 +105,22 @@ pub struct Assignments {
 impl Assignments {
     /// Reads some modules: their names and their texts.
     pub fn of<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
+        let (mut all, statements) = Assignments::named(modules);
+        for (scope, _, tokens) in &statements {
+            all.flows_of(*scope, tokens);
+        }
+        all
+    }
+
+    /// The same for the lengths that collections are kept at, and nothing else: what values are made of takes far longer.
+    pub fn limits_in<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
+        let (mut all, statements) = Assignments::named(modules);
+        all.find_limits(&statements);
+        all
+    }
+
+    /// Returns what names mean, and the statements.
+    fn named<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Assignments, Vec<Placed>) {
         let mut all = Assignments::default();
         let mut statements: Vec<Placed> = Vec::new();
         for (name, text) in modules {
@@ -115,11 +131,7 @@ impl Assignments {
         for (scope, _, tokens) in &statements {
             all.names_of(*scope, tokens);
         }
-        for (scope, _, tokens) in &statements {
-            all.flows_of(*scope, tokens);
-        }
-        all.find_limits(&statements);
-        all
+        (all, statements)
     }
 
     /// Returns whether a variable gets values that are made anew: from nothing that it had, nor from what a program gathers.

@@ -143,7 +143,7 @@ fn any_text_is_read() {
 
 /// The lengths that `x` is kept at.
 fn limits(text: &str) -> Vec<String> {
-    let all = Assignments::of([("a", text)]);
+    let all = Assignments::limits_in([("a", text)]);
     let limits = all.limits_of(Variable::Global { module: "a", name: "x" }, &["C".to_owned()]);
     limits.into_iter().map(|limit| format!("{limit:?}")).collect()
 }
@@ -203,14 +203,14 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
 fn the_limit_of_an_attribute_is_that_of_its_class() {
     let source =
         "class A:\n  def f(self):\n    if len(self.x) > self.most: self.x.pop()\nclass B: pass\na.f()";
-    let all = Assignments::of([("a", source)]);
+    let all = Assignments::limits_in([("a", source)]);
     let of = |class: &str| all.limits_of(Variable::Attribute("x"), &[class.to_owned()]).len();
     assert_eq!((of("A"), of("B")), (1, 0));
 }
 
 #[test]
 fn a_name_has_the_one_number_that_the_source_gives_it() {
-    let number = |text: &str| Assignments::of([("a", text)]).number("most");
+    let number = |text: &str| Assignments::limits_in([("a", text)]).number("most");
     for text in [
         "most = 1_000",
         "C(most=1000)",

@@ -7,7 +7,7 @@ fn kept(source: &str) -> Retention {
     let attribute = |name: &str| Step::Attribute(name.into());
     let toy = Toy::default().root(0, 1, "__main__.store").holds(1, 2, attribute("kept")).list(2, 10..30);
     let mut toy = (10..30).fold(toy, Toy::tensor);
-    toy.source = Some(Assignments::of([("__main__", source)]));
+    toy.source = Some(Assignments::limits_in([("__main__", source)]));
     toy.numbers = BTreeMap::from([((1, "most".to_owned()), 25), ((1, "settings.most".to_owned()), 30)]);
     let wanted: Vec<Wanted> =
         (1010..1030).map(|block| Wanted { block, bytes: 1, ..Wanted::default() }).collect();

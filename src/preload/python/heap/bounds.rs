@@ -141,7 +141,7 @@ impl Heap<'_> {
     /// Returns the value of a number below 2³⁰ that is not negative.
     fn value_of(&mut self, number: Node) -> Option<u64> {
         let is_number = self.types.info(number).flags & FLAG_LONG != 0;
-        objects::small_number(number, self.cpython.minor).filter(|_| is_number)
+        if is_number { objects::small_number(number, self.cpython.minor) } else { None }
     }
 
     /// Returns the number that attributes of attributes of an object lead to; without one, of a variable of the program's modules.

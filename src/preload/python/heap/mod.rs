@@ -63,6 +63,7 @@ pub struct Heap<'a> {
     rooms: IntMap<Node, Option<(u64, u64)>>,
     /// What the source of the program's own modules says of its variables; read when first needed.
     assignments: Option<Assignments>,
+    limits: Option<Assignments>,
     limit: Limit,
 }
 
@@ -144,6 +145,7 @@ impl<'a> Heap<'a> {
             stacks: None,
             rooms: IntMap::default(),
             assignments: None,
+            limits: None,
             limit,
         };
         heap.learn_namespaces();
@@ -452,6 +454,10 @@ impl HeapGraph for Heap<'_> {
 
     fn assignments(&mut self) -> Option<&Assignments> {
         Some(self.read_assignments())
+    }
+
+    fn limits(&mut self) -> Option<&Assignments> {
+        Some(self.read_limits())
     }
 
     fn sort(&mut self, node: Node) -> u64 {
