@@ -122,6 +122,6 @@ fn retention(source: &Assignments, owners: &[(Owner, Option<Assigned>)], at: usi
         return None;
     }
     let others = owners.iter().filter(|(other, _)| other.cause != owners[at].0.cause);
-    let mut kept = others.filter_map(|(_, assigned)| assigned.as_ref()?.variable());
-    kept.any(|kept| source.are_computed_from(variable, kept)).then_some(Retention::Computed)
+    let others = others.filter_map(|(_, assigned)| assigned.as_ref()?.variable());
+    source.are_computed_from(variable, others).then_some(Retention::Computed)
 }

@@ -32,9 +32,6 @@ const PUTTING_INTO: [&str; 1] = ["heappush"];
 /// How names of methods begin that are called without being named.
 const UNNAMED: [&str; 2] = ["__", "forward"];
 
-/// More functions of one name are not told apart by it.
-const MOST_NAMESAKES: usize = 16;
-
 /// A collection: a variable, or an attribute of the objects of a class; [`OWN`] is such an object itself.
 type Collection = (Option<String>, Key);
 
@@ -96,12 +93,6 @@ impl Assignments {
             }
         }
         index
-    }
-
-    /// Returns the functions of a name, if they are few.
-    fn functions_named(&self, name: &str) -> &[usize] {
-        let all = self.functions.get(name).filter(|all| all.len() <= MOST_NAMESAKES);
-        all.map_or(&[], |all| &all[..])
     }
 
     /// Returns the lengths that a collection is kept at: as a variable, as the attribute of an object of one of these classes, as

@@ -20,6 +20,8 @@ use statements::{Statement, Token, statements};
 /// Files and bytes of source that are read.
 pub const MOST_FILES: usize = 64;
 pub const MOST_BYTES: u64 = 1 << 20;
+/// More functions of one name are not told apart by it.
+const MOST_NAMESAKES: usize = 16;
 
 /// A variable: of a module, of a function, or an attribute of any object.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ pub enum Variable<'a> {
 
 /// A name, where it means one thing: a scope and a name, or an attribute, of no scope.
 type Key = (Option<usize>, String);
+/// The scope of what all the functions of a name are given.
+const GIVEN: usize = usize::MAX;
 type Flows = HashMap<Key, HashSet<Key>>;
 
 const KEYWORDS: [&str; 24] = [
@@ -106,6 +110,7 @@ impl Assignments {
     /// Reads some modules: their names and their texts.
     pub fn of<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>) -> Assignments {
         let (mut all, statements) = Assignments::named(modules);
+        all.parameters_are_given();
         for (scope, _, tokens) in &statements {
             all.flows_of(*scope, tokens);
         }
@@ -169,14 +174,20 @@ impl Assignments {
         false
     }
 
-    /// Returns whether a variable's values are made of another one, which keeps what it had, and are not made of themselves.
-    pub fn are_computed_from(&self, variable: Variable<'_>, kept: Variable<'_>) -> bool {
-        let (keys, of) = (self.keys_of(variable), self.keys_of(kept));
-        let keeps = |key: &Key| self.gathers.contains(key) || self.leads(key, &|from| from == key);
-        let is_kept = |from: &Key| of.contains(from) && keeps(from);
-        !keys.is_empty()
-            && keys.iter().all(|key| !self.leads(key, &|from| from == key))
-            && keys.iter().any(|key| self.leads(key, &is_kept))
+    /// Returns whether a variable's values are made of one of some others, which keeps what it had, and are not made of themselves.
+    pub fn are_computed_from<'a>(
+        &self,
+        variable: Variable<'_>,
+        mut others: impl Iterator<Item = Variable<'a>>,
+    ) -> bool {
+        let keys = self.keys_of(variable);
+        let of_itself = |key: &Key| self.sources([key]).contains(key);
+        if keys.is_empty() || keys.iter().any(of_itself) {
+            return false;
+        }
+        let sources = self.sources(&keys);
+        let keeps = |key: &Key| sources.contains(key) && (self.gathers.contains(key) || of_itself(key));
+        others.any(|other| self.keys_of(other).iter().any(keeps))
     }
 
     /// Returns what a variable is known as.
@@ -189,31 +200,33 @@ impl Assignments {
                 vec![(Some(module), name.to_owned()), (None, name.to_owned())]
             }
             Variable::Local { function, name } => {
-                let scopes = self.functions.get(function).into_iter().flatten();
-                scopes.map(|&at| self.resolved(at, name)).collect()
+                self.functions_named(function).iter().map(|&at| self.resolved(at, name)).collect()
             }
         }
     }
 
     fn is_anew(&self, variable: &Key) -> bool {
-        !self.leads(variable, &|from| from == variable || self.gathers.contains(from))
+        let sources = self.sources([variable]);
+        !sources.contains(variable) && !sources.iter().any(|&from| self.gathers.contains(from))
     }
 
-    /// Returns whether the value of a variable may be made of one that is looked for.
-    fn leads(&self, variable: &Key, is_wanted: &dyn Fn(&Key) -> bool) -> bool {
+    /// Returns all that the values of some variables may be made of.
+    fn sources<'k>(&self, variables: impl IntoIterator<Item = &'k Key>) -> HashSet<&Key> {
         let mut seen: HashSet<&Key> = HashSet::new();
-        let mut next = vec![variable];
+        let of = |key: &Key| self.from.get(key).into_iter().flatten();
+        let mut next: Vec<&Key> = variables.into_iter().flat_map(of).collect();
         while let Some(key) = next.pop() {
-            for from in self.from.get(key).into_iter().flatten() {
-                if is_wanted(from) {
-                    return true;
-                }
-                if seen.insert(from) {
-                    next.push(from);
-                }
+            if seen.insert(key) {
+                next.extend(of(key));
             }
         }
-        false
+        seen
+    }
+
+    /// Returns the functions of a name, if they are few.
+    fn functions_named(&self, name: &str) -> &[usize] {
+        let all = self.functions.get(name).filter(|all| all.len() <= MOST_NAMESAKES);
+        all.map_or(&[], |all| &all[..])
     }
 
     fn enter(&mut self, parent: Option<usize>, name: Option<String>, is_class: bool, indent: usize) -> usize {
@@ -385,22 +398,27 @@ impl Assignments {
         keys
     }
 
+    /// Takes in that parameters are made of what the functions of their function's name are given.
+    fn parameters_are_given(&mut self) {
+        for (name, functions) in &self.functions {
+            for &function in functions {
+                let of = &self.scopes[function];
+                let is_method = of.parent.is_some_and(|parent| self.scopes[parent].is_class);
+                for parameter in of.parameters.iter().skip(usize::from(is_method)) {
+                    let given = (Some(GIVEN), name.clone());
+                    self.from.entry((Some(function), parameter.clone())).or_default().insert(given);
+                }
+            }
+        }
+    }
+
     /// Takes in what the functions that a statement calls are given.
     fn arguments(&mut self, scope: usize, tokens: &[Token]) {
         for (at, pair) in tokens.windows(2).enumerate() {
             let (Token::Name(name) | Token::Attribute(name)) = &pair[0] else { continue };
-            let called = self.functions.get(name).cloned().unwrap_or_default();
-            if called.is_empty() || !pair[1].opens() {
-                continue;
-            }
-            let given = self.keys(scope, between_brackets(&tokens[at + 1..]));
-            for function in called {
-                let of = &self.scopes[function];
-                let is_method = of.parent.is_some_and(|parent| self.scopes[parent].is_class);
-                let names: Vec<String> = of.parameters.iter().skip(usize::from(is_method)).cloned().collect();
-                for name in names {
-                    self.from.entry((Some(function), name)).or_default().extend(given.iter().cloned());
-                }
+            if self.functions.contains_key(name) && pair[1].opens() {
+                let given = self.keys(scope, between_brackets(&tokens[at + 1..]));
+                self.from.entry((Some(GIVEN), name.clone())).or_default().extend(given);
             }
         }
     }

@@ -113,7 +113,7 @@ fn collections_are_made_of_themselves() {
 fn what_is_computed_from_what_another_variable_keeps() {
     let computed = |text: &str| {
         let global = |name| Variable::Global { module: "a", name };
-        Assignments::of([("a", text)]).are_computed_from(global("x"), global("kept"))
+        Assignments::of([("a", text)]).are_computed_from(global("x"), [global("kept")].into_iter())
     };
     for text in [
         "for i in r:\n    z = net(i)\n    kept = torch.cat([kept, z])\n    x = z @ kept.T",
@@ -223,4 +223,31 @@ fn a_name_has_the_one_number_that_the_source_gives_it() {
     for text in ["most = 1000 * n", "most = 1000\nmost = 2000", "if most == 1000: pass", "most = 0x10"] {
         assert_eq!(number(text), None, "{text}");
     }
+}
+
+/// Classes whose methods have one name, and each call it.
+fn namesakes(count: usize) -> String {
+    let class = |n: usize| {
+        format!(
+            "class C{n}:\n  def forward(self, x, y):\n    h{n} = self.inner{n}.forward(x, y)\n    return h{n} + y\n"
+        )
+    };
+    (0..count).map(class).collect()
+}
+
+#[test]
+fn functions_of_one_name_are_read_in_proportion_to_their_number() {
+    let flows = |count| {
+        let all = Assignments::of([("a", namesakes(count).as_str())]);
+        all.from.values().map(HashSet::len).sum::<usize>()
+    };
+    assert!(flows(400) < 9 * flows(50), "{} and {}", flows(400), flows(50));
+}
+
+#[test]
+fn a_variable_of_many_functions_of_one_name_is_none() {
+    let local = Variable::Local { function: "run", name: "x" };
+    let text = "def run():\n  x = make(1)\n";
+    assert!(are_anew(&text.repeat(MOST_NAMESAKES), local));
+    assert!(!are_anew(&text.repeat(MOST_NAMESAKES + 1), local));
 }
