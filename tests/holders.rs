@@ -247,6 +247,19 @@ fn a_limit_that_the_program_keeps_makes_it_a_cache() {
     assert_eq!(kind("# pool"), ("leak", "confirmed"));
 }
 
+/// In a closure, for each list of a dict, by a property, computed, by a part of the list.
+#[test]
+fn a_limit_in_other_words_makes_it_a_cache() {
+    let program = "holders/limited_otherwise.py";
+    let report = Report::of(&torch(program).traced().run().success().recording());
+    for mark in ["# closure", "# label", "# property", "# computed", "# cut"] {
+        assert_eq!(at(&report.0["findings"], program, mark), Vec::<&Value>::new());
+    }
+    // Each list is short, and there are ever more of them.
+    let [leak] = at(&report.0["findings"], program, "# step")[..] else { panic!("{:#?}", report.findings()) };
+    assert_eq!((&leak["kind"], &leak["confidence"]), (&"leak".into(), &"confirmed".into()), "{leak:#}");
+}
+
 #[test]
 fn cycles_that_nobody_collects_are_garbage_and_not_a_leak() {
     let program = "holders/uncollected.py";

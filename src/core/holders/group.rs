@@ -311,8 +311,10 @@ fn owner(graph: &mut impl HeapGraph, group: &Group, paths: &[&Path]) -> (Owner, 
     let places = match outermost.filter(|_| node != 0).zip(paths.first()) {
         Some((at, path)) => {
             let holder = at.checked_sub(1).map(|i| path.nodes[i]);
-            let most = graph.bound(holder, path.nodes[at]).map(|(_, most)| most);
-            most.or_else(|| graph.length(path.nodes[at])).unwrap_or(0)
+            let is_limited = matches!(hold, Retention::Limited { .. });
+            let room = graph.bound(holder, path.nodes[at]);
+            let room = room.or_else(|| is_limited.then(|| super::values::limit(graph, path, at)).flatten());
+            room.map(|(_, most)| most).or_else(|| graph.length(path.nodes[at])).unwrap_or(0)
         }
         None => 0,
     };
@@ -350,13 +352,14 @@ fn hold_of(graph: &mut impl HeapGraph, parting: Option<usize>, paths: &[&Path]) 
         }
         // A bound above the parting, or on one of many paths only, bounds nothing.
         let mut onward = parting.unwrap_or(0)..path.nodes.len();
-        let mut bound = |i: usize| {
-            let holder = i.checked_sub(1).map(|holder| path.nodes[holder]);
-            Some((path.nodes[i], graph.bound(holder, path.nodes[i])?))
-        };
-        let mut found = onward.find_map(&mut bound);
-        if let Some(at) = parting.filter(|_| found.is_none()) {
-            found = super::values::limit(graph, path, at).map(|limit| (path.nodes[at], limit));
+        let holder = |i: usize| i.checked_sub(1).map(|holder| path.nodes[holder]);
+        let mut found =
+            onward.clone().find_map(|i| Some((path.nodes[i], graph.bound(holder(i), path.nodes[i])?)));
+        if parting.is_some() && found.is_none() {
+            found = onward.find_map(|i| {
+                let is_one = graph.is_collection(holder(i), path.nodes[i]);
+                is_one.then(|| super::values::limit(graph, path, i)).flatten().map(|l| (path.nodes[i], l))
+            });
             is_limited |= found.is_some();
         }
         let Some((node, bound)) = found else {

@@ -128,9 +128,14 @@ pub trait HeapGraph {
     }
     /// Returns how many entries a collection has, where that is known.
     fn length(&mut self, node: Node) -> Option<u64>;
-    /// Returns the number that an object has as an attribute, of one of its attributes if the path has several names. Without an
-    /// object, that of a variable of the program's own modules.
+    /// Returns the number that an object has as an attribute, or a function as a variable of its closure; of an attribute of that,
+    /// or what a dict has by that key, if the path has several names. Without an object, that of a variable of the program's own
+    /// modules, or of its functions that are running.
     fn number(&mut self, _: Option<Node>, _: &[String]) -> Option<u64> {
+        None
+    }
+    /// Returns the name of a function.
+    fn function(&mut self, _: Node) -> Option<String> {
         None
     }
     /// Returns the first entry of a list.
@@ -204,7 +209,7 @@ pub struct Owner {
     pub node: Node,
     /// The first entry of that, where it is a list; else 0.
     pub first: Node,
-    /// How many entries the outermost collection has that it is in, or can have, if it is that itself and bounded. Where that
+    /// How many entries the outermost collection has that it is in, or can have, if that is bounded or limited itself. Where that
     /// grows, nothing is bounded. 0: not known.
     pub places: u64,
     pub cause: u32,

@@ -3,7 +3,7 @@
 //! [`super::assignments`].
 
 use super::assignments::{Assignments, Limit, OWN, Variable};
-use super::{GcRoot, HeapGraph, Owner, Path, Retention, Step, Wanted};
+use super::{GcRoot, HeapGraph, Node, Owner, Path, Retention, Step, Wanted};
 
 /// A collection and what it is an attribute of: a dict, and the object that has this one.
 const OBJECTS: usize = 3;
@@ -70,38 +70,48 @@ pub(super) fn tell_apart(
 }
 
 /// Returns how many entries the collection has that a path parts in, and the least length that the source keeps it at and that it
-/// has not passed. The number is that of the object which has the collection, or the one that the source gives that name.
+/// has not passed. The number is that of the object which has the collection, of a variable, or what the source gives that name.
 pub(super) fn limit(graph: &mut impl HeapGraph, path: &Path, parting: usize) -> Option<(u64, u64)> {
     let steps = graph.steps(&path.nodes);
-    // What limits a collection limits no other one in it.
     let is_entry = |step: &Step| matches!(step, Step::Key(_) | Step::Index(_));
-    if steps.iter().take(parting).any(is_entry) {
+    let mut before: Vec<&Step> = steps.iter().take(parting).filter(|step| **step != Step::Through).collect();
+    // What limits a collection limits those that are in it, and none in these.
+    let is_in_one = before.pop_if(|last| is_entry(last)).is_some();
+    if before.into_iter().any(is_entry) {
         return None;
     }
-    let assigned = Assigned::of(&path.root.origin, &steps, Some(parting))?;
+    // A function's own variable is that of the function which has it in its closure.
+    let closure = steps[..parting.min(steps.len())].iter().rposition(|s| matches!(s, Step::Closure(_)));
+    let (origin, begin) = match closure.map(|at| (&steps[at], at)) {
+        Some((Step::Closure(name), at)) => {
+            let function = path.nodes[..=at].iter().rev().find_map(|&node| graph.function(node))?;
+            (GcRoot::Local { function, name: name.clone() }, at + 1)
+        }
+        _ => (path.root.origin.clone(), 0),
+    };
+    let assigned = Assigned::of(&origin, &steps[begin..], Some(parting - begin))?;
     let (variable, entries) = (assigned.variable()?, graph.length(path.nodes[parting])?);
-    let objects = &path.nodes[(parting + 1).saturating_sub(OBJECTS)..=parting];
+    let around = OBJECTS + usize::from(is_in_one);
+    let objects = &path.nodes[(parting + 1).saturating_sub(around)..=parting];
+    let functions: Vec<Node> =
+        path.nodes[..parting].iter().copied().filter(|&node| graph.function(node).is_some()).collect();
     let classes: Vec<String> = objects.iter().map(|&node| class_name(graph.type_name(node))).collect();
-    let source = graph.limits()?;
-    let named = |limit: &Limit| match limit {
-        Limit::Path(path) => path.last().and_then(|name| source.number(name)),
-        Limit::Number(_) => None,
-    };
-    let limits = source.limits_of(variable, &classes).into_iter();
-    let limits: Vec<(Limit, Option<u64>)> = limits.map(|limit| (limit.clone(), named(limit))).collect();
-    let value = |(limit, named): (Limit, Option<u64>)| {
-        let number = match limit {
-            Limit::Number(number) => Some(number),
-            Limit::Path(path) => match path.split_first() {
-                Some((own, attributes)) if own == OWN => {
-                    objects.iter().rev().find_map(|&object| graph.number(Some(object), attributes))
-                }
-                _ => graph.number(None, &path),
-            },
+    let limits: Vec<Limit> =
+        graph.limits()?.limits_of(variable, is_in_one, &classes).into_iter().cloned().collect();
+    let mut number = |path: &[String]| {
+        let of_object = match path.split_first()? {
+            (own, attributes) if own == OWN => {
+                objects.iter().rev().find_map(|&object| graph.number(Some(object), attributes))
+            }
+            _ => {
+                let mut of_closures = functions.iter().rev();
+                of_closures.find_map(|&f| graph.number(Some(f), path)).or_else(|| graph.number(None, path))
+            }
         };
-        number.or(named).filter(|&limit| limit >= entries)
+        of_object.or_else(|| graph.limits()?.number(path.last()?))
     };
-    limits.into_iter().filter_map(value).min().map(|limit| (entries, limit))
+    let values = limits.iter().filter_map(|limit| limit.value(&mut number));
+    values.filter(|&limit| limit >= entries).min().map(|limit| (entries, limit))
 }
 
 fn class_name(type_name: String) -> String {

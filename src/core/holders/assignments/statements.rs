@@ -109,9 +109,9 @@ pub fn statements(text: &str) -> Vec<Statement> {
             }
             c if c.is_whitespace() => rest = &rest[c.len_utf8()..],
             _ => {
-                const LONG: [&str; 19] = [
-                    "**=", "//=", ">>=", "<<=", "->", ":=", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=",
-                    "%=", "@=", "&=", "|=", "^=",
+                const LONG: [&str; 21] = [
+                    "**=", "//=", ">>=", "<<=", "**", "//", "->", ":=", "==", "!=", "<=", ">=", "+=", "-=",
+                    "*=", "/=", "%=", "@=", "&=", "|=", "^=",
                 ];
                 let mark = LONG.iter().find(|mark| rest.starts_with(**mark)).copied();
                 let mark = mark.unwrap_or(&rest[..c.len_utf8()]);

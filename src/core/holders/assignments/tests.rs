@@ -144,7 +144,7 @@ fn any_text_is_read() {
 /// The lengths that `x` is kept at.
 fn limits(text: &str) -> Vec<String> {
     let all = Assignments::limits_in([("a", text)]);
-    let limits = all.limits_of(Variable::Global { module: "a", name: "x" }, &["C".to_owned()]);
+    let limits = all.limits_of(Variable::Global { module: "a", name: "x" }, false, &["C".to_owned()]);
     limits.into_iter().map(|limit| format!("{limit:?}")).collect()
 }
 
@@ -171,6 +171,29 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "def put(to, v):\n  to.append(v)\n  if len(to) > 5: to.pop(0)\nput(x, 1)",
         "class C(dict):\n  def __setitem__(self, k, v):\n    if len(self) > 5: super().pop(k)",
         "class C(A): pass\nclass A:\n  def add(self, v):\n    if len(self) < 5: self.all.append(v)\nx.add(1)",
+        // In other words.
+        "n = len(x)\nif n > 5: x.pop()",
+        "if (n := len(x)) > 5: x.pop()",
+        "if len(x) + len(y) > 5: x.pop()",
+        "if not len(x) < 5: x.pop()",
+        "is_full = len(x) >= 5\nif is_full: x.pop()",
+        "def is_full(): return len(x) >= 5\nif is_full(): x.pop()",
+        "def is_full(): return len(x) >= 5\nif not is_full(): x.append(1)",
+        "if x and len(x) > 5: x.pop()",
+        "b = x\nb.append(1)\nif len(b) > 5: b.pop(0)",
+        "if len(x) < 5: x[k] = 1",
+        "x = (x + [1])[-5:]",
+        "x = sorted(x)[:5]",
+        "x = [1] + x[:5]",
+        "x = [*x[-5:], 1]",
+        "x = heapq.nlargest(5, x)",
+        "x[:] = x[-5:]",
+        "x[:-5] = []",
+        "del x[:len(x) - 5]",
+        // What follows is for shorter ones only.
+        "def f():\n  if len(x) >= 5: return\n  x.append(1)\nf()",
+        "for i in r:\n  if len(x) >= 5:\n    x[i % 5] = 1\n    continue\n  x.append(1)",
+        "if len(x) >= 5:\n  x[i] = 1\nelse:\n  x.append(1)",
     ] {
         assert_eq!(limits(text), ["Number(5)"], "{text}");
     }
@@ -188,7 +211,14 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "def put(to):\n  if len(to) > 5: to.pop(0)\nput(list(x))",
         "class D(dict):\n  def __setitem__(self, k, v):\n    if len(self) > 5: self.pop(k)",
         "if len(x) % 5 == 0: x.pop()",
-        "if len(x) > 5 * n: x.pop()",
+        "if len(x) > 5 ** n: x.pop()",
+        "if len(x) > 5: y.append(1)\nx.append(1)",
+        "def f():\n  if len(x) >= 5: return\n  x.append(1)\nf()\ndef g(): x.append(1)\ng()",
+        "n = len(x)\nn = 0\nif n > 5: x.pop()",
+        "x = [1] + x",
+        "x = x[-5:] + x",
+        "for b in x:\n  if len(b) > 5: b.pop()",
+        "if len(x[k]) > 5: x.pop(k)",
         "if len(x) != 5: x.pop()",
         "if len(y) > 5: y.pop()",
         "for i in range(len(x)): x.pop()",
@@ -196,15 +226,61 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         assert_eq!(limits(text), [""; 0], "{text}");
     }
     assert_eq!(limits("if MOST <= len(x): x.pop()"), ["Path([\"MOST\"])"]);
+    assert_eq!(limits("if MOST is not None and len(x) > MOST: x.pop()"), ["Path([\"MOST\"])"]);
     assert_eq!(limits("if len(x) > args.cache.most: x.pop()"), ["Path([\"args\", \"cache\", \"most\"])"]);
 }
 
 #[test]
+fn collections_in_a_collection_have_limits_of_their_own() {
+    for text in [
+        "x[k].append(1)\nif len(x[k]) > 5: x[k].pop(0)",
+        "b = x.setdefault(k, [])\nb.append(1)\nif len(b) > 5: b.pop(0)",
+        "for b in x.values():\n  if len(b) > 5: b.pop()",
+        "for k, b in x.items(): del b[:-5]",
+        "x[k] = x[k][-5:]",
+    ] {
+        let all = Assignments::limits_in([("a", text)]);
+        let x = Variable::Global { module: "a", name: "x" };
+        assert_eq!(all.limits_of(x, true, &[]), [&Limit::Number(5)], "{text}");
+        assert_eq!(all.limits_of(x, false, &[]), [&Limit::Number(5); 0], "{text}");
+    }
+}
+
+#[test]
+fn a_limit_is_computed_of_numbers_and_paths() {
+    let value = |limit: &str| {
+        let text = format!("if len(x) > {limit}: x.pop()");
+        let all = Assignments::limits_in([("a", text.as_str())]);
+        let x = Variable::Global { module: "a", name: "x" };
+        let numbers = |path: &[String]| (path.last()? == "n").then_some(path.len() as u64 * 10);
+        all.limits_of(x, false, &[]).first()?.value(&mut { numbers })
+    };
+    for (limit, number) in [
+        ("n", 10),
+        ("2 * n", 20),
+        ("n - 2 * 3 + 1", 5),
+        ("(n + 2) // 3", 4),
+        ("c['n']", 20),
+        ("a.c[\"n\"] - 1", 29),
+    ] {
+        assert_eq!(value(limit), Some(number), "{limit}");
+    }
+    for limit in ["m", "n - 11", "n // 0", "f(n)", "n % 3", "c[n]", "-n"] {
+        assert_eq!(value(limit), None, "{limit}");
+    }
+}
+
+#[test]
 fn the_limit_of_an_attribute_is_that_of_its_class() {
+    let text = "class A:\n  @property\n  def full(self): return len(self.x) >= self.most\n  def add(self, v):\n    \
+                if self.full: self.x.pop(0)\n    self.x.append(v)\na.add(1)";
+    let all = Assignments::limits_in([("a", text)]);
+    assert_eq!(all.limits_of(Variable::Attribute("x"), false, &["A".to_owned()]).len(), 1);
+
     let source =
         "class A:\n  def f(self):\n    if len(self.x) > self.most: self.x.pop()\nclass B: pass\na.f()";
     let all = Assignments::limits_in([("a", source)]);
-    let of = |class: &str| all.limits_of(Variable::Attribute("x"), &[class.to_owned()]).len();
+    let of = |class: &str| all.limits_of(Variable::Attribute("x"), false, &[class.to_owned()]).len();
     assert_eq!((of("A"), of("B")), (1, 0));
 }
 

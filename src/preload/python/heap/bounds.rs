@@ -144,11 +144,16 @@ impl Heap<'_> {
         if is_number { objects::small_number(number, self.cpython.minor) } else { None }
     }
 
-    /// Returns the number that attributes of attributes of an object lead to; without one, of a variable of the program's modules.
+    /// Returns the number that attributes of attributes of an object lead to, the first a variable of the closure if it is a
+    /// function; without one, of a variable of the program's modules, or of its functions that are running.
     pub fn number_of(&mut self, object: Option<Node>, path: &[String]) -> Option<u64> {
+        let name = path.first()?;
         let (first, attributes) = match object {
+            Some(function) if self.is_function(function) => {
+                (self.closure_variable(function, name)?, &path[1..])
+            }
             Some(object) => (object, path),
-            None => (self.variable(path.first()?)?, &path[1..]),
+            None => (self.variable(name).or_else(|| self.local_variable(name))?, &path[1..]),
         };
         let number = attributes
             .iter()

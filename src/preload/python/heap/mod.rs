@@ -397,6 +397,10 @@ impl HeapGraph for Heap<'_> {
         self.number_of(object, path)
     }
 
+    fn function(&mut self, node: Node) -> Option<String> {
+        self.function_name(node)
+    }
+
     fn first(&mut self, node: Node) -> Option<Node> {
         self.first_of(node)
     }

@@ -165,6 +165,21 @@ impl Heap<'_> {
         })
     }
 
+    /// Returns the value of a variable of the program's functions that are running, the innermost first.
+    pub fn local_variable(&mut self, name: &str) -> Option<Node> {
+        let threads = thread_frames::threads(self.python);
+        // SAFETY: the states of living threads, and the GIL is held.
+        let mut frames = threads.into_iter().flat_map(|thread| unsafe { self.cpython.frames(thread) });
+        frames.find_map(|frame| {
+            // SAFETY: a frame keeps its code alive.
+            let (file, _) = unsafe { self.cpython.names(frame.code) };
+            let variables =
+                if is_own_file(&file) { self.variables(frame.address, frame.code) } else { Vec::new() };
+            let (_, value) = variables.into_iter().find(|(known, _)| known == name)?;
+            self.content(value)
+        })
+    }
+
     /// Returns the file of a module. That of `__main__` has a name no more when it is done, but for what loaded it.
     fn file_of_module(&mut self, dict: Node) -> Option<String> {
         let variables = self.items(dict);
@@ -273,6 +288,39 @@ impl Heap<'_> {
                 names.split_off(names.len().saturating_sub(count as usize))
             },
         }
+    }
+
+    pub fn is_function(&mut self, node: Node) -> bool {
+        self.is_object(node) && self.types.of(node).is_some_and(|info| info.kind == Kind::Function)
+    }
+
+    /// Returns the name of a function, without those of what it is defined in.
+    pub fn function_name(&mut self, node: Node) -> Option<String> {
+        self.is_function(node).then(|| {
+            // SAFETY: a living function, which keeps its code alive.
+            let (_, name) = unsafe { self.cpython.names(word(node, self.layout.function_code)) };
+            name.rsplit('.').next().unwrap_or(&name).to_owned()
+        })
+    }
+
+    /// Returns the value of a variable of a function's closure.
+    pub fn closure_variable(&mut self, function: Node, name: &str) -> Option<Node> {
+        // SAFETY: a living function.
+        let field = |at: usize| unsafe { word(function, at) };
+        let names = self.free_names(field(self.layout.function_code));
+        let at = names.into_iter().position(|known| self.is_str(known) && self.text(known) == name)?;
+        self.content(*self.tuple(field(self.layout.function_closure)).get(at)?)
+    }
+
+    /// Returns what a cell has, or what is none itself.
+    fn content(&mut self, node: Node) -> Option<Node> {
+        let info = self.types.of(node)?;
+        if info.kind != Kind::Cell {
+            return Some(node);
+        }
+        let mut held = Vec::new();
+        self.types.traverse(node, &info, &mut held);
+        held.pop()
     }
 
     /// Returns (name, value) of the variables of a frame that have a value.
