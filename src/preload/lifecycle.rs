@@ -1,6 +1,5 @@
 //! The way through the states of `state`: what is done when the library is armed, when the recording opens,
-//! and when the process ends. It stands at the top: nothing but how calls come to us, and the frameworks, is
-//! above it.
+//! and when the process ends. Only `interpose` and `frameworks` depend on it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -10,8 +10,8 @@ use leaktrace_core::int_map::{IntMap, int_map};
 /// Bytes that all descriptions of a recording may take together. They lie in the file alone.
 const MAX_BYTES: usize = 128 << 20;
 
-/// Ids of one kind: those of a program that makes code without end. So many fill a hash table that is not doubled once
-/// more.
+/// The most ids of one kind: a program may make code without end. With so many the hash table is as full as it may be, and would have
+/// to double for more.
 pub const MAX_IDS: usize = 56 << 10;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);

@@ -57,7 +57,7 @@ pub fn create(path: PathBuf, began_ns: u64) -> Result<PathBuf, String> {
     // Of recordings there may be as many as there are processes; the summary names each.
     if names > 1 && !is_recording(&wanted) {
         let (wanted, path) = (quoted(&wanted), quoted(path.file_name().unwrap_or_default()));
-        stderr::say(&format!("{wanted} is no recording and is left as it is; recording to {path}"));
+        stderr::say(&format!("{wanted} is not a recording and is left as it is; recording to {path}"));
     }
     Ok(path)
 }

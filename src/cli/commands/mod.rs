@@ -420,7 +420,9 @@ fn refuse(wrong: &clap::Error) -> ExitCode {
         && (program.ends_with(".py") || doctor::resolve(program.as_ref()).is_some())
     {
         let whole = words.join(" ");
-        output::complain(&format!("'{program}' is no command; to record a program: leaktrace run {whole}"));
+        output::complain(&format!(
+            "'{program}' is not a command; to record a program: leaktrace run {whole}"
+        ));
         return ExitCode::from(BAD_INPUT);
     }
     wrong.exit()

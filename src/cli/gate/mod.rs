@@ -162,6 +162,8 @@ pub fn headline(cause: &Cause) -> String {
     let f = &cause.finding;
     let much = match wording::rate(f) {
         Some(pace) => pace,
+        // As the report says it: the median of all steps.
+        None if f.kind == Kind::CarryOver => exact(f.bytes_per_step.round()),
         None => exact(f.live_bytes as f64),
     };
     let at = match f.sites.first() {

@@ -1,6 +1,6 @@
-//! What one step hands on to the next, told from the rest that reaches the same autograd graph. Where a graph reaches back
-//! through all steps, the output and the loss of the last one reach all of it too, by way of what is handed on. Only that was
-//! made in each step as in the one before: the graph behind it repeats itself from its first node on.
+//! Finds the variable that carries an autograd graph from one step to the next (a recurrent state, say), among all variables from
+//! which the graph is reachable. Where a graph reaches back through all steps, the output and the loss of the last step reach all of
+//! it too, by way of that variable. Only the graph behind that variable repeats itself from its first node on.
 
 use super::group::Group;
 use super::{HeapGraph, Node, Step};

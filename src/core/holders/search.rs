@@ -1,5 +1,5 @@
-//! The search itself: breadth first from the roots, rank by rank. Within a rank the autograd graphs come
-//! last, and only for what is still missing: paths through them are long.
+//! The search itself: breadth first from the roots, those of one rank (see [`HeapGraph::roots`]) after those of another. Within a rank
+//! the autograd graphs come last, and only for what is still missing: paths through them are long.
 
 use std::rc::Rc;
 

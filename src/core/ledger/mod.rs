@@ -1,4 +1,4 @@
-//! The ledger: events in, truth out. What is alive, which site allocated it, in which step it was born, what
+//! The ledger: from events to totals. What is live, which site allocated it, in which step it was born, what
 //! each step retained.
 //!
 //! A pure replay, which must not know files, CUDA or Python. The traced process runs it at each boundary, the

@@ -99,10 +99,10 @@ impl Suppressions {
             }
             let wrong = |what: String| SyntaxError { line, what };
             let (name, pattern) = rule.split_once(':').ok_or_else(|| {
-                wrong(format!("'{rule}' is no rule: a rule is KIND:PATTERN, such as leak:train.py:log"))
+                wrong(format!("'{rule}' is not a rule: a rule is KIND:PATTERN, such as leak:train.py:log"))
             })?;
             let kind = KindPattern::named(name.trim()).ok_or_else(|| {
-                wrong(format!("'{}' is no kind: {}, cache or * for all", name.trim(), kinds()))
+                wrong(format!("'{}' is not a kind: {}, cache or * for all", name.trim(), kinds()))
             })?;
             let pattern = pattern.trim().to_owned();
             if pattern.is_empty() {
@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn a_line_that_is_no_rule_is_told_by_its_number() {
         let told = |text: &str| Suppressions::read(text).expect_err(text).to_string();
-        assert!(told("# fine\n\nleak").starts_with("line 3: 'leak' is no rule"));
-        assert!(told("leek:train.py:f").starts_with("line 1: 'leek' is no kind: leak, growing, "));
+        assert!(told("# fine\n\nleak").starts_with("line 3: 'leak' is not a rule"));
+        assert!(told("leek:train.py:f").starts_with("line 1: 'leek' is not a kind: leak, growing, "));
         assert!(told("*:f\nleak: # why").starts_with("line 2: 'leak:' has no pattern"));
         let read = Suppressions::read("  leak : a.py:f  # why: #12 \n").expect("is a rule");
         let rule = &read.rules[0];

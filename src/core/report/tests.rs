@@ -121,8 +121,8 @@ fn a_leak_in_plain_words() {
         "1. Leak (confirmed): 512 B (1 block) per step, 100.0 KiB so far \
          allocated at train.py:37 cross_entropy_loss called from train.py:65 main \
          held by not known: ",
-        "why a leak each of the 200 steps since step 1 left blocks that are still live; the others of this line were \
-         freed in the step that allocated them. growth 1.0 KiB (step 2) ",
+        "why a leak each of the 200 steps since step 1 left blocks that are still live; all other blocks of this \
+         line were freed in the step that allocated them. growth 1.0 KiB (step 2) ",
         "█ 100.0 KiB (step 200); ",
         "Live after step 200 4.1 MiB 4.0 MiB 1 block train.py:65 main",
         "100.0 KiB 200 blocks train.py:37 cross_entropy_loss, in cross_entropy <- leak 1",
@@ -223,8 +223,8 @@ fn a_rate_tells_which_steps_it_is_of() {
         ("training", "512 B (1 block) per training step, ", ", 128 B per training step on average"),
         (
             "other",
-            "512 B (1 block) per step without training, ",
-            ", 128 B per step without training on average",
+            "512 B (1 block) per step outside training, ",
+            ", 128 B per step outside training on average",
         ),
     ] {
         let mut f = report.findings[0].clone();

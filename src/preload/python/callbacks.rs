@@ -1,4 +1,4 @@
-//! What the rest of the library wants to know of the interpreter, handed down to this room when it is armed.
+//! Functions of the rest of the library that are called from the interpreter, set when the library is armed.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

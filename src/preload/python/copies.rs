@@ -1,6 +1,6 @@
-//! The copies that free-threaded builds make of a function's instructions from 3.14 on: each thread but the first runs
-//! one of its own, which it specialises without a lock. Where it begins makes an offset of an address. Knows neither
-//! lines nor stacks.
+//! Thread-local bytecode (`co_tlbc`) of free-threaded CPython 3.14 and later: each thread but the first runs a copy of its own of a
+//! function's instructions, which it specialises without a lock. Turns the address of an instruction into its offset. Knows
+//! neither lines nor stacks.
 //!
 //! A code object leads to an array of its copies. While a thread is outside of the interpreter, calling the driver,
 //! another one may grow that array, and the old one is given back. So it is read by the kernel, once for a code object:

@@ -1,5 +1,5 @@
 //! The state of CPython's cyclic garbage collector, read raw: whether it is running (a block that is freed
-//! meanwhile was garbage that nothing but the collector would have freed), and where the rings of objects
+//! meanwhile was garbage that nothing but the collector would have freed), and where the lists of objects
 //! begin. Changes nothing.
 //!
 //! Up to 3.13 CPython keeps that state in one structure without a name to look up. It is found by its shape: a

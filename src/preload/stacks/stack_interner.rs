@@ -15,8 +15,8 @@ use leaktrace_core::int_map::{IntMap, int_map};
 const SHARDS: usize = 16;
 /// Hashes a shard remembers; beyond, it forgets them all and they are found again by content.
 const SHARD_LIMIT: usize = 14_000;
-/// The innermost frames that new stacks keep, by the eighths of the room that are taken by then: stacks, of each of which
-/// some 250 bytes are kept with the ledger's site, or bytes.
+/// (Eighths in use, innermost frames that new stacks keep.) In use are stacks, of [`MAX_IDS`], or bytes of descriptions, whichever is
+/// more. The ledger keeps some 250 bytes for each stack.
 const DEPTHS: [(usize, usize); 4] = [(5, usize::MAX), (6, 16), (7, 4), (8, 1)];
 /// The eighths up to which stacks get native samples.
 const SAMPLED: usize = 2;

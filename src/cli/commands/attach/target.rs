@@ -72,10 +72,11 @@ impl Target {
             return Err(fail(&format!("cannot be reached: {why}")));
         }
         let denied = || {
-            fail(
-                "cannot be looked at (permission denied): attach as its user or as root; in a container it takes the \
-                 capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)",
-            )
+            let who = if own_uid == 0 { "even for root" } else { "attach as its user or as root" };
+            fail(&format!(
+                "cannot be looked at (permission denied): {who}; in a container it takes the capability SYS_PTRACE (docker \
+                 run --cap-add SYS_PTRACE)"
+            ))
         };
         for space in ["mnt", "pid"] {
             let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/{space}"));
@@ -146,8 +147,7 @@ fn maps(text: &str) -> Vec<Mapping> {
 
 /// Finds the interpreter: in its library, or in the program itself. `Err`: why there is none, as the end of a sentence.
 fn python(maps: &[Mapping], exe: &Path) -> Result<(Addresses, Option<u32>), String> {
-    let none =
-        "is no Python program: leaktrace attaches to Python programs only; start it with leaktrace run";
+    let none = "is not a Python program: leaktrace attaches to Python programs only; others are recorded by leaktrace run";
     let is_exe = |m: &&Mapping| Path::new(m.path.trim_end_matches(" (deleted)")) == exe;
     let libraries = maps.iter().filter(|m| m.name().starts_with("libpython3"));
     let candidates: Vec<&Mapping> =

@@ -25,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// The result of one check; what is not right has a remedy.
 pub enum Check {
     Good(String),
+    /// What is good to know, and decides nothing.
+    Note(String),
     /// The program can be traced, but something will be missing.
     Warning(String, String),
     Bad(String, String),
@@ -49,14 +51,16 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
         )),
         Some(path) => check_program(&path, rest, &library, &mut checks),
     }
+    let fails = |checks: &[(&str, Check)]| checks.iter().any(|(_, f)| matches!(f, Check::Bad(..)));
+    let fails_itself = fails(&checks);
     checks.push(("driver", driver()));
-    checks.push(("attach", attaching()));
-    let failed = checks.iter().any(|(_, f)| matches!(f, Check::Bad(..)));
+    let failed = fails(&checks);
     let mut page = Page::new(output::width(None), arguments.color.is_on(None));
     for (what, check) in &checks {
         let lead = format!("{what}:");
         match check {
             Check::Good(text) => page.marked((GOOD, "ok    "), 6, &[(BOLD, &lead), (PLAIN, text)]),
+            Check::Note(text) => page.marked((DIM, "note  "), 6, &[(BOLD, &lead), (PLAIN, text)]),
             Check::Warning(text, remedy) => {
                 page.marked(
                     (UNSURE, "warn  "),
@@ -74,6 +78,9 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
     }
     let (style, verdict) = match failed {
+        true if !fails_itself => {
+            (BAD, "Failed: there is no GPU here. `leaktrace run --simulate` needs none.")
+        }
         true => (BAD, "Failed: leaktrace cannot trace this program."),
         false => (GOOD, "OK: leaktrace can trace this program."),
     };
@@ -82,19 +89,21 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if failed { GATE } else { 0 }))
 }
 
-/// Checks whether programs that run already could be recorded: nothing that this program needs.
-fn attaching() -> Check {
+/// Tells whether Python programs that run already could be recorded: nothing that this program needs.
+pub fn attaching() -> Check {
     let root = rustix::process::geteuid().is_root();
-    Check::Good(match (attach::obstacle(root), attach::Debugger::find()) {
-        (Some(why), _) => format!("leaktrace attach would not work: {why}"),
-        (None, None) => "leaktrace attach would work with CPython 3.14 and later; for earlier ones it takes gdb or lldb, and \
-                         neither is installed"
-            .into(),
-        (None, Some(debugger)) => format!(
+    match (attach::obstacle(root), attach::Debugger::find()) {
+        (Some(why), _) => Check::Note(format!("leaktrace attach would not work: {why}")),
+        (None, None) => Check::Note(
+            "leaktrace attach would work with CPython 3.14 and later; for earlier ones it takes gdb or lldb, and neither is \
+             installed"
+                .into(),
+        ),
+        (None, Some(debugger)) => Check::Good(format!(
             "leaktrace attach would work: the same user's processes can be reached, and {} is here",
             debugger.name()
-        ),
-    })
+        )),
+    }
 }
 
 /// Finds the file that the shell would run.

@@ -27,16 +27,17 @@ fn answer(page: &mut Page, diff: &Diff) {
     let (was, is) = (diff.a.growth_bytes_per_step, diff.b.growth_bytes_per_step);
     let change = signed(diff.a.retained_bytes, diff.b.retained_bytes);
     let (style, said) = match (was, is) {
-        _ if diff.same_recording => (BOLD, format!("{change} retained between the two steps.")),
+        _ if diff.same_recording => (BOLD, format!("{change} live from the first step to the second.")),
         (was, is) if was == 0.0 && is == 0.0 => {
             let (came, went) = turned(diff);
             let style = if came == 0 { GOOD } else { BAD };
             let told = |n: usize, what| match n {
                 0 => String::new(),
-                n => format!("{} {what}; ", count(n as f64, "other finding")),
+                1 => format!("1 other finding {what}. ").replace("%", "is"),
+                n => format!("{n} other findings {what}. ").replace("%", "are"),
             };
-            let (went, came) = (told(went, "of A gone"), told(came, "new in B"));
-            (style, format!("Neither leaks; {went}{came}{change} retained at the end of B."))
+            let (went, came) = (told(went, "of A % gone"), told(came, "% new in B"));
+            (style, format!("Neither leaks. {went}{came}At the end of B {change} are live."))
         }
         (_, 0.0) => (GOOD, format!("B does not leak any more: A grew by {} per step.", exact(was))),
         (0.0, _) => (BAD, format!("B leaks and A does not: {} per step.", exact(is))),
@@ -49,11 +50,11 @@ fn answer(page: &mut Page, diff: &Diff) {
 
 fn side(page: &mut Page, name: &str, s: &Side) {
     let at = match s.step {
-        Some(step) => format!("at step {} of {}", grouped(u64::from(step)), grouped(u64::from(s.steps))),
+        Some(step) => format!("at step {}", grouped(u64::from(step))),
         None => format!("at the end, after {}", count(f64::from(s.steps), "step")),
     };
     let peak = size(s.peak_bytes as f64);
-    let text = format!("{}: {} retained {at}, peak {peak}", sanitize(&s.file), size(s.retained_bytes as f64));
+    let text = format!("{}: {} live {at}, peak {peak}", sanitize(&s.file), size(s.retained_bytes as f64));
     page.wrap("  ", 6, &[(BOLD, name), (DIM, &text)]);
 }
 
@@ -88,7 +89,7 @@ fn leaks(page: &mut Page, diff: &Diff) {
         let (was, is) = (r.before.growth_bytes_per_step.round(), r.after.growth_bytes_per_step.round());
         let (style, mark, text): (Style, &str, String) = match (was, is) {
             (0.0, is) => (BAD, "new:", format!("{} per step", exact(is))),
-            (was, 0.0) => (GOOD, "gone:", format!("{} per step before", exact(was))),
+            (was, 0.0) => (GOOD, "gone:", format!("{} per step before,", exact(was))),
             (was, is) if is > was => (BAD, "more:", format!("{} per step, {} before", exact(is), exact(was))),
             (was, is) if is < was => {
                 (UNSURE, "less:", format!("{} per step, {} before", exact(is), exact(was)))
@@ -131,10 +132,10 @@ fn retained(page: &mut Page, diff: &Diff, all: bool) {
     let rows: Vec<&Row> = diff.rows.iter().filter(|r| all || r.before.bytes != r.after.bytes).collect();
     let most = if all { usize::MAX } else { TOP };
     if rows.is_empty() {
-        page.line(&[(BOLD, "Retained"), (PLAIN, ": every line the same")]);
+        page.line(&[(BOLD, "Live"), (PLAIN, ": every line the same")]);
         return;
     }
-    page.line(&[(BOLD, "Retained")]);
+    page.line(&[(BOLD, "Live")]);
     let head = format!("  {:>11}  {:>10}  {:>10}  {:<8}  where", "change", "A", "B", "");
     page.line(&[(DIM, &head)]);
     for r in rows.iter().take(most) {

@@ -1,5 +1,5 @@
 //! Is it a leak? One rule per file over one view of the ledger, each resting on the identity of blocks: in
-//! which step they were born, what they outlived, what was freed together. Never on a rising curve.
+//! which step they were born, what they outlived, what was freed together. Never on a rising curve, but for unattributed memory.
 
 mod after_last;
 mod births;

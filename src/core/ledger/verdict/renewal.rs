@@ -1,4 +1,4 @@
-//! Rule B: a site can free all of its blocks and still hold ever more. It may reallocate them every few steps, each
+//! A site can free all of its blocks and still hold ever more. It may reallocate them every few steps, each
 //! time more of them: no block is old, but the floor rises. Or it frees them ever later, as a queue does whose
 //! consumer is too slow: no block is older than those that were freed. So this rule looks at all that a site holds
 //! at the boundaries, over the last two thirds of the run.

@@ -1,5 +1,5 @@
-//! Rule B at long intervals: one block that is replaced by a larger one at every evaluation, say, and at no other time. The
-//! windows of rule B are shorter than such an interval, so this one looks at the rises themselves: they come regularly, each
+//! Renewal at long intervals: one block that is replaced by a larger one at every evaluation, say, and at no other time. The
+//! windows of [`super::renewal`] are shorter than such an interval, so this one looks at the rises themselves: they come regularly, each
 //! is about as large as the others, and nothing is given back in between.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Rule C: two sources. While blocks grow, does the caching allocator take more from the driver, or is the
+//! While blocks grow, does the caching allocator take more from the driver, or is the
 //! growth served from memory that it had already?
 
 use super::finding::{Finding, Kind};

@@ -1,6 +1,6 @@
-//! Rule A: survivors older than anything the site usually frees, of many birth steps, and more of them all
-//! the time. Rule D grades it: a site that never freed anything and does not grow steadily may yet have a
-//! bound. Rule E is in the view: what was freed only at the very end counts as alive.
+//! Blocks that are older than anything their site usually frees, that were allocated in many steps, and of which there are more all
+//! the time. A site that never freed anything and does not grow steadily may yet have a bound. What was freed only at the very end
+//! counts as live: the view says so.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

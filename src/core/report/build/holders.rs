@@ -1,4 +1,4 @@
-//! Who holds what: as numbers for the verdicts, by name for people.
+//! The holders of a report: as numbers for the verdicts, by name for people.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ impl Builder<'_> {
                 .then(|| "holders of compiled programs are not searched for; mostly it is the framework's own cache".into());
         }
         if f.kind == Kind::PendingGc && !self.holders(f.sites.iter().map(|part| part.site)).is_empty() {
-            return Some("what was found holds other blocks of the same lines, which are no garbage".into());
+            return Some("what was found holds other blocks of the same lines, which are not garbage".into());
         }
         let searched = f.sites.iter().filter_map(|part| self.tables.unheld.get(&self.key(part.site)?));
         if let Some((step, why)) = searched.max_by_key(|(step, _)| *step) {

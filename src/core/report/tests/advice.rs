@@ -136,8 +136,8 @@ fn advice_is_for_what_holds() {
             &["__main__.f → lru_cache[*] → closure variable `x`"],
             "give the `lru_cache` of `f` in __main__ a bound",
         ),
-        (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*][*]` in __main__ a bound"),
-        (512.0, &["f() local `cache`[*]"], "give `cache[*]` in f() a bound"),
+        (512.0, &["__main__.m.kv_cache[*][*]"], "give `m.kv_cache[*]` in __main__ a bound"),
+        (512.0, &["f() local `cache`[*]"], "give `cache` in f() a bound"),
         (
             512.0,
             &["__main__.cache.requests[*].x"],

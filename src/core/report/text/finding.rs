@@ -214,10 +214,12 @@ fn holders(rows: &mut Rows<'_>, f: &Finding, most: usize) {
     let mut told = None;
     let mut checked = |h: &Holder| match told.replace(h.step) {
         before if h.step == 0 || before == Some(h.step) => String::new(),
-        _ => format!(", checked at step {}", grouped(u64::from(h.step))),
+        _ => format!(" when checked at step {}", grouped(u64::from(h.step))),
     };
-    let much = |h: &Holder| match f.holders.len() {
-        1 => block_count(f, h.blocks),
+    // The bytes that are carried over may be others in each step.
+    let has_bytes = f.holders.len() > 1 && f.kind != Kind::CarryOver;
+    let much = |h: &Holder| match has_bytes {
+        false => block_count(f, h.blocks),
         _ => format!("{}, {}", size(h.bytes as f64), block_count(f, h.blocks)),
     };
     if !parts.is_empty() {

@@ -144,7 +144,7 @@ pub fn out_of_memory(text: &mut Text, report: &Report, layout: Layout) {
     let device = report.devices.iter().find(|d| d.index == oom.device);
     let total = device.filter(|d| d.total_bytes > 0).map_or_else(String::new, |d| {
         let total = size(d.total_bytes as f64);
-        format!(", {total} on the device")
+        format!("; the device has {total}")
     });
     let title = format!(
         "At the failure: {} live, {} reserved{total}",

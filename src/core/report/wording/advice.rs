@@ -55,6 +55,8 @@ const TASK: &str = ".result()";
 const CHAIN: &str = "…";
 /// Allocators give a block of so many bytes for a number.
 const NUMBER: f64 = 512.0;
+/// More variables than that are not named one by one.
+const MOST_NAMED: usize = 2;
 const BREAK_CYCLE: &str = "break the reference cycle (a weak reference, or `del` of what closes it)";
 
 /// Returns what would fix a finding; `None` where nothing can be said, or nothing needs to be fixed.
@@ -151,7 +153,13 @@ pub fn advice(f: &Finding) -> Option<String> {
             let given = of.gives_on.map_or_else(String::new, |how| {
                 format!("donate it ({how}) if only the next step needs it; else ")
             });
-            format!("{given}`del` it, or let the function that holds it return, before the next step begins")
+            let (what, them) = match variables(f) {
+                Some(names) => (names.join(" and "), if names.len() > 1 { "them" } else { "it" }),
+                None => ("it".to_owned(), "it"),
+            };
+            format!(
+                "{given}`del` {what}, or let the function that holds {them} return, before the next step begins"
+            )
         }
         _ => return None,
     })
@@ -409,7 +417,7 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             holder(dict)
         )
     } else if is_cache(path) {
-        bounded(name)
+        bounded(&name.replacen("[*]`", "`", 1))
     } else if let Some(cut) = of.cuts_graph
         && let [first @ .., last] = &with_graphs(f)[..]
         && has(&[GRAPH])
@@ -461,6 +469,19 @@ fn link(path: &str) -> Option<&str> {
     // A variable of a module is none.
     let link = link.split_once('[').filter(|_| before.contains(['.', '`'])).map_or(link, |(name, _)| name);
     (!link.contains(['[', ' '])).then_some(link)
+}
+
+/// Returns the variables that hold what is carried over, if that is all that does.
+fn variables(f: &Finding) -> Option<Vec<String>> {
+    let variable = |h: &Holder| {
+        let text = holder(&h.path);
+        let (name, _) = text.strip_prefix('`')?.split_once("` in ")?;
+        let is_plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        is_plain.then(|| format!("`{name}`"))
+    };
+    let mut names: Vec<String> = f.holders.iter().map(variable).collect::<Option<_>>()?;
+    names.dedup();
+    (1..=MOST_NAMED).contains(&names.len()).then_some(names)
 }
 
 fn bounded(name: &str) -> String {

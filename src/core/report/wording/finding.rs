@@ -140,8 +140,10 @@ fn grounds(f: &Finding, these: &str) -> String {
             let until = if f.released_later { "freed before that" } else { "ever freed" };
             format!("nothing that {stacks} allocated was {until}")
         }
-        (_, 0) => format!("the others of {these} were freed in the step that allocated them"),
-        (_, life) => format!("the others of {these} lived for at most {}", count(f64::from(life), "step")),
+        (_, 0) => format!("all other {noun}s of {these} were freed in the step that allocated them"),
+        (_, life) => {
+            format!("all other {noun}s of {these} lived for at most {}", count(f64::from(life), "step"))
+        }
     };
     match f.evidence_step {
         0 if f.released_later => {
@@ -404,7 +406,7 @@ fn periodic(f: &Finding, sites: &[Site], cwd: &str) -> String {
     let Subject { name, plural, .. } = subject(sites, cwd);
     let accumulate = if plural { "accumulate" } else { "accumulates" };
     format!(
-        "{name} {accumulate} {} per step; every {} as much is released, down to the same floor (sawtooth). This is no leak.",
+        "{name} {accumulate} {} per step; every {} as much is released, down to the same floor (sawtooth). This is not a leak.",
         amount(f.blocks_per_step, f.bytes_per_step, noun(f.layer)),
         count(f.period_steps.unwrap_or(0.0), "step"),
     )

@@ -230,9 +230,11 @@ pub fn rate(f: &Finding) -> Option<String> {
             // What most steps add may be of another line than the one that is named.
             Some(_) if f.sites.len() > 1 => format!("{mean} per {step} on average"),
             Some(most) => format!("{per_step} {most} {}, {mean} per {step} on average", adding_steps(f)),
-            None => format!("{per_step} per {step} that adds, {mean} per {step} on average"),
+            None => format!("{per_step} in {}, {mean} per {step} on average", adding_share(f)),
         },
-        Kind::PendingGc if !is_every_step(f.growth_step_ratio) => format!("{per_step} per {step} that adds"),
+        Kind::PendingGc if !is_every_step(f.growth_step_ratio) => {
+            format!("{per_step} in {}", adding_share(f))
+        }
         Kind::Leak | Kind::Growing | Kind::LastLoop | Kind::PendingGc | Kind::Periodic => {
             format!("{per_step} per {step}")
         }
@@ -250,7 +252,7 @@ pub(super) fn is_every_step(share: f64) -> bool {
     share >= 0.995
 }
 
-/// Returns the steps of which the figures are: `step`, `training step` or `step without training`.
+/// Returns the steps of which the figures are: `step`, `training step` or `step outside training`.
 fn step(f: &Finding) -> String {
     steps_of("", false, f.counted_steps)
 }
@@ -260,7 +262,7 @@ pub(super) fn steps_of(n: impl Display, plural: bool, counted: &str) -> String {
     let s = if plural { "s" } else { "" };
     let text = match counted {
         "training" => format!("{n} training step{s}"),
-        "other" => format!("{n} step{s} without training"),
+        "other" => format!("{n} step{s} outside training"),
         _ => format!("{n} step{s}"),
     };
     text.trim_start().to_owned()
@@ -269,6 +271,12 @@ pub(super) fn steps_of(n: impl Display, plural: bool, counted: &str) -> String {
 fn adding_steps(f: &Finding) -> String {
     let steps = steps_of("", true, f.counted_steps);
     if is_every_step(f.growth_step_ratio) { steps } else { format!("{steps} that add") }
+}
+
+/// Returns `15 % of the steps`: those that add something.
+fn adding_share(f: &Finding) -> String {
+    let percent = (100.0 * f.growth_step_ratio).round().max(1.0);
+    format!("{percent:.0} % of the {}", steps_of("", true, f.counted_steps))
 }
 
 /// Returns whether some steps add so much more, or less, than most that the mean over those that add is another figure.
@@ -436,11 +444,11 @@ pub fn reserved_growth(f: &Finding) -> Option<String> {
     Some(match f.reserved_growth_bytes.filter(|_| f.kind.grows())? {
         bytes if bytes > 0 => {
             let each = f.reserved_bytes_per_step.map(|each| format!(", {} per {}", size(each), step(f)));
-            format!("reserved +{}{}", size(bytes as f64), each.unwrap_or_default())
+            format!("all reserved memory +{}{}", size(bytes as f64), each.unwrap_or_default())
         }
         // How another framework comes by its memory may not be seen.
         _ if f.sites.first().is_some_and(|site| site.entry_point.is_some()) => return None,
-        _ => "reserved +0 B (served from cached memory)".to_owned(),
+        _ => "all reserved memory +0 B (served from cached memory)".to_owned(),
     })
 }
 

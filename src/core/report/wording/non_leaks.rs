@@ -52,7 +52,7 @@ pub fn non_leaks(findings: &[Finding]) -> String {
             Kind::Gathered => format!("{bytes} gathered in a loop, and {GATHERED}"),
             Kind::Spike => format!("{bytes} above the usual level at step {}, freed again", grouped(step)),
             Kind::Periodic => format!("{bytes} in a sawtooth, released every so many steps"),
-            _ => format!("{bytes} more reserved by the allocator, with no more in use"),
+            _ => format!("{bytes} more reserved by the allocator, although no more is in use"),
         }
     };
     kinds.iter().map(of_kind).collect::<Vec<_>>().join("; ")

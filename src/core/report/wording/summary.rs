@@ -144,6 +144,9 @@ fn ended(p: &Program) -> String {
     format!("{} {when} {:.1} s", how_it_ended(p), p.duration_s)
 }
 
+/// The exception that Ctrl-C raises.
+const INTERRUPT: &str = "KeyboardInterrupt";
+
 /// Returns how the process ended, as a fact: `exit status 1 (uncaught ValueError)`.
 pub fn how_it_ended(p: &Program) -> String {
     let how = match (p.end, p.exit_status) {
@@ -151,6 +154,8 @@ pub fn how_it_ended(p: &Program) -> String {
         (end, _) => ending(end).to_owned(),
     };
     match &p.exception {
+        // CPython ends itself by that signal.
+        Some(name) if p.end == End::Killed && name == INTERRUPT => format!("interrupted ({name})"),
         Some(name) if p.end != End::Running => format!("{how} (uncaught {name})"),
         _ => how,
     }
@@ -254,7 +259,8 @@ pub fn steps(report: &Report) -> String {
         }
         0 => format!("{steps} (from {})", from(source)),
         n => format!(
-            "{steps} (from {source}, and {} of them from {})",
+            "{steps} ({} from {source}, {} from {})",
+            grouped(u64::from(report.steps.count.saturating_sub(n))),
             grouped(u64::from(n)),
             from("the loop")
         ),
@@ -417,7 +423,8 @@ pub fn coverage(c: &Coverage) -> String {
 
 /// Names the calls with untracked memory use, if there were any: `2 cuModuleLoadData`.
 pub fn untracked_calls(c: &Coverage) -> Option<String> {
-    let calls = c.untracked_calls.iter().map(|u| format!("{} {}", grouped(u.calls), u.entry_point));
+    let calls =
+        c.untracked_calls.iter().map(|u| format!("{} of {}", count(u.calls as f64, "call"), u.entry_point));
     let calls = calls.collect::<Vec<_>>().join(", ");
     (!calls.is_empty()).then(|| sanitize(&calls))
 }

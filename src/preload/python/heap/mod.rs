@@ -1,5 +1,5 @@
 //! The interpreter's objects as a graph to be searched, with the GIL held. Nothing of the program's own is
-//! run: an object holds what its type's `tp_traverse` visits, as the cyclic collector has it; names are read
+//! run: an object holds what its type's `tp_traverse` visits, as for the cyclic collector; names are read
 //! from dicts and structures. No reference is taken, no object is made.
 //!
 //! Python's objects cannot change or go away while the GIL is held, so they are read directly. C++ objects

@@ -1,7 +1,6 @@
 //! Every object that the cyclic collector knows, and those among them that no root reaches.
 //!
-//! From 3.12 on the interpreter shows them itself. Before, they hang in rings, one per generation of the
-//! collector.
+//! From 3.12 on the interpreter shows them itself. Before, they are in circular lists, one per generation of the collector.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
