@@ -62,6 +62,7 @@ fn garbage_that_comes_from_the_same_line_now_and_then_is_the_same_cause() {
             object: 1,
             retention: Retention::Unreachable,
             is_state: false,
+            is_of_call: false,
             blocks,
             bytes: blocks * 2048,
         };

@@ -7,7 +7,15 @@ use verdict::{Confidence, Kind, SiteHolder, Verdict};
 
 /// A holder of so many blocks of a size.
 fn holder(holder: u64, retention: Retention, blocks: u64, size: u64) -> SiteHolder {
-    SiteHolder { holder, object: holder, retention, is_state: false, blocks, bytes: blocks * size }
+    SiteHolder {
+        holder,
+        object: holder,
+        retention,
+        is_state: false,
+        is_of_call: false,
+        blocks,
+        bytes: blocks * size,
+    }
 }
 
 /// Judges a run by the holders of what these stacks have left; each is told how many blocks those are.

@@ -291,6 +291,7 @@ fn held_by(ledger: &Ledger, retentions: &[Retention], blocks: u64) -> Verdict {
         object: holder,
         retention,
         is_state: false,
+        is_of_call: false,
         blocks,
         bytes: 1 << 18,
     };

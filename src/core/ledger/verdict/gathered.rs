@@ -34,7 +34,7 @@ pub fn take(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     };
     let gathered = findings.extract_if(.., is_gathered).map(told).collect();
     for f in findings.iter_mut().filter(|f| f.live_bytes > 0) {
-        f.released_later = view.ledger.exited() && is_given_back(view, f);
+        f.released_later |= view.ledger.exited() && is_given_back(view, f);
     }
     gathered
 }

@@ -1,13 +1,14 @@
 //! What holders show: the bound that the lives of blocks cannot show, or that there is none; and that what
 //! one holder has is one cause, however many lines filled it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Confidence, Finding, Kind};
 use super::renewal;
 use super::survivors::{STEADY_COHORTS, STEADY_SHARE};
-use super::view::{CERTAIN_COHORTS, SiteHolder, View};
+use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteHolder, View};
 use crate::format::entry::Retention;
+use crate::ledger::sites::Layer;
 
 /// A kind of retention decides from this share of what the largest holder has on.
 const DECISIVE_SHARE: f64 = 0.5;
@@ -76,6 +77,33 @@ fn most_are(view: &View<'_>, site: u32, is_of_kind: &dyn Fn(Retention) -> bool) 
 pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
     let known = !a.is_empty() && !b.is_empty();
     known.then(|| a.iter().any(|holder| b.contains(holder)))
+}
+
+/// Adds to leaks what their holders got from other sites before: another loop filled the same list.
+pub fn take_in_earlier(view: &View<'_>, findings: &mut [Finding], explained: &mut BTreeSet<u32>) {
+    for f in findings.iter_mut().filter(|f| f.kind == Kind::Leak && f.layer == Layer::Block) {
+        let of_leak: Vec<u64> = f.sites.iter().filter_map(|s| main_holder(view, s.site)).collect();
+        for s in &view.sites {
+            let is_alike = s.site.layer == f.layer && s.site.device == f.device;
+            if !is_alike || s.cohorts.len() < MIN_COHORTS || explained.contains(&s.number) {
+                continue;
+            }
+            if main_holder(view, s.number).is_some_and(|holder| of_leak.contains(&holder)) {
+                explained.insert(s.number);
+                let share = s.share(0.0);
+                f.live_bytes = f.live_bytes.wrapping_add(share.live_bytes);
+                f.live_blocks = f.live_blocks.wrapping_add(share.live_blocks);
+                f.sites.push(share);
+            }
+        }
+    }
+}
+
+/// Returns the holder that has the most of a site's blocks, if that can take in more for ever.
+fn main_holder(view: &View<'_>, site: u32) -> Option<u64> {
+    let held = (view.context.holders)(site);
+    let most = held.into_iter().max_by_key(|h| h.blocks)?;
+    most.retention.is_unbounded().then_some(most.holder)
 }
 
 /// Returns whether what a holder has can be what grew. C or C++ code that has more than all of it has something else

@@ -116,6 +116,7 @@ pub fn judge_by(ledger: &Ledger, context: Context<'_>) -> Verdict {
     findings.sort_by(|a, b| a.kind.cmp(&b.kind).then(weight(b).total_cmp(&weight(a))));
     let doubling = doubling::buffers(&view, &explained);
     explained.extend(sites_of(&doubling));
+    holders::take_in_earlier(&view, &mut findings, &mut explained);
     let mut non_leaks = non_leaks::find(&view, &findings, &explained, &grown.saturating);
     non_leaks.extend(bounded.into_iter().chain(larger).chain(doubling).chain(gathered));
     Verdict { findings, non_leaks, undecided }

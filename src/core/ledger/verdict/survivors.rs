@@ -111,7 +111,7 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     // What lies in cycles waits for a collection, however soon the line's other blocks go.
     let life = match holders::is_garbage(view, site.number) {
         true => site.site.usual_life(),
-        false => view.usual_life(site.site),
+        false => view.usual_life(site),
     };
     let age = old_age(life);
     let until = last_turn(site, steps);
@@ -154,7 +154,8 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
         site.cohorts.iter().find(|c| c.birth > view.burn_in).map_or(0, |c| until.saturating_sub(c.birth));
     let dropped =
         if proof.len() < CERTAIN_COHORTS { site.site.longest_life() } else { site.site.second_life() };
-    if at_intervals && !site.site.is_collected() && dropped >= oldest {
+    let is_bounded = || at_intervals && dropped >= oldest || is_full(site, steps, &proof);
+    if !site.site.is_collected() && is_bounded() {
         return Outcome::Nothing;
     }
     let now = own.at(steps);
@@ -225,6 +226,17 @@ fn over_age<'a, 'b>(view: &View<'a>, site: &'b SiteView<'a>) -> Outcome<'a, 'b> 
     let holders = holders::of_site(view, site.number);
     let period = if own.is_all() { period(&rhythm) } else { period(&self::rhythm(&among_all, &[])) };
     Outcome::Grows(Survivors { site, holders, proof, held, age, period, is_certain, may_end, clock: own })
+}
+
+/// Returns whether a site has freed its oldest blocks in the last steps, as many in each as it allocates: a ring that is full by now.
+fn is_full(site: &SiteView<'_>, steps: u32, held: &[Cohort]) -> bool {
+    let of = site.site;
+    let since = steps.saturating_sub(of.first_freed).saturating_add(1);
+    let of_step = median(held.iter().map(|c| c.blocks)) as u64;
+    // What follows the last step may have freed some too.
+    let as_many = u64::from(since.max(2)) * of_step..=u64::from(since + 1) * of_step;
+    let gone = site.alive().first().map_or(0, |c| c.birth.saturating_sub(of.first_birth));
+    of.first_freed > 0 && as_many.contains(&of.frees) && (1..=since + 1).contains(&gone)
 }
 
 /// Returns by a clock when the last of what is older than `age` by now can have come: by that clock, and by all steps.
@@ -404,6 +416,7 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
         longest_life: group.iter().map(|s| s.site.site.longest_life()).max().unwrap_or(0),
         evidence_step: group.iter().map(|s| s.site.late).max().unwrap_or(0),
         may_end: group.iter().any(|s| s.may_end),
+        released_later: freed == 0 && group.iter().any(|s| s.site.site.frees > 0),
         ..Finding::new(kind, confidence, site.device, site.layer)
     };
     f.sites = group

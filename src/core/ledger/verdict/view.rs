@@ -51,6 +51,8 @@ pub struct SiteHolder {
     pub retention: Retention,
     /// Whether it is a variable of the framework's, whose value before is needed to compute the next one.
     pub is_state: bool,
+    /// Whether it is a variable of the function that allocates, or of one that it called: it goes when that returns.
+    pub is_of_call: bool,
     pub blocks: u64,
     pub bytes: u64,
 }
@@ -128,9 +130,19 @@ impl<'a> View<'a> {
 
     /// Returns how long what a site frees lives usually, or what the same line frees when another one calls it: what a call
     /// gathers goes when it returns, and may be there yet in the last one.
-    pub fn usual_life(&self, site: &Site) -> u32 {
-        let of_line = || self.lives.get(&key(self.context, site)).copied().unwrap_or(0);
-        if self.lives.is_empty() { site.usual_life() } else { site.usual_life().max(of_line()) }
+    pub fn usual_life(&self, s: &SiteView<'_>) -> u32 {
+        let own = s.site.usual_life();
+        match self.lives.get(&key(self.context, s.site)) {
+            Some(&of_line) if of_line > own && !self.is_gathered_outside(s.number) => of_line,
+            _ => own,
+        }
+    }
+
+    /// Returns whether all that is known to hold a site's blocks can take in more for ever, and stays when the call returns.
+    fn is_gathered_outside(&self, site: u32) -> bool {
+        let held = (self.context.holders)(site);
+        let mut known = held.iter().filter(|h| h.retention != Retention::Unknown).peekable();
+        known.peek().is_some() && known.all(|h| h.retention.is_unbounded() && !h.is_of_call)
     }
 
     /// Returns whether the run is a training: an optimizer stepped in most of its steps.
@@ -149,7 +161,7 @@ impl<'a> View<'a> {
         let all = self.survivors.get_or_init(|| {
             let mut all = BTreeMap::new();
             for s in &self.sites {
-                let age = old_age(self.usual_life(s.site));
+                let age = old_age(self.usual_life(s));
                 let is_old = |birth: &u32| self.steps.saturating_sub(*birth) > age;
                 // What the last step has in hand is no survivor.
                 let last = s.cohorts.iter().rev().map(|c| c.birth).find(is_old).unwrap_or(0);

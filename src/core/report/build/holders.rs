@@ -44,6 +44,14 @@ impl Builder<'_> {
         let mut numbers: HashMap<Cow<'_, str>, u64> = HashMap::new();
         let mut of_sites = HashMap::new();
         for (site, (_, holders)) in &self.tables.holders {
+            let frames = self.names.frames(site.stack);
+            let line = self.names.allocated_at(&frames);
+            let end = line.and_then(|line| frames.iter().position(|frame| std::ptr::eq(frame, line)));
+            let of_call: Vec<&str> = frames
+                .iter()
+                .take(end.map_or(0, |end| end + 1))
+                .map(|frame| frame.function.as_str())
+                .collect();
             let held = holders.iter().map(|h| {
                 let mut number = |name| {
                     let next = numbers.len() as u64;
@@ -53,7 +61,9 @@ impl Builder<'_> {
                 let (holder, object) = (number(owner_of(h)), number(object_of(name).into()));
                 let (retention, blocks, bytes) = (h.retention, h.blocks, h.bytes);
                 let is_state = frameworks::of_number(site.entry_point).is_state(name);
-                SiteHolder { holder, object, retention, is_state, blocks, bytes }
+                let local = h.path.split_once(LOCAL);
+                let is_of_call = local.is_some_and(|(function, _)| of_call.contains(&function));
+                SiteHolder { holder, object, retention, is_state, is_of_call, blocks, bytes }
             });
             of_sites.insert(*site, held.collect());
         }

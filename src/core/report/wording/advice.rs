@@ -368,7 +368,8 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
     } else if let Some((_, advice)) = of.kept_derivative.filter(|(by, _)| has(&[by])) {
         format!("{advice} ({name})")
     } else if f.bound_bytes.is_some() {
-        format!("give {name} a smaller bound (`maxlen`), or store {copy} in it instead")
+        let bound = if has(&[CACHED]) { "maxsize" } else { "maxlen" };
+        format!("give {name} a smaller bound (`{bound}`), or store {copy} in it instead")
     } else if has(&[WORK_QUEUE]) {
         format!(
             "submit fewer calls at a time: wait for results before the next ones, or bound how many wait (a semaphore); {name} \

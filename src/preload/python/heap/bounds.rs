@@ -188,7 +188,11 @@ impl Heap<'_> {
             _ if self.is_namespace(node) => (Vec::new(), false),
             _ => (self.items(node).into_iter().map(|(_, value)| value).collect(), false),
         };
-        (held.into_iter().map(|object| self.is_filled(object)).collect(), exact)
+        let filled: Vec<bool> = held.iter().map(|&object| self.is_filled(object)).collect();
+        // Places that were made to be filled have one thing for nothing. Settings have numbers of their own.
+        let mut empty = held.iter().zip(&filled).filter(|(_, filled)| !**filled).map(|(object, _)| *object);
+        let first = empty.next();
+        if empty.all(|object| Some(object) == first) { (filled, exact) } else { (Vec::new(), false) }
     }
 
     /// Returns whether a place has something, and not what stands for nothing: `None`, or a number.
