@@ -7,10 +7,11 @@
 //!
 //! A function of TensorFlow's runs on threads of its own pool, which have no Python. Each run of one, and of an operation
 //! by itself, has a number, drawn at random on the thread that called it; and a thread at work knows that of the run, and
-//! the operation's name. So the block is one of the line that called.
+//! the operation's name. So the block is one of the line that called. What XLA compiled runs on these threads without either:
+//! its blocks are of the latest call, if all calls come from one thread.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use crate::analysis::{loop_steps, step_boundaries};
 use crate::coverage_gaps;
@@ -229,12 +230,12 @@ unsafe fn born(allocator: *mut c_void, real: Real, block: *mut c_void) {
         return;
     };
     pool.live.fetch_add(bytes, Relaxed);
+    if (loop_steps::is_searching() || SHOWN.load(Relaxed) < CALLS / 2) && works_for_another() {
+        SHOWN.store(CALLS, Relaxed);
+        loop_steps::elsewhere(CALLER.load(Relaxed), false);
+    }
     match operation() {
         Some((name, caller)) => {
-            if (loop_steps::is_searching() || SHOWN.load(Relaxed) < CALLS / 2) && works_for_another() {
-                SHOWN.store(CALLS, Relaxed);
-                loop_steps::elsewhere(CALLER.load(Relaxed), false);
-            }
             record::block_alloc_of_operation(ALLOCATOR, device, address, bytes, name, caller);
         }
         None => {
@@ -327,9 +328,20 @@ fn annotation<'a>() -> Option<Annotation<'a>> {
 
 /// Returns the operation that the calling thread is at, and the stack that called it, or the function it is part of.
 fn operation<'a>() -> Option<(&'a [u8], u32)> {
-    let annotation = annotation()?;
-    let caller = operations::caller_of(annotation.run);
-    (caller != 0).then_some((annotation.name, caller))
+    let (name, caller) = match annotation() {
+        Some(annotation) => (annotation.name, operations::caller_of(annotation.run)),
+        None if works_for_another() => (UNNAMED, only_caller()),
+        None => return None,
+    };
+    (caller != 0).then_some((name, caller))
+}
+
+/// The name of what a thread of the pool does that is at no operation: what XLA compiled runs so.
+const UNNAMED: &[u8] = b"asynchronous work";
+
+/// Returns the stack of the latest call, if only one thread ever called anything; else 0.
+fn only_caller() -> u32 {
+    if ARE_SEVERAL.load(Relaxed) { 0 } else { CALLER_STACK.load(Relaxed) }
 }
 
 /// `uint64 tsl::random::New64()`: what is about to run, an operation or a function, draws its number, on the thread that
@@ -350,8 +362,10 @@ unsafe extern "C-unwind" fn draw() -> u64 {
     drawn
 }
 
-/// The thread that drew the last number.
+/// The thread that drew the last number, its stack then, and whether it is not the only one that did.
 static CALLER: AtomicUsize = AtomicUsize::new(0);
+static CALLER_STACK: AtomicU32 = AtomicU32::new(0);
+static ARE_SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Calls that are still to be shown to the loop detector: that its pool's threads allocate shows only later.
 static SHOWN: AtomicU32 = AtomicU32::new(CALLS);
 const CALLS: u32 = 256;
@@ -369,7 +383,11 @@ fn called(drawn: u64) {
         // A function that another one calls, on a thread of the pool, is called by who called that.
         0 => annotation().map_or(0, |annotation| operations::caller_of(annotation.run)),
         stack => {
-            CALLER.store(thread.address(), Relaxed);
+            let before = CALLER.swap(thread.address(), Relaxed);
+            if before != 0 && before != thread.address() {
+                ARE_SEVERAL.store(true, Relaxed);
+            }
+            CALLER_STACK.store(stack, Relaxed);
             // What a function allocates on other threads does not show where the loop is that calls it.
             let left = SHOWN.load(Relaxed);
             if left > 0 {
@@ -388,6 +406,7 @@ fn called(drawn: u64) {
 /// Forgets the parent's, in a forked child: its recording has none of it.
 pub fn after_fork_child() {
     POOL.iter().for_each(|pool| pool.live.store(0, Relaxed));
+    CALLER_STACK.store(0, Relaxed);
 }
 
 #[cfg(test)]
