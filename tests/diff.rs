@@ -49,11 +49,11 @@ fn what_is_no_leak_comes_and_goes_too() {
     let (a, b) = (carries.recording(), fixed.recording());
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     let told = text(&run_leaktrace(&carries.folder(), &["diff", a, b]), 0);
-    assert!(told.starts_with("Neither leaks; 1 other finding of A gone; "), "{told}");
+    assert!(told.starts_with("Neither leaks. 1 other finding of A is gone. "), "{told}");
     assert!(told.contains("gone: carry-over at ") && told.contains("carried.py:9 Keep.forward\n"), "{told}");
     assert!(flat(&told).contains("after 40 steps, peak 4.0 KiB"), "{told}");
     let told = text(&run_leaktrace(&carries.folder(), &["diff", b, a]), 0);
-    assert!(told.starts_with("Neither leaks; 1 other finding new in B; "), "{told}");
+    assert!(told.starts_with("Neither leaks. 1 other finding is new in B. "), "{told}");
     let told = text(&run_leaktrace(&carries.folder(), &["diff", a, a]), 0);
     assert!(!told.contains("gone") && !told.contains("new"), "{told}");
     let json = text(&run_leaktrace(&carries.folder(), &["diff", a, b, "--format", "json"]), 0);
@@ -128,7 +128,7 @@ fn two_steps_of_one() {
     let ran = grown(40, &["--first", "1024"]);
     let name = ran.recording().file_name().unwrap().to_str().unwrap().to_owned();
     let told = text(&run_leaktrace(&ran.folder(), &["diff", &name, "--step", "10", "--step", "30"]), 0);
-    assert!(told.starts_with("+20.0 KiB retained between the two steps."), "{told}");
+    assert!(told.starts_with("Live memory changes by +20.0 KiB between the two steps."), "{told}");
     assert!(flat(&told).contains("+20.0 KiB 10.0 KiB 30.0 KiB grew"), "{told}");
     let at = |step: u32| format!("{name}@{step}");
     assert_eq!(text(&run_leaktrace(&ran.folder(), &["diff", &at(10), &at(30)]), 0), told);

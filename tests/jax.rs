@@ -442,7 +442,7 @@ fn the_words_are_those_of_jax() {
     let told = flat(&text);
     assert!(told.contains("store `float(x)` (if it is one number) or `np.array(x)` in `kept[*]`"), "{text}");
     assert!(told.contains("CPU 0 (cpu):"), "{text}");
-    for word in ["torch", "PyTorch", ".item()", "reserved +0", "in ExecuteReplicated"] {
+    for word in ["torch", "PyTorch", ".item()", "reserved memory +0", "in ExecuteReplicated"] {
         assert!(!told.contains(word), "{word}: {text}");
     }
 }

@@ -70,6 +70,11 @@ fn batches_of_fit_are_steps() {
 }
 
 #[test]
+fn what_xla_compiled_is_of_the_line_that_calls_fit() {
+    judged("fit_by_xla", 120, 16640.0, "keeper.weights[*][*]");
+}
+
+#[test]
 fn a_loop_of_nothing_but_calls_has_steps() {
     judged("called", 80, 65536.0, "kept[*]");
 }

@@ -203,7 +203,7 @@ fn what_is_reserved_for_a_leak_is_told_with_it_and_not_as_no_leak() {
     let text = String::from_utf8(call([run.recording()]).stdout).unwrap();
     let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains(" 1. Leak (confirmed): 4.0 KiB (2 blocks) per step, 400.0 KiB so far "), "{text}");
-    let reserved = told.split("; reserved +").nth(1).unwrap().split(';').next().unwrap();
+    let reserved = told.split("; all reserved memory +").nth(1).unwrap().split(';').next().unwrap();
     assert!(reserved.ends_with(" MiB, 2.0 MiB per step"), "{text}");
     assert!(!told.contains("more reserved than"), "{text}");
 }
@@ -351,5 +351,5 @@ verdicts! {
     half_unloaded layers_caches metrics_by_name endless_cache two_tails large_tail engine_callbacks gan_samples kept_exceptions slow_consumer metric_of_package exit_stack lru_unbounded conversations ema_snapshots graph_outputs requests_waiting newest_of_hooks bank_in_main joined_losses losses_copied longer_maps small_keys_and_values tracks similarities quiet_end trimmed_by_half
     joined_and_never_reset three_bursts simple_queue short_population
     waiting_cycles waiting_in_contexts waiting_one_line waiting_rhythms short_cycles recursion generated_code
-    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches longer_by_epoch all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides latest_features epoch_metrics warm_up_calls late_list unfreezing longer_unrolls embedded_corpus predicted_once tokens_joined joined_of_padded copied_to_host one_epoch bounded_when_memory_runs_out buffers_then_evaluation requests_served documents conversation short_index
+    trainer_collected recursive_epochs joined_at_intervals bounded_tensors last_epochs replay_buffer curriculum longer_batches longer_by_epoch all_features one_generation ema sliding_cache lru_bounded bounded_by_workers lru_full ring_in_strides ring_full_at_last parameter_groups shared_helper two_trainings latest_features epoch_metrics warm_up_calls late_list unfreezing longer_unrolls embedded_corpus predicted_once tokens_joined joined_of_padded copied_to_host one_epoch bounded_when_memory_runs_out buffers_then_evaluation requests_served documents conversation short_index
 }

@@ -90,7 +90,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Tells whether Python programs that run already could be recorded: nothing that this program needs.
-pub fn attaching() -> Check {
+fn attaching() -> Check {
     let root = rustix::process::geteuid().is_root();
     match (attach::obstacle(root), attach::Debugger::find()) {
         (Some(why), _) => Check::Note(format!("leaktrace attach would not work: {why}")),
@@ -155,6 +155,7 @@ fn check_program(
     let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if name.starts_with("python") {
         python::check(&binary, library, checks);
+        checks.push(("attach", attaching()));
         // What follows -m or -c is not a file.
         let script = rest.first().filter(|first| !first.as_bytes().starts_with(b"-")).map(Path::new);
         if let Some(script) = script.filter(|script| !script.exists()) {

@@ -1,5 +1,7 @@
 //! Two reports side by side, for a terminal: what leaks more or less first, then every line that changed.
 
+use std::cmp::Ordering;
+
 use super::{BAD, BOLD, DIM, GOOD, Look, PLAIN, Page, UNSURE};
 use crate::diff::{Change, Diff, Row, Side};
 use leaktrace_core::report::text::Style;
@@ -25,9 +27,11 @@ pub fn render(diff: &Diff, look: &Look) -> String {
 
 fn answer(page: &mut Page, diff: &Diff) {
     let (was, is) = (diff.a.growth_bytes_per_step, diff.b.growth_bytes_per_step);
-    let change = signed(diff.a.retained_bytes, diff.b.retained_bytes);
+    let (before, after) = (diff.a.retained_bytes, diff.b.retained_bytes);
     let (style, said) = match (was, is) {
-        _ if diff.same_recording => (BOLD, format!("{change} live from the first step to the second.")),
+        _ if diff.same_recording => {
+            (BOLD, format!("Live memory changes by {} between the two steps.", signed(before, after)))
+        }
         (was, is) if was == 0.0 && is == 0.0 => {
             let (came, went) = turned(diff);
             let style = if came == 0 { GOOD } else { BAD };
@@ -37,7 +41,12 @@ fn answer(page: &mut Page, diff: &Diff) {
                 n => format!("{n} other findings {what}. ").replace("%", "are"),
             };
             let (went, came) = (told(went, "of A % gone"), told(came, "% new in B"));
-            (style, format!("Neither leaks. {went}{came}At the end of B {change} are live."))
+            let much = match after.cmp(&before) {
+                Ordering::Equal => "as much".to_owned(),
+                Ordering::Less => format!("{} less", size((before - after) as f64)),
+                Ordering::Greater => format!("{} more", size((after - before) as f64)),
+            };
+            (style, format!("Neither leaks. {went}{came}B ends with {much} live memory."))
         }
         (_, 0.0) => (GOOD, format!("B does not leak any more: A grew by {} per step.", exact(was))),
         (0.0, _) => (BAD, format!("B leaks and A does not: {} per step.", exact(is))),

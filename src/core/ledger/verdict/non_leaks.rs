@@ -104,9 +104,10 @@ fn kind(view: &View<'_>, s: &SiteView<'_>, is_saturating: bool) -> Option<Kind> 
     if is_saturating || recycles {
         return Some(Kind::Cache);
     }
-    // What the last steps left may be freed yet.
+    // What the last steps left may be freed yet, and what came after the last one is not judged.
     let newest = births_to_stay(view, s).next_back()?;
-    (view.steps.saturating_sub(newest) > MIN_AGE).then_some(Kind::Plateau)
+    let is_over = view.steps.saturating_sub(newest) > MIN_AGE && s.site.last_birth <= view.steps;
+    is_over.then_some(Kind::Plateau)
 }
 
 /// Returns whether what was born in a step is older by now than a site's blocks usually become.

@@ -198,7 +198,9 @@ pub fn find(view: &View<'_>, explained: &BTreeSet<u32>) -> Vec<Finding> {
         let age = |birth: u32| steps.saturating_sub(clock.at(birth));
         let aged = |c: &&Cohort| c.birth > view.burn_in && age(c.birth) > length as u32;
         let old = alive.cohorts.iter().filter(aged).fold(0, |sum: u64, c| sum.wrapping_add(c.bytes));
-        let ever_later = old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
+        // A queue that backs up has more blocks, and not only larger ones.
+        let has_more = stock.block_lows[WINDOWS - 1] > stock.block_lows[0];
+        let ever_later = has_more && old as f64 >= OLD * rate * (WINDOWS - 1) as f64;
         let share = judged / f64::from(steps.saturating_sub(clock.at(site.first_birth)).saturating_add(1));
         let births = f64::from(site.births) * share.min(1.0);
         let added = median(stock.added.iter().copied());
