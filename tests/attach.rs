@@ -398,7 +398,7 @@ fn what_cannot_be_attached_to() {
     let mut line = String::new();
     BufReader::new(program.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let told = attach(program.child.id());
-    assert!(told.contains("no Python program") && told.contains("leaktrace run"), "{told}");
+    assert!(told.contains("not a Python program") && told.contains("leaktrace run"), "{told}");
     program.kill();
     // Python, and nothing that could use a GPU.
     let (version, python) = pythons().pop().unwrap();

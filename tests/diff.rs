@@ -18,7 +18,7 @@ fn a_leaky_run_against_its_fixed_form() {
     assert!(told.starts_with("B does not leak any more: A grew by 3.0 KiB (3,072 B) per step."), "{told}");
     let at = format!("grows.py:{} first", line_of("first line that keeps"));
     assert!(
-        flat(&told).contains("gone: 3.0 KiB (3,072 B) per step before at") && told.contains(&at),
+        flat(&told).contains("gone: 3.0 KiB (3,072 B) per step before, at") && told.contains(&at),
         "{told}"
     );
     assert!(flat(&told).contains("-120.0 KiB 120.0 KiB 0 B vanished"), "{told}");

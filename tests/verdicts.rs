@@ -335,7 +335,7 @@ fn what_is_known_is_suppressed() {
     }
     let said = suppressed(&recording, "\nleek:mask", false).unwrap_err();
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("known.supp: line 2: 'leek' is no kind"), "{said}");
+    assert!(said.contains("known.supp: line 2: 'leek' is not a kind"), "{said}");
 }
 
 /// The rule of a line, without its reason.

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use super::{Arguments, Failure, Help, output};
 
-/// A topic of the reference. Its text has a title in the first line.
+/// A topic of the reference. Its text has a title in the first line, and mostly behind a colon what it tells of.
 pub struct Topic {
     pub name: &'static str,
     text: &'static str,
@@ -26,8 +26,14 @@ const FLEET: Topic = Topic { name: "fleet", text: include_str!("../../../scripts
 
 impl Topic {
     pub fn title(&self) -> &'static str {
-        let title = self.text.split_once('\n').map_or(self.text, |(title, _)| title);
-        title.strip_prefix("-- ").unwrap_or(title)
+        self.first_line().0
+    }
+
+    /// Returns the title, and what follows its colon.
+    fn first_line(&self) -> (&'static str, Option<&'static str>) {
+        let line = self.text.split_once('\n').map_or(self.text, |(line, _)| line);
+        let line = line.strip_prefix("-- ").unwrap_or(line);
+        line.split_once(": ").map_or((line, None), |(title, what)| (title, Some(what)))
     }
 
     pub fn body(&self) -> &'static str {
@@ -38,7 +44,10 @@ impl Topic {
 /// Lists the topics, for the program's own help.
 pub fn topics() -> String {
     let mut text = "Topics (leaktrace help TOPIC):\n".to_owned();
-    TOPICS.iter().for_each(|t| text.push_str(&format!("  {:<12} {}\n", t.name, t.title())));
+    for topic in TOPICS {
+        let (title, what) = topic.first_line();
+        text.push_str(&format!("  {:<12} {}\n", topic.name, what.unwrap_or(title)));
+    }
     text + "\nStart with:\n  leaktrace run -- python train.py\n  leaktrace report"
 }
 

@@ -230,12 +230,12 @@ unsafe fn born(allocator: *mut c_void, real: Real, block: *mut c_void) {
         return;
     };
     pool.live.fetch_add(bytes, Relaxed);
-    if (loop_steps::is_searching() || SHOWN.load(Relaxed) < CALLS / 2) && works_for_another() {
-        SHOWN.store(CALLS, Relaxed);
-        loop_steps::elsewhere(CALLER.load(Relaxed), false);
-    }
     match operation() {
         Some((name, caller)) => {
+            if (loop_steps::is_searching() || SHOWN.load(Relaxed) < CALLS / 2) && works_for_another() {
+                SHOWN.store(CALLS, Relaxed);
+                loop_steps::elsewhere(CALLER.load(Relaxed), false);
+            }
             record::block_alloc_of_operation(ALLOCATOR, device, address, bytes, name, caller);
         }
         None => {

@@ -219,6 +219,8 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "x = x[-5:] + x",
         "for b in x:\n  if len(b) > 5: b.pop()",
         "if len(x[k]) > 5: x.pop(k)",
+        "while True:\n  if len(x) >= 5: break\n  x.append(1)",
+        "def f():\n  if len(x) >= 5: raise StopIteration\n  x.append(1)\nf()",
         "if len(x) != 5: x.pop()",
         "if len(y) > 5: y.pop()",
         "for i in range(len(x)): x.pop()",

@@ -235,8 +235,11 @@ fn is_full(site: &SiteView<'_>, steps: u32, held: &[Cohort]) -> bool {
     let of_step = median(held.iter().map(|c| c.blocks)) as u64;
     // What follows the last step may have freed some too.
     let as_many = u64::from(since.max(2)) * of_step..=u64::from(since + 1) * of_step;
-    let gone = site.alive().first().map_or(0, |c| c.birth.saturating_sub(of.first_birth));
-    of.first_freed > 0 && as_many.contains(&of.frees) && (1..=since + 1).contains(&gone)
+    let Some(oldest) = site.alive().first().map(|c| c.birth) else { return false };
+    // The first that it freed had lived as long as what is there by now.
+    let in_order = of.first_freed.saturating_sub(of.first_birth) >= steps.saturating_sub(oldest);
+    let gone = oldest.saturating_sub(of.first_birth);
+    of.first_freed > 0 && in_order && as_many.contains(&of.frees) && (1..=since + 1).contains(&gone)
 }
 
 /// Returns by a clock when the last of what is older than `age` by now can have come: by that clock, and by all steps.

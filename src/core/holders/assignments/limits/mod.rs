@@ -26,8 +26,8 @@ pub const OWN: &str = "self";
 const DROPPING: [&str; 6] = ["pop", "popleft", "popitem", "remove", "discard", "clear"];
 const DROPPING_FROM: [&str; 3] = ["heappop", "heapreplace", "heappushpop"];
 const PUTTING_INTO: [&str; 1] = ["heappush"];
-/// The words that end what a program does with something.
-const LEAVING: [&str; 4] = ["return", "raise", "continue", "break"];
+/// The words by which a program goes on with something else. What ends a loop is no limit of what that gathers.
+const LEAVING: [&str; 2] = ["return", "continue"];
 /// How names of methods begin that are called without being named.
 const UNNAMED: [&str; 2] = ["__", "forward"];
 /// So many names may each stand for the next.
