@@ -12,10 +12,10 @@
 pub mod assignments;
 mod garbage;
 mod group;
-mod handed_on;
 mod lasting;
-mod samples;
+mod recurrent_state;
 mod search;
+mod subsets;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -323,10 +323,10 @@ pub fn find(graph: &mut impl HeapGraph, wanted: &[Wanted]) -> Found {
         garbage = garbage::owners(graph, wanted, &mut search);
     }
     drop(search);
-    samples::complete(graph, wanted, &mut groups);
+    subsets::complete(graph, wanted, &mut groups);
     more_owners(graph, wanted, &mut groups);
-    samples::leave_out(graph, &mut groups);
-    handed_on::leave_out_others(graph, &mut groups);
+    subsets::leave_out(graph, &mut groups);
+    recurrent_state::leave_out_others(graph, &mut groups);
     lasting::rename(graph, &mut groups);
     let owners = groups.iter().flat_map(|g| group::owners(graph, g)).collect();
     let mut owners = values::tell_apart(graph, wanted, owners);
@@ -343,7 +343,7 @@ fn more_owners(graph: &mut impl HeapGraph, wanted: &[Wanted], groups: &mut Vec<G
     let mut without: Vec<Root> = Vec::new();
     let mut blocked = Nodes::default();
     for known in 1..MOST_OWNERS {
-        if known >= MAX_OWNERS && !handed_on::is_missing(graph, groups) {
+        if known >= MAX_OWNERS && !recurrent_state::is_missing(graph, groups) {
             return;
         }
         let fresh = groups.len();

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Blocks;
-use super::books::{Books, Space};
+use super::totals::{Books, Space};
 use crate::int_map::{IntMap, int_map};
 
 /// The blocks of one site.

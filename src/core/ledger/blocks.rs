@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::annotations::Annotations;
 use super::block_table::{Block, BlockTable};
-use super::books::{Books, Removal, SCALAR, Space};
 use super::sites::Layer;
+use super::totals::{Books, Removal, SCALAR, Space};
 use crate::format::event::Event;
 
 /// All blocks that are alive.

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::books::Books;
 use super::devices::CarriedFree;
+use super::totals::Books;
 
 /// A cause that is alive at the peak with less than this share of it is not followed.
 const MIN_SHARE: f64 = 0.01;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::allocation::{Allocation, Extent};
-use super::books::{AFTER_EXIT, Books, CLASSES, Departed, MAX_HALVES, Removal, Space};
 use super::free_history::{FreeHistory, FreeOutcome};
 use super::sites::{Layer, Sites};
+use super::totals::{AFTER_EXIT, Books, CLASSES, Departed, MAX_HALVES, Removal, Space};
 use crate::format::event::{Event, MemoryClass, NO_DEVICE};
 
 /// Segments kept that were returned since the last boundary.

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Blocks;
-use super::books::Books;
 use super::driver::Driver;
 use super::sites::Sites;
+use super::totals::Books;
 use crate::format::event::NO_DEVICE;
 use crate::frameworks;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::books::{Books, MAX_HALVES};
 use super::driver::Driver;
+use super::totals::{Books, MAX_HALVES};
 use crate::format::event::{Event, EventKind, MemoryClass};
 use crate::int_map::IntMap;
 

@@ -18,10 +18,10 @@
 
 mod after_last;
 mod allocation;
+mod allocation_trend;
 mod annotations;
 mod block_table;
 mod blocks;
-mod books;
 mod carry_over;
 mod cohort;
 mod devices;
@@ -29,7 +29,6 @@ mod driver;
 mod fragmentation;
 mod free_history;
 mod graphs;
-mod made;
 mod out_of_memory;
 mod phases;
 mod query;
@@ -41,6 +40,7 @@ mod step_sources;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod untracked;
 pub mod verdict;
 

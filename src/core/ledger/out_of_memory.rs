@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Blocks;
-use super::books::Books;
 use super::driver::Driver;
 use super::sites::{self, Layer, Retained};
+use super::totals::Books;
 use crate::format::event::Event;
 
 /// Sites in one snapshot.

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::books::Books;
 use super::cohort::{self, Cohort};
 use super::sites::Release;
+use super::totals::Books;
 
 /// Birth steps that die in one step for it to be a release and not a block here and there.
 const MIN_COHORTS: u32 = 3;

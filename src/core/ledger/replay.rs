@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::after_last::{self, Gathered};
 use super::annotations::{Annotation, Annotations};
 use super::blocks::Blocks;
-use super::books::{Books, Space};
 use super::carry_over::CarryOver;
 use super::devices::Device;
 use super::driver::Driver;
@@ -18,6 +17,7 @@ use super::releases::Releases;
 use super::sequence::Sequence;
 use super::step_sources::StepSources;
 use super::steps::{StepRecord, Steps};
+use super::totals::{Books, Space};
 use super::untracked::Untracked;
 use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::made::{Made, Trend};
+use super::allocation_trend::{Made, Trend};
 use crate::frameworks;
 use crate::int_map::IntMap;
 

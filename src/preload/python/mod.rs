@@ -14,7 +14,6 @@
 pub mod api;
 pub mod callbacks;
 pub mod codes;
-mod copies;
 pub mod current;
 mod debug_offsets;
 pub mod frames;
@@ -33,6 +32,7 @@ pub mod search;
 mod strings;
 pub mod subinterpreters;
 mod thread_frames;
+mod tlbc;
 mod uncaught;
 mod verify;
 pub mod walk;

@@ -1,11 +1,11 @@
 //! Whether the stack of a thread is what the layout says: read by the kernel, where a wrong address is an
 //! error and no crash. Looks, and changes nothing.
 
-use crate::python::copies;
 use crate::python::interpreter::Cpython;
 use crate::python::layout::{Copies, Kind, Layout, SHIM_OWNER};
 use crate::python::memory::{Unmapped, checked_word};
 use crate::python::offsets::TYPE_BASE;
+use crate::python::tlbc;
 
 /// A stack is not what the layout says.
 pub struct Contradicts;
@@ -70,7 +70,7 @@ pub fn confirms(cpython: &Cpython, thread: usize) -> Result<bool, Contradicts> {
                         || match layout.copies {
                             Some(Copies { array, index }) => {
                                 let index = word(frame + index)? as u32 as usize;
-                                is_in(copies::begin(word(code + array)?, index, word)?)
+                                is_in(tlbc::begin(word(code + array)?, index, word)?)
                             }
                             None => false,
                         }

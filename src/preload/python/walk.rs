@@ -4,11 +4,11 @@
 //! Reads frames and nothing else of Python's; why that is sound stands in [`current`].
 
 use crate::hash::FrameHash;
-use crate::python::copies;
 use crate::python::current::{self, Top};
 use crate::python::interpreter::{self, Cpython};
 use crate::python::layout::{Kind, Links, SHIM_OWNER};
 use crate::python::memory::read;
+use crate::python::tlbc;
 use leaktrace_core::steps::loops::Seen;
 
 /// The most frames a walk visits.
@@ -329,7 +329,7 @@ fn offset_in<const KIND: u8>(cpython: &Cpython, frame: *const u8, code: *const u
     }
     if KIND == COPIED {
         // SAFETY: a frame of the calling thread, and its code.
-        return unsafe { copies::offset(cpython, frame, code, instr) };
+        return unsafe { tlbc::offset(cpython, frame, code, instr) };
     }
     // Before the first instruction the pointer may lie in front of it.
     u32::try_from(instr.wrapping_sub(code as u64 + layout.code_size as u64)).unwrap_or(0)

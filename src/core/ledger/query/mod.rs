@@ -7,7 +7,6 @@ pub mod segment_map;
 
 use super::after_last::{self, Gathered};
 use super::annotations::Annotation;
-use super::books::{Allocated, CLASSES, Space};
 use super::devices::{Device, DeviceAt};
 use super::out_of_memory::OutOfMemory;
 use super::phases::Phases;
@@ -15,6 +14,7 @@ use super::replay::Ledger;
 use super::sites::Site;
 use super::step_sources::BoundarySource;
 use super::steps::StepRecord;
+use super::totals::{Allocated, CLASSES, Space};
 use super::untracked::UntrackedCalls;
 use crate::format::event::{AnnotationKind, Event, EventKind, StepSource};
 use crate::int_map::IntMap;

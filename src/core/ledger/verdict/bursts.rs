@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::births::{MIN_INTERVAL, rhythm};
 use super::finding::{Confidence, Finding, Kind};
 use super::renewal::by_cause;
+use super::rhythm::{MIN_INTERVAL, rhythm};
 use super::statistics::{interval, median, steady};
 use super::view::{SiteView, View};
 use crate::int_map::IntMap;

@@ -4,8 +4,8 @@
 
 use super::finding::{Confidence, Finding, Kind};
 use super::view::View;
-use crate::ledger::books::{Allocated, SCALAR};
 use crate::ledger::cohort::Cohort;
+use crate::ledger::totals::{Allocated, SCALAR};
 
 /// The share of what is held that must have been given back, or have come to be one block.
 const SHARE: f64 = 0.9;

@@ -5,9 +5,9 @@
 use super::finding::{Confidence, Finding, Kind};
 use super::holders;
 use super::view::View;
-use crate::ledger::books::SCALAR;
-use crate::ledger::made::Trend;
+use crate::ledger::allocation_trend::Trend;
 use crate::ledger::sites::{Layer, Site};
+use crate::ledger::totals::SCALAR;
 
 /// At least so many other call stacks allocate more and more …
 const LEAST: usize = 2;

@@ -2,7 +2,6 @@
 //! which step they were born, what they outlived, what was freed together. Never on a rising curve, but for unattributed memory.
 
 mod after_last;
-mod births;
 mod bursts;
 mod carry_over;
 mod doubling;
@@ -19,6 +18,7 @@ mod renewal;
 mod renewed_at_intervals;
 mod reserved_growth;
 mod residue;
+mod rhythm;
 mod statistics;
 mod survivors;
 mod unattributed;

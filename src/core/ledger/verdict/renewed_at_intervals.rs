@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use super::births::{MIN_INTERVAL, rhythm};
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::renewal::{RISING, by_cause};
+use super::rhythm::{MIN_INTERVAL, rhythm};
 use super::statistics::{interval, median, steady};
 use super::survivors::BURST_WAIT;
 use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View};

@@ -5,10 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::births::{MIN_INTERVAL, is_saturating, late_bytes, period, rate, rhythm, slowed};
 use super::finding::{Confidence, Finding, Kind, SiteShare};
 use super::holders;
 use super::phase_clock::{PhaseClock, UnderWay};
+use super::rhythm::{MIN_INTERVAL, is_saturating, late_bytes, period, rate, rhythm, slowed};
 use super::statistics::{gaps, grouped, interval, median, overlap};
 use super::view::{CERTAIN_COHORTS, MIN_COHORTS, SiteView, View, old_age};
 use crate::ledger::cohort::{Cohort, blocks, by_birth, bytes};

@@ -7,13 +7,13 @@
 
 mod bounds;
 mod contexts;
+mod evaluation_stacks;
 mod labels;
 mod natives;
 mod objects;
 mod roots;
 mod sources;
-mod stacks;
-mod strays;
+mod unreachable;
 mod verify;
 
 use std::time::{Duration, Instant};

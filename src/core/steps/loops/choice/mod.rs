@@ -22,8 +22,8 @@
 //! An expression that goes over something (a comprehension, a generator, what C calls again and again) is a
 //! part of the loop around it, unless it comes round so much oftener that the loop around it are epochs.
 
-mod beside;
 mod figures;
+mod sibling_loops;
 mod training;
 
 use super::shadow::BEGINS;
