@@ -60,8 +60,9 @@ fn the_reference_by_topic_is_part_of_the_manual() {
     assert_eq!(all, text(&run_leaktrace(root(), &["--help"]), 0));
     for topic in TOPICS {
         let told = text(&run_leaktrace(root(), &["help", topic]), 0);
-        let title = told.lines().next().unwrap().trim_start_matches("-- ");
-        assert!(all.contains(&format!("\n  {topic:<12} {title}\n")), "{topic}\n{all}");
+        let first = told.lines().next().unwrap().trim_start_matches("-- ");
+        let (title, what) = first.split_once(": ").unwrap_or((first, first));
+        assert!(all.contains(&format!("\n  {topic:<12} {what}\n")), "{topic}\n{all}");
         let section = page.split_once(&format!("\n.SH \"{}\"\n", title.to_uppercase()));
         let section = section.or_else(|| page.split_once(&format!("\n.SH {}\n", title.to_uppercase())));
         let section = section.unwrap_or_else(|| panic!("{topic}: {page}")).1;

@@ -74,20 +74,22 @@ pub(super) fn tell_apart(
 pub(super) fn limit(graph: &mut impl HeapGraph, path: &Path, parting: usize) -> Option<(u64, u64)> {
     let steps = graph.steps(&path.nodes);
     let is_entry = |step: &Step| matches!(step, Step::Key(_) | Step::Index(_));
-    let mut before: Vec<&Step> = steps.iter().take(parting).filter(|step| **step != Step::Through).collect();
+    let before: Vec<&Step> = steps.iter().take(parting).filter(|step| **step != Step::Through).collect();
     // What limits a collection limits those that are in it, and none in these.
-    let is_in_one = before.pop_if(|last| is_entry(last)).is_some();
-    if before.into_iter().any(is_entry) {
+    let is_in_one = before.last().is_some_and(|last| is_entry(last));
+    if is_in_one && before.iter().rev().nth(1).is_some_and(|step| is_entry(step)) {
         return None;
     }
+    // The attribute of an object is limited in each object, whatever that is in.
+    let of_object = steps.iter().take(parting).rposition(|step| matches!(step, Step::Attribute(_)));
     // A function's own variable is that of the function which has it in its closure.
     let closure = steps[..parting.min(steps.len())].iter().rposition(|s| matches!(s, Step::Closure(_)));
     let (origin, begin) = match closure.map(|at| (&steps[at], at)) {
-        Some((Step::Closure(name), at)) => {
+        Some((Step::Closure(name), at)) if of_object.is_none_or(|attribute| attribute < at) => {
             let function = path.nodes[..=at].iter().rev().find_map(|&node| graph.function(node))?;
             (GcRoot::Local { function, name: name.clone() }, at + 1)
         }
-        _ => (path.root.origin.clone(), 0),
+        _ => (path.root.origin.clone(), of_object.unwrap_or(0)),
     };
     let assigned = Assigned::of(&origin, &steps[begin..], Some(parting - begin))?;
     let (variable, entries) = (assigned.variable()?, graph.length(path.nodes[parting])?);

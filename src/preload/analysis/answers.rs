@@ -86,8 +86,9 @@ impl Recorded {
                 self.grown.insert(name);
             }
         }
-        // What is limited is no part of another collection.
-        let is_bounded = |h: &Share<'_>| matches!(h.hold, Retention::Bounded { .. });
+        // Of what is limited in no other collection, the limit itself has moved.
+        let is_bounded =
+            |h: &Share<'_>| matches!(h.hold, Retention::Bounded { .. } | Retention::Limited { .. });
         for share in holders.iter_mut().filter(|h| is_bounded(h) && self.grown.contains(&name(h.owner))) {
             share.hold = Retention::Unbounded;
         }

@@ -44,7 +44,8 @@ class Bank:
 
 
 def main():
-    get, by_label, bank, by_step = memo(400), ByLabel(100), Bank(500), ByLabel(5)
+    get, by_label, by_step = memo(400), ByLabel(100), ByLabel(5)
+    bank, growing = Bank(500), Bank(20)
     recent, history = [], []
     window = 350
     network = nn.Linear(64, 64).cuda()
@@ -55,9 +56,11 @@ def main():
         network(x).mean().backward()
         optimizer.step()
         get(step, lambda: torch.empty(1000, device="cuda"))  # closure
-        by_label.add(step % 4, torch.empty(2000, device="cuda"))  # label
+        by_label.add(step % 3, torch.empty(2000, device="cuda"))  # label
         bank.add(torch.empty(3000, device="cuda"))  # property
         by_step.add(step, torch.empty(4000, device="cuda"))  # step
+        growing.most += 1
+        growing.add(torch.empty(7000, device="cuda"))  # moved
         recent.append(torch.empty(5000, device="cuda"))  # computed
         if len(recent) > 2 * window:
             recent.pop(0)

@@ -194,6 +194,7 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "def f():\n  if len(x) >= 5: return\n  x.append(1)\nf()",
         "for i in r:\n  if len(x) >= 5:\n    x[i % 5] = 1\n    continue\n  x.append(1)",
         "if len(x) >= 5:\n  x[i] = 1\nelse:\n  x.append(1)",
+        "def f():\n  x.append(1)\n  if len(x) <= 5: return\n  x.pop(0)\nf()",
     ] {
         assert_eq!(limits(text), ["Number(5)"], "{text}");
     }

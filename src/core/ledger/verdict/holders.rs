@@ -121,15 +121,25 @@ fn room(retention: Retention) -> Option<(u64, u64)> {
     }
 }
 
-/// Returns whether a holder that has so many of the blocks has not passed the limit that the program compares its length with. What
-/// grows in each of its entries no such limit bounds.
-fn is_below_limit(f: &Finding, retention: Retention, has: u64) -> bool {
-    let Retention::Limited { entries, limit } = retention else { return false };
+/// Returns how many blocks a holder that has so many of them may have, by the limits that the program compares the lengths of its
+/// collections with. What grows in each of their entries no such limit bounds. `None`: there is none.
+fn limited_to(view: &View<'_>, f: &Finding, holder: u64, has: u64) -> Option<u64> {
+    let of_site = |site: u32| {
+        let held = (view.context.holders)(site).into_iter().filter(|h| h.holder == holder);
+        held.fold((0u64, 0u64), |(all, most), h| match h.retention {
+            Retention::Limited { entries, limit } => {
+                (all.saturating_add(entries), most.saturating_add(limit))
+            }
+            _ => (all, most),
+        })
+    };
+    // Several sites may fill the same collections.
+    let (entries, limit) = f.sites.iter().map(|s| of_site(s.site)).max_by_key(|of| of.1)?;
     let in_one = has.div_ceil(entries.max(1));
     let grows_in_each =
         entries.saturating_mul(f.live_blocks) < has.saturating_mul(u64::from(f.cohorts)) / UNEVEN_ENTRIES;
     let in_hand = if f.freed > 0 { IN_HAND } else { 0 };
-    !grows_in_each && limit.saturating_add(in_hand).saturating_mul(in_one) >= f.live_blocks
+    (limit > 0 && !grows_in_each).then(|| limit.saturating_add(in_hand).saturating_mul(in_one))
 }
 
 /// Returns whether a bound of so many bytes is beyond the size of a device: it does not help.
@@ -198,8 +208,12 @@ pub fn weigh(view: &View<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
         // A variable has the newest result, of each thread or task that runs: where others have several, one block shows
         // nothing that grows.
         let several = held.iter().any(|h| blocks(h.holder) > 1);
+        // Several collections, each with a limit of its own, may have all of it together.
+        let limits: BTreeMap<u64, Option<u64>> =
+            held.iter().map(|h| (h.holder, limited_to(view, f, h.holder, blocks(h.holder)))).collect();
+        let limited = limits.values().flatten().fold(0, |sum: u64, blocks| sum.saturating_add(*blocks));
         let is_open = |h: &SiteHolder| match h.retention {
-            Retention::Limited { .. } => !is_below_limit(f, h.retention, blocks(h.holder)),
+            Retention::Limited { .. } => limits[&h.holder].is_none() || limited < f.live_blocks,
             retention => retention.is_unbounded(),
         };
         let grows = |h: &SiteHolder| is_open(h) && !(several && blocks(h.holder) == 1);

@@ -346,18 +346,21 @@ impl Assignments {
         let (block, collection) = (index.block(at), &condition.collection);
         // The length of an object is that of one of its attributes.
         let is_put_only_in = |block: Range<usize>| index.put_only_in(block).any(|c| collection.has(c));
-        if condition.is_less {
-            return is_put_only_in(block);
-        }
         let in_function = |function: &usize| {
             let all = index.of_scope.get(function).into_iter().flatten();
             all.into_iter().any(|&at| self.drops_from(&index.statements[at], collection))
         };
-        let drops = index.statements[block].iter().any(|statement| {
-            self.drops_from(statement, collection)
-                || called(&statement.2).any(|name| self.functions_named(name).iter().any(in_function))
-        });
-        drops || index.otherwise(at).is_some_and(is_put_only_in)
+        let drops = |block: Range<usize>| {
+            index.statements[block].iter().any(|statement| {
+                self.drops_from(statement, collection)
+                    || called(&statement.2).any(|name| self.functions_named(name).iter().any(in_function))
+            })
+        };
+        let otherwise = index.otherwise(at);
+        match condition.is_less {
+            true => is_put_only_in(block) || otherwise.is_some_and(drops),
+            false => drops(block) || otherwise.is_some_and(is_put_only_in),
+        }
     }
 
     /// Returns whether a statement takes something out of a collection, or makes it anew, and does not put it into any. An object
