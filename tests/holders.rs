@@ -252,11 +252,11 @@ fn a_limit_that_the_program_keeps_makes_it_a_cache() {
 fn a_limit_in_other_words_makes_it_a_cache() {
     let program = "holders/limited_otherwise.py";
     let report = Report::of(&torch(program).traced().run().success().recording());
-    for mark in ["# closure", "# label", "# property", "# computed", "# cut"] {
+    for mark in ["# closure", "# label", "# property", "# computed", "# cut", "# on"] {
         assert_eq!(at(&report.0["findings"], program, mark), Vec::<&Value>::new());
     }
-    // Each list is short, and there are ever more of them; the limit moves on.
-    for mark in ["# step", "# moved"] {
+    // Each list is short, and there are ever more of them; the limit moves on; nothing is dropped.
+    for mark in ["# step", "# moved", "# off"] {
         let [leak] = at(&report.0["findings"], program, mark)[..] else { panic!("{:#?}", report.findings()) };
         assert_eq!((&leak["kind"], &leak["confidence"]), (&"leak".into(), &"confirmed".into()), "{leak:#}");
     }

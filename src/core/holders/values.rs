@@ -2,7 +2,7 @@
 //! itself keeps all of it, and what is put into a collection may be dropped at a limit. It does not read the source: see
 //! [`super::assignments`].
 
-use super::assignments::{Assignments, Limit, OWN, Variable};
+use super::assignments::{Assignments, Flag, Kept, OWN, Variable};
 use super::{GcRoot, HeapGraph, Node, Owner, Path, Retention, Step, Wanted};
 
 /// A collection and what it is an attribute of: a dict, and the object that has this one.
@@ -98,7 +98,7 @@ pub(super) fn limit(graph: &mut impl HeapGraph, path: &Path, parting: usize) -> 
     let functions: Vec<Node> =
         path.nodes[..parting].iter().copied().filter(|&node| graph.function(node).is_some()).collect();
     let classes: Vec<String> = objects.iter().map(|&node| class_name(graph.type_name(node))).collect();
-    let limits: Vec<Limit> =
+    let limits: Vec<Kept> =
         graph.limits()?.limits_of(variable, is_in_one, &classes).into_iter().cloned().collect();
     let mut number = |path: &[String]| {
         let of_object = match path.split_first()? {
@@ -112,7 +112,14 @@ pub(super) fn limit(graph: &mut impl HeapGraph, path: &Path, parting: usize) -> 
         };
         of_object.or_else(|| graph.limits()?.number(path.last()?))
     };
-    let values = limits.iter().filter_map(|limit| limit.value(&mut number));
+    let mut value = |kept: &Kept| {
+        let is_as_wanted = |flag: &Flag| match number(&flag.path) {
+            Some(value) => (value != 0) == flag.is_set,
+            None => !flag.is_required,
+        };
+        if kept.flags.iter().all(is_as_wanted) { kept.limit.value(&mut number) } else { None }
+    };
+    let values = limits.iter().filter_map(&mut value);
     values.filter(|&limit| limit >= entries).min().map(|limit| (entries, limit))
 }
 

@@ -43,9 +43,21 @@ class Bank:
         self.rows.append(value)
 
 
+class Switched:
+    def __init__(self, most, drops):
+        self.most, self.drops, self.rows = most, drops, []
+
+    def add(self, value):
+        self.rows.append(value)
+        if not self.drops:
+            return
+        while len(self.rows) > self.most:
+            self.rows.pop(0)
+
+
 def main():
     get, by_label, by_step = memo(400), ByLabel(100), ByLabel(5)
-    bank, growing = Bank(500), Bank(20)
+    bank, growing, switched_on, switched_off = Bank(500), Bank(20), Switched(300, True), Switched(300, False)
     recent, history = [], []
     window = 350
     network = nn.Linear(64, 64).cuda()
@@ -61,6 +73,8 @@ def main():
         by_step.add(step, torch.empty(4000, device="cuda"))  # step
         growing.most += 1
         growing.add(torch.empty(7000, device="cuda"))  # moved
+        switched_on.add(torch.empty(8000, device="cuda"))  # on
+        switched_off.add(torch.empty(9000, device="cuda"))  # off
         recent.append(torch.empty(5000, device="cuda"))  # computed
         if len(recent) > 2 * window:
             recent.pop(0)

@@ -10,7 +10,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-pub use limits::{Limit, OWN};
+pub use limits::{Flag, Kept, OWN};
 
 use limits::Placed;
 

@@ -1,5 +1,6 @@
 //! Python programs of a few lines, and whether a variable of theirs is made anew.
 
+use super::limits::Limit;
 use super::*;
 
 fn are_anew(text: &str, variable: Variable<'_>) -> bool {
@@ -145,7 +146,7 @@ fn any_text_is_read() {
 fn limits(text: &str) -> Vec<String> {
     let all = Assignments::limits_in([("a", text)]);
     let limits = all.limits_of(Variable::Global { module: "a", name: "x" }, false, &["C".to_owned()]);
-    limits.into_iter().map(|limit| format!("{limit:?}")).collect()
+    limits.into_iter().map(|kept| format!("{:?}", kept.limit)).collect()
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "if len(x) > 5: print(1)",
         "if len(x) > 5: y.pop(0)",
         "if len(x) > 5: x.append(x.pop(0))",
-        "if len(x) > 5 and old: x.pop(0)",
+        "if len(x) > 5 and old(): x.pop(0)",
         "if len(x) < 5: x.append(1)\nx.append(2)",
         "if n < 5: x.append(1)",
         "ok = len(x) < 5",
@@ -244,8 +245,29 @@ fn collections_in_a_collection_have_limits_of_their_own() {
     ] {
         let all = Assignments::limits_in([("a", text)]);
         let x = Variable::Global { module: "a", name: "x" };
-        assert_eq!(all.limits_of(x, true, &[]), [&Limit::Number(5)], "{text}");
-        assert_eq!(all.limits_of(x, false, &[]), [&Limit::Number(5); 0], "{text}");
+        let limits = |is_entry| all.limits_of(x, is_entry, &[]).into_iter().map(|kept| &kept.limit);
+        assert_eq!(limits(true).collect::<Vec<_>>(), [&Limit::Number(5)], "{text}");
+        assert_eq!(limits(false).count(), 0, "{text}");
+    }
+}
+
+#[test]
+fn a_limit_counts_while_flags_are_as_they_must_be() {
+    let flags = |text: &str| {
+        let all = Assignments::limits_in([("a", text)]);
+        let of = all.limits_of(Variable::Global { module: "a", name: "x" }, false, &[]);
+        let flags = of.into_iter().flat_map(|kept| &kept.flags);
+        flags.map(|f| (f.path.join("."), f.is_set, f.is_required)).collect::<Vec<_>>()
+    };
+    let flag = |path: &str, is_set, is_required| vec![(path.to_owned(), is_set, is_required)];
+    assert_eq!(flags("if on and len(x) > 5: x.pop()"), flag("on", true, true));
+    assert_eq!(flags("if not c.off and len(x) > 5: x.pop()"), flag("c.off", false, true));
+    assert_eq!(flags("if on:\n  if len(x) > 5: x.pop()"), flag("on", true, false));
+    assert_eq!(flags("if not off:\n  x = x[-5:]"), flag("off", false, false));
+    let left = "def f():\n  if not c.on:\n    return\n  y = 1\n  if len(x) > 5: x.pop()\nf()";
+    assert_eq!(flags(left), flag("c.on", true, false));
+    for text in ["if on: y = 1\nif len(x) > 5: x.pop()", "def f(): return on\nif len(x) > 5: x.pop()"] {
+        assert_eq!(flags(text), [], "{text}");
     }
 }
 
@@ -256,7 +278,7 @@ fn a_limit_is_computed_of_numbers_and_paths() {
         let all = Assignments::limits_in([("a", text.as_str())]);
         let x = Variable::Global { module: "a", name: "x" };
         let numbers = |path: &[String]| (path.last()? == "n").then_some(path.len() as u64 * 10);
-        all.limits_of(x, false, &[]).first()?.value(&mut { numbers })
+        all.limits_of(x, false, &[]).first()?.limit.value(&mut { numbers })
     };
     for (limit, number) in [
         ("n", 10),

@@ -326,7 +326,9 @@ pub fn small_number(number: Node, minor: u32) -> Option<u64> {
     match (size, minor) {
         // Two bits say whether it is 0 or negative, a third one that it lives for ever.
         (tag, 12..) if tag >> 3 == 1 && tag & 3 == 0 => Some(digit),
+        (tag, 12..) if tag & 3 == 1 => Some(0),
         (1, ..12) => Some(digit),
+        (0, ..12) => Some(0),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use super::{Assignments, GATHERING, Key, Variable};
 pub use expressions::Limit;
 use expressions::{
     Order, begin_of_operand, begins_with_path, called, comparison, conjuncts, is_one_of, last_brackets,
-    length_of_itself, length_without_part, limit, number_given, without_not,
+    length_of_itself, length_without_part, limit, number_given, path, without_not,
 };
 use names::{Alias, Collection};
 
@@ -26,24 +26,40 @@ pub const OWN: &str = "self";
 const DROPPING: [&str; 6] = ["pop", "popleft", "popitem", "remove", "discard", "clear"];
 const DROPPING_FROM: [&str; 3] = ["heappop", "heapreplace", "heappushpop"];
 const PUTTING_INTO: [&str; 1] = ["heappush"];
-/// The words by which a program goes on with something else. What ends a loop is no limit of what that gathers.
+/// The words by which a program goes on with something else, and those that end a loop: that is no limit of what it gathers.
 const LEAVING: [&str; 2] = ["return", "continue"];
+const ENDING: [&str; 2] = ["raise", "break"];
 /// How names of methods begin that are called without being named.
 const UNNAMED: [&str; 2] = ["__", "forward"];
 /// So many names may each stand for the next.
 const MOST_NAMES: usize = 4;
 
+/// The length that a collection is kept at, as long as some flags are as they must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub limit: Limit,
+    pub flags: Vec<Flag>,
+}
+
+/// A variable, or attributes of one, that must be true, or false. Where it is not known, `is_required` decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    pub path: Vec<String>,
+    pub is_set: bool,
+    pub is_required: bool,
+}
+
 /// That a collection is shorter than a limit, or else is not.
 struct Condition {
     collection: Collection,
-    limit: Limit,
+    kept: Kept,
     is_less: bool,
 }
 
 /// Collections that are kept at a length, and numbers that have names.
 #[derive(Default)]
 pub(super) struct Limits {
-    kept: HashMap<Collection, Vec<Limit>>,
+    kept: HashMap<Collection, Vec<Kept>>,
     /// By parameters, what functions are given as these.
     given: HashMap<Key, HashSet<Collection>>,
     /// The classes that a class is made of.
@@ -82,10 +98,38 @@ impl Index<'_> {
         if next.is_some_and(|(.., tokens)| tokens.first().is_some_and(|t| t.is_word("else"))) {
             return Some(self.block(block.end));
         }
-        let last = &self.statements[block.clone()].last()?.2;
-        let leaves = last.first().is_some_and(|t| LEAVING.iter().any(|word| t.is_word(word)));
+        let leaves = self.ends_with(&block, &LEAVING);
         let rest = self.statements[block.end..].iter().take_while(|s| s.1 >= indent).count();
         leaves.then_some(block.end..block.end + rest)
+    }
+
+    /// Returns whether the last statement of a block begins with one of these words.
+    fn ends_with(&self, block: &Range<usize>, words: &[&str]) -> bool {
+        let last = self.statements[block.clone()].last().and_then(|(.., tokens)| tokens.first());
+        last.is_some_and(|t| words.iter().any(|word| t.is_word(word)))
+    }
+
+    /// Returns the flags that must be set, or not, for a statement to run: those of the blocks that it is in, and those by which
+    /// the function was left before.
+    fn flags(&self, at: usize) -> Vec<Flag> {
+        let (scope, mut indent, _) = self.statements[at];
+        let mut flags = Vec::new();
+        for (before, (of, its, tokens)) in self.statements[..at].iter().enumerate().rev() {
+            let (Some(word), true) = (tokens.first(), *of == scope && *its <= indent) else { continue };
+            if word.is_word("def") {
+                break;
+            }
+            let (is_around, is_if) = (*its < indent, word.is_word("if"));
+            indent = *its;
+            let left = || {
+                let block = self.block(before);
+                self.ends_with(&block, &LEAVING) || self.ends_with(&block, &ENDING)
+            };
+            if is_if && (is_around || left()) {
+                flags.extend(flag(&tokens[1..], is_around, false));
+            }
+        }
+        flags
     }
 
     /// Returns the collections that get something in a block only.
@@ -127,7 +171,7 @@ impl Assignments {
 
     /// Returns the lengths that a collection is kept at: as a variable, as the attribute of an object of one of these classes, as
     /// such an object itself, and as a parameter that it is given as. It may be one of those that are in such a collection.
-    pub fn limits_of(&self, collection: Variable<'_>, is_entry: bool, classes: &[String]) -> Vec<&Limit> {
+    pub fn limits_of(&self, collection: Variable<'_>, is_entry: bool, classes: &[String]) -> Vec<&Kept> {
         let mut all: Vec<&str> = classes.iter().map(String::as_str).collect();
         let mut at = 0;
         while let Some(class) = all.get(at) {
@@ -177,14 +221,19 @@ impl Assignments {
             if !self.is_called(*scope, &named) {
                 continue;
             }
-            let mut kept: Vec<(Collection, Limit)> = self.cut(*scope, tokens).into_iter().collect();
-            kept.extend(self.counted(&index, at));
+            let cut = self.cut(*scope, tokens).into_iter().chain(self.counted(&index, at));
+            let mut kept: Vec<(Collection, Kept)> =
+                cut.map(|(collection, limit)| (collection, Kept { limit, flags: Vec::new() })).collect();
             for condition in self.conditions(*scope, tokens) {
                 if self.is_kept(&index, at, &condition) {
-                    kept.push((condition.collection, condition.limit));
+                    kept.push((condition.collection, condition.kept));
                 }
             }
-            kept.into_iter().for_each(|(c, limit)| self.limits.kept.entry(c).or_default().push(limit));
+            let flags = if kept.is_empty() { Vec::new() } else { index.flags(at) };
+            for (collection, mut kept) in kept {
+                kept.flags.extend(flags.iter().cloned());
+                self.limits.kept.entry(collection).or_default().push(kept);
+            }
         }
     }
 
@@ -276,15 +325,21 @@ impl Assignments {
             // That an entry is new.
             let is_of_it = |path: &[Token]| {
                 self.collection(scope, path).is_some_and(|c| c == condition.collection)
-                    || limit(path).is_some_and(|l| l == condition.limit)
+                    || limit(path).is_some_and(|l| l == condition.kept.limit)
             };
             let name = part.iter().position(|t| t.is_word("is") || t.is(">")).map_or(part, |at| &part[..at]);
             part.iter().any(|t| t.is_word("in")) || is_of_it(name)
         };
         let all = (0..parts.len()).filter_map(found);
-        all.filter(|(at, c)| (0..parts.len()).all(|other| other == *at || is_harmless(c, parts[other])))
-            .map(|(_, condition)| condition)
-            .collect()
+        let alone = |(at, mut condition): (usize, Condition)| {
+            for other in (0..parts.len()).filter(|&other| other != at) {
+                if !is_harmless(&condition, parts[other]) {
+                    condition.kept.flags.push(flag(parts[other], true, true)?);
+                }
+            }
+            Some(condition)
+        };
+        all.filter_map(alone).collect()
     }
 
     /// Returns the length that a condition asks for: by itself, by a variable, or by a function that returns nothing but that.
@@ -296,11 +351,12 @@ impl Assignments {
                 None => (self.length(scope, of.right, MOST_NAMES)?, limit(of.left)?, true),
             };
             let is_less = (of.order == Order::Less) != is_turned;
+            let kept = Kept { limit, flags: Vec::new() };
             return match of.order {
                 // What is not equal to a limit may be more than that.
                 Order::Equal if is_not => None,
-                Order::Equal => Some(Condition { collection, limit, is_less: false }),
-                _ => Some(Condition { collection, limit, is_less: is_less != is_not }),
+                Order::Equal => Some(Condition { collection, kept, is_less: false }),
+                _ => Some(Condition { collection, kept, is_less: is_less != is_not }),
             };
         }
         let (path, behind) = begins_with_path(tokens).filter(|_| names > 0)?;
@@ -420,6 +476,12 @@ impl Assignments {
         }
         changed
     }
+}
+
+/// Returns the flag that a condition is, if it is but that: to be `so`, or not.
+fn flag(condition: &[Token], so: bool, is_required: bool) -> Option<Flag> {
+    let (tokens, is_not) = without_not(condition);
+    Some(Flag { path: path(tokens)?, is_set: so != is_not, is_required })
 }
 
 /// Returns the names that statements have, but for those that they give to functions and classes.
