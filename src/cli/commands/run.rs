@@ -56,7 +56,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         return Err(cannot(command.exec()));
     }
     if resolve(program).is_none() {
-        return Err(cannot(io::ErrorKind::NotFound.into()));
+        return Err(cannot(rustix::io::Errno::NOENT.into()));
     }
     // Its children may run in other folders: all recordings are looked for in one.
     command.env("LEAKTRACE_OUT", &pattern);
