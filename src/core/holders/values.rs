@@ -95,11 +95,14 @@ pub(super) fn limit(graph: &mut impl HeapGraph, path: &Path, parting: usize) -> 
     let (variable, entries) = (assigned.variable()?, graph.length(path.nodes[parting])?);
     let around = OBJECTS + usize::from(is_in_one);
     let objects = &path.nodes[(parting + 1).saturating_sub(around)..=parting];
-    let functions: Vec<Node> =
-        path.nodes[..parting].iter().copied().filter(|&node| graph.function(node).is_some()).collect();
     let classes: Vec<String> = objects.iter().map(|&node| class_name(graph.type_name(node))).collect();
     let limits: Vec<Kept> =
         graph.limits()?.limits_of(variable, is_in_one, &classes).into_iter().cloned().collect();
+    if limits.is_empty() {
+        return None;
+    }
+    let functions: Vec<Node> =
+        path.nodes[..parting].iter().copied().filter(|&node| graph.function(node).is_some()).collect();
     let mut number = |path: &[String]| {
         let of_object = match path.split_first()? {
             (own, attributes) if own == OWN => {

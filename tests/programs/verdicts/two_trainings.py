@@ -8,8 +8,8 @@ kept = []
 def train_step(model, optimizer):
     optimizer.zero_grad()
     model(torch.randn(16, 64).cuda()).square().mean().backward()
-    optimizer.step()
     kept.append(torch.ones(65536, device="cuda"))  # kept
+    optimizer.step()
 
 
 model = nn.Linear(64, 64).cuda()

@@ -72,10 +72,10 @@ impl Target {
             return Err(fail(&format!("cannot be reached: {why}")));
         }
         let denied = || {
-            let who = if own_uid == 0 { "even for root" } else { "attach as its user or as root" };
+            let why = if own_uid == 0 { ", even for root)" } else { "): attach as its user or as root" };
             fail(&format!(
-                "cannot be looked at (permission denied): {who}; in a container it takes the capability SYS_PTRACE (docker \
-                 run --cap-add SYS_PTRACE)"
+                "cannot be looked at (permission denied{why}; in a container it takes the capability SYS_PTRACE (docker run \
+                 --cap-add SYS_PTRACE)"
             ))
         };
         for space in ["mnt", "pid"] {

@@ -79,7 +79,7 @@ pub fn doctor(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let (style, verdict) = match failed {
         true if !fails_itself => {
-            (BAD, "Failed: there is no GPU here. `leaktrace run --simulate` needs none.")
+            (BAD, "Failed: the driver of a GPU is missing here. `leaktrace run --simulate` needs none.")
         }
         true => (BAD, "Failed: leaktrace cannot trace this program."),
         false => (GOOD, "OK: leaktrace can trace this program."),

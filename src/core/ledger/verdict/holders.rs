@@ -81,20 +81,28 @@ pub fn share(a: &[u64], b: &[u64]) -> Option<bool> {
 
 /// Adds to leaks what their holders got from other sites before: another loop filled the same list.
 pub fn take_in_earlier(view: &View<'_>, findings: &mut [Finding], explained: &mut BTreeSet<u32>) {
-    for f in findings.iter_mut().filter(|f| f.kind == Kind::Leak && f.layer == Layer::Block) {
-        let of_leak: Vec<u64> = f.sites.iter().filter_map(|s| main_holder(view, s.site)).collect();
-        for s in &view.sites {
-            let is_alike = s.site.layer == f.layer && s.site.device == f.device;
-            if !is_alike || s.cohorts.len() < MIN_COHORTS || explained.contains(&s.number) {
-                continue;
-            }
-            if main_holder(view, s.number).is_some_and(|holder| of_leak.contains(&holder)) {
-                explained.insert(s.number);
-                let share = s.share(0.0);
-                f.live_bytes = f.live_bytes.wrapping_add(share.live_bytes);
-                f.live_blocks = f.live_blocks.wrapping_add(share.live_blocks);
-                f.sites.push(share);
-            }
+    let mut leaks: BTreeMap<(u64, u8), usize> = BTreeMap::new();
+    for (at, f) in
+        findings.iter().enumerate().filter(|(_, f)| f.kind == Kind::Leak && f.layer == Layer::Block)
+    {
+        for holder in f.sites.iter().filter_map(|s| main_holder(view, s.site)) {
+            leaks.entry((holder, f.device)).or_insert(at);
+        }
+    }
+    if leaks.is_empty() {
+        return;
+    }
+    for s in &view.sites {
+        if s.site.layer != Layer::Block || s.cohorts.len() < MIN_COHORTS || explained.contains(&s.number) {
+            continue;
+        }
+        let leak = main_holder(view, s.number).and_then(|holder| leaks.get(&(holder, s.site.device)));
+        if let Some(f) = leak.and_then(|&at| findings.get_mut(at)) {
+            explained.insert(s.number);
+            let share = s.share(0.0);
+            f.live_bytes = f.live_bytes.wrapping_add(share.live_bytes);
+            f.live_blocks = f.live_blocks.wrapping_add(share.live_blocks);
+            f.sites.push(share);
         }
     }
 }

@@ -234,12 +234,13 @@ fn is_full(site: &SiteView<'_>, steps: u32, held: &[Cohort]) -> bool {
     let since = steps.saturating_sub(of.first_freed).saturating_add(1);
     let of_step = median(held.iter().map(|c| c.blocks)) as u64;
     // What follows the last step may have freed some too.
-    let as_many = u64::from(since.max(2)) * of_step..=u64::from(since + 1) * of_step;
+    let (least, most) = (since.max(2), since.saturating_add(1));
+    let as_many = of_step.saturating_mul(u64::from(least))..=of_step.saturating_mul(u64::from(most));
     let Some(oldest) = site.alive().first().map(|c| c.birth) else { return false };
     // The first that it freed had lived as long as what is there by now.
     let in_order = of.first_freed.saturating_sub(of.first_birth) >= steps.saturating_sub(oldest);
     let gone = oldest.saturating_sub(of.first_birth);
-    of.first_freed > 0 && in_order && as_many.contains(&of.frees) && (1..=since + 1).contains(&gone)
+    of.first_freed > 0 && in_order && as_many.contains(&of.frees) && (1..=most).contains(&gone)
 }
 
 /// Returns by a clock when the last of what is older than `age` by now can have come: by that clock, and by all steps.
