@@ -421,6 +421,14 @@ fn the_last_round_gives_back_what_every_round_does() {
     assert_eq!(kinds, ["carry-over"]);
 }
 
+/// Up to CPython 3.12 a module's dict has a version, which changes with each assignment to a name of it: that is no round yet.
+#[test]
+fn a_call_that_assigns_to_a_name_of_the_module_ends_no_round() {
+    let ran = torch("steps/assigned_by_a_call.py").env("LEAKTRACE_QUIET", "1").traced().run().success();
+    let report = Report::of(&ran.recording());
+    assert_eq!((report.steps().to_string().as_str(), report.source()), (ran.text().trim(), "loop"));
+}
+
 /// `requests.py STYLE`: where memory is taken seldom, the copies show the requests.
 #[test]
 fn a_server_has_the_steps_of_its_requests() {

@@ -855,15 +855,13 @@ def one_optimizer_after_some():
 
 
 def critics_turns():
-    """A loop of a critic's turns, then one of the generator's: in the same iteration, once it is known. The first iteration's
-    turns are taken for steps before."""
+    """A loop of a critic's turns, then one of the generator's: in the same iteration."""
     first, second = Trained(), Trained()
     critic, generator = first.sgd(), second.sgd()
     for _ in range(N):
         for _ in range(3):
             first.step(critic)
         second.step(generator)
-    return N + 2
 
 
 def two_in_a_loop():

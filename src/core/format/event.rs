@@ -9,8 +9,6 @@
 //! word 3 │ stack id               │    context      │  class   │  entry point│
 //! ```
 
-use std::ops::Range;
-
 /// Size of one record in bytes.
 pub const RECORD: usize = 32;
 
@@ -262,22 +260,6 @@ impl Event {
             class: 0,
             entry_point: 0,
         }
-    }
-
-    /// Returns the event as it counts where the backward passes of these events turned out to end steps, and no optimizer.
-    #[inline(always)]
-    pub fn with_backward_steps(self, of: &Range<u64>) -> Event {
-        if !of.contains(&self.seq) {
-            return self;
-        }
-        const BACKWARD: u8 = StepSource::Backward as u8;
-        const OPTIMIZER: u8 = StepSource::Optimizer as u8;
-        let kind = match (EventKind::from_code(self.kind), self.class) {
-            (Some(EventKind::AltBoundary), BACKWARD) => EventKind::StepEnd,
-            (Some(EventKind::StepEnd), OPTIMIZER) => EventKind::AltBoundary,
-            _ => return self,
-        };
-        Event { kind: kind as u8, ..self }
     }
 
     /// Returns the words of the record; word 0 is the sequence number.

@@ -15,6 +15,7 @@
 //! checkpoint plus the committed events from its sequence number on.
 
 pub mod backfilled;
+pub mod corrections;
 pub mod entry;
 pub mod event;
 pub mod file_layout;

@@ -370,7 +370,7 @@ impl Recording {
     /// Returns every committed event still in the file, in sequence order, and the backfilled boundaries in
     /// between. Some may be older than the checkpoint.
     pub fn events(&self) -> Events<'_> {
-        self.events.stream(self.tables.backfilled.all(), self.tables.backward_steps())
+        self.events.stream(self.tables.backfilled.all(), self.tables.corrections())
     }
 
     /// Takes the entries of a segment, as long as there is room for them.

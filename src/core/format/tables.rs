@@ -2,10 +2,10 @@
 //! one place through which it comes to every report and export.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::backfilled::BackfillRounds;
+use super::corrections::Corrections;
 use super::entry::{Frame, LineTable, Retention, Site, TableEntry};
 use super::printable::{printable, printable_but};
 use crate::frameworks;
@@ -137,9 +137,6 @@ pub struct Tables {
     pub backfilled: BackfillRounds,
 }
 
-/// The key of the events whose backward passes turned out to end steps: `FIRST END`.
-pub const BACKWARD_STEPS: &str = "backward_steps";
-
 /// The key of what is known of the interpreter's cyclic garbage collection, and its value where that is switched off.
 pub const COLLECTOR: &str = "collector";
 pub const COLLECTOR_OFF: &str = "off";
@@ -150,10 +147,9 @@ impl Tables {
         self.entry_points.get(&frameworks::named(number)).filter(|_| number != 0)
     }
 
-    /// Returns the events whose backward passes turned out to end steps.
-    pub fn backward_steps(&self) -> Range<u64> {
-        let (first, end) = self.meta.get(BACKWARD_STEPS).and_then(|v| v.split_once(' ')).unwrap_or_default();
-        first.parse().unwrap_or(0)..end.parse().unwrap_or(0)
+    /// Returns what turned out later of the boundaries among the events.
+    pub fn corrections(&self) -> Corrections {
+        Corrections::of(|key| self.meta.get(key).map(String::as_str))
     }
 
     /// Returns the name of a file of code, as it is shown.

@@ -126,6 +126,11 @@ impl Cycles {
         }
     }
 
+    /// Returns whether optimizers step by turns, on one thread alone.
+    pub fn takes_turns(&self) -> bool {
+        matches!(&self.threads[..], [only] if only.several)
+    }
+
     /// Takes in that a backward pass begins on a thread.
     pub fn backward(&mut self, thread: usize) {
         self.backward = thread;

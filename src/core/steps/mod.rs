@@ -134,6 +134,14 @@ impl Steps {
         Some(Boundary { source: StepSource::Optimizer, supersedes, ends_step, level: 0 })
     }
 
+    /// Returns how many optimizer steps before this one, each of which has ended a step, were turns of one step: as it turns out
+    /// when their loop is entered for the second time.
+    pub fn joined_turns(&mut self, stepped: Stepped) -> Option<u32> {
+        let turns = stepped.earlier_turns.filter(|&turns| turns > 1 && self.cycles.takes_turns())?;
+        self.optimizer_steps = self.optimizer_steps.saturating_sub(turns - 1);
+        Some(turns)
+    }
+
     /// Takes in that there is an optimizer no more: what steps from now on follows another one.
     pub fn optimizer_gone(&mut self, id: usize) {
         self.cycles.optimizer_gone(id);

@@ -22,9 +22,10 @@ use crate::writer::drain::{self, Drain};
 use crate::writer::recording;
 use crate::writer::signals::with_signals_blocked;
 use leaktrace_core::format::backfilled::BackfilledBoundary;
+use leaktrace_core::format::corrections::{BACKWARD_STEPS, Corrections, TURNS};
 use leaktrace_core::format::entry::TableEntry;
 use leaktrace_core::format::event::{Event, EventKind, RECORD, StepSource};
-use leaktrace_core::format::{reader, tables::BACKWARD_STEPS, tables::Tables};
+use leaktrace_core::format::{reader, tables::Tables};
 use leaktrace_core::ledger::Ledger;
 use leaktrace_core::report::{self, Report, Run};
 use leaktrace_core::symbols::Names;
@@ -68,8 +69,8 @@ pub struct Analyzer {
     pub backfilled: VecDeque<BackfilledBoundary>,
     /// The end of the last iteration, if it may lie further in front: see [`loop_steps::without_late`].
     late_ends: Vec<BackfilledBoundary>,
-    /// The events whose backward passes turned out to end steps.
-    pub backward_steps: Range<u64>,
+    /// What turned out later of boundaries that are still to be drained.
+    corrections: Corrections,
     /// The size of the last checkpoint in records.
     pub checkpoint: u64,
     pub out_of_memory_dumps: u32,
@@ -86,6 +87,11 @@ pub static ANALYZER: Mutex<Option<Box<Analyzer>>> = Mutex::new(Rank::Analyzer, N
 /// The first sequence number that the last checkpoint does not cover, and the first that was not drained.
 static COVERED: AtomicU64 = AtomicU64::new(1);
 static DRAINED: AtomicU64 = AtomicU64::new(1);
+
+fn write_range(key: &str, events: &Range<u64>) {
+    let value = format!("{} {}", events.start, events.end);
+    recording::append_entry(&TableEntry::Meta { key, value: &value });
+}
 
 /// Begins anew, for another recording.
 pub fn restart() {
@@ -138,9 +144,25 @@ impl Analyzer {
             }
             _ => (),
         });
-        self.backward_steps = first..last.unwrap_or(recording::sequence() + 1);
-        let value = format!("{} {}", self.backward_steps.start, self.backward_steps.end);
-        recording::append_entry(&TableEntry::Meta { key: BACKWARD_STEPS, value: &value });
+        self.corrections.backward_steps = first..last.unwrap_or(recording::sequence() + 1);
+        write_range(BACKWARD_STEPS, &self.corrections.backward_steps);
+    }
+
+    /// Has the latest optimizer steps so far, so many turns of a critic, be one step, as far as the ledger can still take that in.
+    pub fn join_turns(&mut self, turns: u32) {
+        let mut ends = Vec::new();
+        drain::peek(self.ledger.next_seq(), |event| {
+            let is_end = event.kind == EventKind::StepEnd as u8 && event.class == StepSource::Optimizer as u8;
+            if is_end && event.context == 0 {
+                ends.push(event.seq);
+            }
+        });
+        // The first one stays: it ends the step that the others belong to.
+        let others = ends.len().saturating_sub(turns as usize - 1);
+        if let Some(&first) = ends.get(others) {
+            self.corrections.turns = first..recording::sequence() + 1;
+            write_range(TURNS, &self.corrections.turns);
+        }
     }
 
     fn drain_into_ledger(&mut self) -> bool {
@@ -157,9 +179,9 @@ impl Analyzer {
         if !allocator::can_allocate(waiting * 8 * RECORD + 4 * self.checkpoint as usize * RECORD) {
             return false;
         }
-        let Analyzer { ledger, stream, backfilled, backward_steps, .. } = self;
+        let Analyzer { ledger, stream, backfilled, corrections, .. } = self;
         stream.run(ledger.next_seq(), |event| {
-            let event = &event.with_backward_steps(backward_steps);
+            let event = &corrections.apply(*event);
             while let Some(boundary) = backfilled.front().filter(|p| p.seq <= event.seq) {
                 ledger.apply(&boundary.event());
                 backfilled.pop_front();

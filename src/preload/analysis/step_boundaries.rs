@@ -31,7 +31,7 @@ use leaktrace_core::format::event::{Event, EventKind, StepSource};
 use leaktrace_core::holders::{Found, Wanted};
 use leaktrace_core::ledger::verdict::MIN_STEPS;
 use leaktrace_core::report::{self, End};
-use leaktrace_core::steps::loops::Stepped;
+use leaktrace_core::steps::loops::{OF_A_TRAINING, Stepped};
 use leaktrace_core::steps::{Boundary, StepSetting, Steps};
 
 /// The stream of steps of this process.
@@ -108,6 +108,11 @@ pub fn optimizer(id: Option<usize>) {
     let mut stepped = Stepped::default();
     if state::is_recording() && loop_steps::is_enabled() {
         shield(|| stepped = loop_steps::optimizer());
+    }
+    if stepped.earlier_turns.is_some()
+        && let Some(turns) = with_steps(|steps| steps.joined_turns(stepped)).flatten()
+    {
+        shield(|| with_analyzer(|analyzer| analyzer.join_turns(turns)));
     }
     let thread = thread_state::current().address();
     emit(|steps| steps.optimizer(thread, id, stepped), None);
@@ -319,13 +324,13 @@ fn end_at(boundary: Boundary, now: u64) {
     }
 }
 
-/// Returns whether events are left to wait, since backward passes may turn out to be the steps: see
-/// [`Steps::are_backward_passes_best`].
+/// Returns whether events are left to wait: the first optimizer steps may turn out to be turns of one step
+/// ([`Steps::joined_turns`]), or backward passes to be the steps ([`Steps::are_backward_passes_best`]).
 fn awaits_more(step: u32) -> bool {
     step < MIN_STEPS
         && settings::get().dump_every.is_none()
         && analyzer::may_wait()
-        && with_steps(|steps| steps.accumulates()) == Some(true)
+        && (step < OF_A_TRAINING || with_steps(|steps| steps.accumulates()) == Some(true))
 }
 
 /// Drains the events up to the end of a step, writes a report if one is due, and has holders searched for.

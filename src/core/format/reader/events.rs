@@ -8,11 +8,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::{ReadError, keep, u64_at};
 use crate::format::backfilled::BackfilledBoundary;
+use crate::format::corrections::Corrections;
 use crate::format::event::{Event, RECORD};
 
 /// The bytes of events that are kept.
@@ -137,7 +137,7 @@ impl EventStore {
     pub fn stream<'a>(
         &'a self,
         backfilled: &'a [BackfilledBoundary],
-        backward_steps: Range<u64>,
+        corrections: Corrections,
     ) -> Events<'a> {
         Events {
             store: self,
@@ -147,7 +147,7 @@ impl EventStore {
             loaded: Vec::new(),
             free: Vec::new(),
             backfilled,
-            backward_steps,
+            corrections,
         }
     }
 }
@@ -166,8 +166,7 @@ pub struct Events<'a> {
     free: Vec<u32>,
     /// Boundaries that lie before an event still to come.
     backfilled: &'a [BackfilledBoundary],
-    /// The events whose backward passes turned out to end steps.
-    backward_steps: Range<u64>,
+    corrections: Corrections,
 }
 
 /// Where a run goes on and ends.
@@ -249,7 +248,7 @@ impl Iterator for Events<'_> {
                     && record[0] <= limit
                 {
                     self.now = Some((Place { at: place.at + RECORD, ..place }, limit));
-                    return Some(Event::unpack(record).with_backward_steps(&self.backward_steps));
+                    return Some(self.corrections.apply(Event::unpack(record)));
                 }
                 self.now = None;
                 self.go_on(place);

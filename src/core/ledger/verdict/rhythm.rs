@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::statistics::{gaps, is_regular, median};
-use crate::ledger::cohort::{Cohort, bytes};
+use crate::ledger::cohort::Cohort;
 
 /// Ever rarer births are a cache that fills up: their mean lies this many standard deviations before the
 /// middle of the run (by chance, that of one in twenty steady sites does, and of a list's of one in two hundred, since a list takes
@@ -107,17 +107,18 @@ pub fn slowed(births: &[u32], latest: u32) -> Option<u32> {
     (since >= AT_ONE_INTERVAL && comes_yet && often).then_some(from)
 }
 
-/// Returns the bytes that a step adds on average: from the first birth on, `until_last` steps to the last one, `span` to the
-/// last that counts. Where births come to the end, what came behind the first is counted against the steps behind it:
+/// Returns what a step adds on average, as births are weighed: from the first birth on, `until_last` steps to the last one, `span`
+/// to the last that counts. Where births come to the end, what came behind the first is counted against the steps behind it:
 /// anything else depends on where in a gap the span ends.
-pub fn rate(births: &[Cohort], until_last: u32, span: u32) -> f64 {
+pub fn rate(births: &[Cohort], weight: fn(&Cohort) -> u64, until_last: u32, span: u32) -> f64 {
     let [_, later @ ..] = births else { return 0.0 };
+    let sum = |of: &[Cohort]| of.iter().map(weight).fold(0, u64::saturating_add) as f64;
     let behind = f64::from(until_last.saturating_sub(1));
     let usual_gap = behind / later.len().max(1) as f64;
     if !later.is_empty() && f64::from(span.saturating_sub(until_last)) <= 2.0 * usual_gap {
-        bytes(later) as f64 / behind.max(1.0)
+        sum(later) / behind.max(1.0)
     } else {
-        bytes(births) as f64 / f64::from(span.max(1))
+        sum(births) / f64::from(span.max(1))
     }
 }
 

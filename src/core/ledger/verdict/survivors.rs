@@ -318,9 +318,9 @@ fn aligned(sites: &[&[Cohort]], latest: u32) -> Vec<Cohort> {
     sites.into_iter().flat_map(in_time).collect()
 }
 
-/// Returns what a step adds where it comes in bursts, by whole intervals from the begin of one burst to that of another: anything
-/// else depends on where the pauses lie. The burn-in may have cut the first one.
-fn rate_of_bursts(proof: &[Cohort], clock: &PhaseClock<'_>) -> Option<f64> {
+/// Returns what a step adds, as births are weighed, where they come in bursts: by whole intervals from the begin of one burst to
+/// that of another, since anything else depends on where the pauses lie. The burn-in may have cut the first one.
+fn rate_of_bursts(proof: &[Cohort], weight: fn(&Cohort) -> u64, clock: &PhaseClock<'_>) -> Option<f64> {
     let mut births: Vec<u32> = proof.iter().map(|c| clock.at(c.birth)).collect();
     births.dedup();
     let rhythm = rhythm(&births, &[]);
@@ -329,7 +329,7 @@ fn rate_of_bursts(proof: &[Cohort], clock: &PhaseClock<'_>) -> Option<f64> {
         _ => return None,
     };
     let within = |c: &&Cohort| (from..to).contains(&clock.at(c.birth));
-    let added = proof.iter().filter(within).fold(0u64, |sum, c| sum.saturating_add(c.bytes));
+    let added = proof.iter().filter(within).map(weight).fold(0, u64::saturating_add);
     rhythm.in_bursts.then(|| added as f64 / f64::from(to - from))
 }
 
@@ -389,18 +389,20 @@ fn finding(view: &View<'_>, group: &[Survivors<'_, '_>]) -> Option<Finding> {
     // What comes at random comes by what there is of it in all its steps; else by the births that prove it, from the first to
     // the last.
     let at_random = is_rare && leader.period.is_none();
+    let by_proof = |weight: fn(&Cohort) -> u64| {
+        let until_last = steps(first, proof.last().map_or(first, |c| c.birth));
+        rate_of_bursts(&proof, weight, &leader.clock)
+            .unwrap_or_else(|| rate(&proof, weight, until_last, proof_span))
+    };
     let ratio = match at_random {
         true => times as f64 / f64::from(span),
-        false => (proof.len() as f64 / f64::from(proof_span)).min(1.0),
+        false => by_proof(|_| 1).min(1.0),
     };
     // So does what becomes more: the first births are the smallest.
     let late = late_bytes(&proof);
     let rate = match at_random || late.is_some() {
         true => bytes(&held) as f64 / f64::from(span),
-        false => match rate_of_bursts(&proof, &leader.clock) {
-            Some(rate) => rate,
-            None => rate(&proof, steps(first, proof.last()?.birth), proof_span),
-        },
+        false => by_proof(|c| c.bytes),
     };
     let mut f = Finding {
         counted: leader.clock.counted(),

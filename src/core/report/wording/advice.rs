@@ -23,6 +23,8 @@ const FUNCTION: [&str; 3] = [" → function", " → closure variable", " → def
 const SUSPENDED: [&str; 2] = [" → locals of ", "() local `"];
 /// What stands for one of many entries, and for parts that have no way in common.
 const ENTRY: &str = "[*]";
+/// How a key begins that is known by its type only.
+const OF_TYPE: &str = "[<";
 const CACHED: &str = " → lru_cache";
 const PARTS: &str = " → …";
 const ATTRIBUTES: &str = " → .";
@@ -354,7 +356,7 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
             "remove the hook once it is no longer needed: `handle = ….register_…hook(…)`, `handle.remove()` ({name})"
         )
     } else if let Some((one, optimizers)) = optimizer(f, path, of)
-        && ![ENTRY, "…"].iter().any(|many| one.contains(many))
+        && ![ENTRY, OF_TYPE, "…"].iter().any(|many| one.contains(many))
     {
         let has_variables = f.holders.iter().any(|h| optimizers.are_named_in(&h.path));
         let advice = if has_variables { optimizers.advice } else { optimizers.stale_advice };

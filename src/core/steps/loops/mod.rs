@@ -41,7 +41,7 @@ use draft::Draft;
 use shadow::{Shadow, View};
 pub use shadow::{Shown, What};
 use tree::{Id, Node, Tree};
-pub use tree::{STEPS_BETWEEN, Stepped};
+pub use tree::{OF_A_TRAINING, STEPS_BETWEEN, Stepped};
 
 /// A frame, as it is at an event.
 #[derive(Clone, Copy, Debug, Default)]

@@ -155,6 +155,8 @@ pub(super) struct Shadow {
     waiting: Vec<Waiting>,
     awaited: Vec<Awaited>,
     clock: u64,
+    /// When a frame was last seen elsewhere than at the event before.
+    stands_since: u64,
     /// Count of the objects that Python made, at the last event.
     objects: u32,
     /// When work for the device was shown last, and what the variables of the innermost frames named then; 0: not known.
@@ -188,6 +190,7 @@ impl Shadow {
             waiting: Vec::with_capacity(MOST_WAITING),
             awaited: Vec::with_capacity(MOST_AWAITED),
             clock: 0,
+            stands_since: 0,
             objects: 0,
             named: (0, 0),
             agreed: None,
@@ -213,12 +216,19 @@ impl Shadow {
             return self.count(view, at - 1, what);
         }
         if let Some(seen) = frames.get(at) {
+            self.stands_since = self.clock;
             let at = self.differs(view, at, seen);
             for seen in &frames[at..] {
                 self.push(view, seen);
             }
         } else if self.levels.len() > at {
+            self.stands_since = self.clock;
             self.pop(view, at);
+            if !freed && let Some(kept) = self.returned(view, at) {
+                for seen in &frames[kept..] {
+                    self.push(view, seen);
+                }
+            }
         } else if !freed
             && frames.len() == all.len()
             && let Some(kept) = self.again(view, objects != what.objects, what)

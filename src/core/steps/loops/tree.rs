@@ -61,11 +61,13 @@ pub struct Stepped {
     /// It is a further one of the few in a short loop, inside of one that has optimizer steps of its own: a critic's turns for
     /// one of the generator.
     pub next_turn: bool,
+    /// It is the first one there when that loop is entered for the second time: so many were turns when it was entered first.
+    pub earlier_turns: Option<u32>,
 }
 
 /// Optimizer steps, the first time that a loop is entered (later on not every event is shown), from which on it is the
 /// training and no loop over optimizers or a critic's turns.
-const OF_A_TRAINING: u32 = 8;
+pub const OF_A_TRAINING: u32 = 8;
 /// Rounds of a loop to one optimizer step in it, from which on there is one step in each: a loop with two (a GAN's) has half
 /// as many, and some more where rounds are told from little.
 const ONE_A_ROUND: f64 = 0.9;
@@ -149,6 +151,10 @@ impl Tree {
         let before = std::mem::replace(&mut self.round_of_last, round);
         stepped.new_round = round.0 != NONE && round.0 == before.0 && round.1 != before.1;
         let turn = self.turn_of(id);
+        stepped.earlier_turns = turn.filter(|&(_, entered)| entered == 2).and_then(|(at, _)| {
+            let n = self.get(at)?;
+            n.first_steps.filter(|&first| n.steps == first)
+        });
         stepped.next_turn = turn.is_some() && turn == self.turn_of_last;
         self.turn_of_last = turn;
         let mut last = std::mem::take(&mut self.around_last);

@@ -22,6 +22,7 @@ impl Shadow {
             let (inside, code) = (self.insides_end(at) - 1, self.levels[at].code);
             let (offset, depth) = (self.levels[at].seen.offset, self.levels.len());
             let may_have = if went_on { MayHave::Recurred } else { MayHave::GoneOn };
+            self.forget_older_locals();
             let kept = self.ends_by_variable(view, (0, inside), may_have, depth);
             if kept.is_some() {
                 return kept;

@@ -38,6 +38,8 @@ pub(super) struct Items {
     index: u64,
     /// How far its iterator had come when an iteration began, or was looked for, where that is known.
     counted: u64,
+    /// When its local variables were looked at last.
+    looked: u64,
 }
 
 /// What the frames show of a loop's iteration.
@@ -239,6 +241,14 @@ impl Shadow {
         items.counted & COUNTED != 0 && items.counted == before && has_advanced()
     }
 
+    /// Forgets what local variables named before the frames came to stand where they stand: a function that was called may
+    /// have assigned to names of a module, and then went on.
+    pub(super) fn forget_older_locals(&mut self) {
+        let since = self.stands_since;
+        let older = |items: &Items| items.are_locals() && items.looked < since;
+        self.insides.iter_mut().filter(|i| older(&i.items)).for_each(|i| i.items.begin());
+    }
+
     /// Takes in what the local variables of a frame name, which goes on in its innermost loop.
     #[inline]
     pub(super) fn note_locals(&mut self, view: &mut View<'_>, at: usize) {
@@ -288,6 +298,7 @@ impl Shadow {
             return Look::default();
         }
         let (seen, items) = (self.levels[at].seen, &mut self.insides[inside].items);
+        items.looked = self.clock;
         let stood = std::mem::replace(&mut items.offset, seen.offset) == seen.offset;
         let now = view.around.locals(&seen, count);
         let last = std::mem::replace(&mut items.last, now);
@@ -340,6 +351,17 @@ impl Shadow {
             return None;
         }
         self.ends_by_variable(view, (inside, inside), MayHave::GoneOn, at + 1)
+    }
+
+    /// What ran below the first `depth` frames has returned, and the innermost of these stands where it stood: it goes on, or is
+    /// in another iteration, whose call runs no Python by now. Returns as above.
+    pub(super) fn returned(&mut self, view: &mut View<'_>, depth: usize) -> Option<usize> {
+        let at = depth.checked_sub(1)?;
+        match self.insides.len().checked_sub(1).filter(|&inside| inside >= self.levels[at].first) {
+            Some(inside) => self.goes_on_in(view, at, inside),
+            None => return self.comes_as_far(view, at),
+        }
+        None
     }
 
     /// Whether a loop was entered anew, by a look when it came round, and nothing else shows the iterations of the loop
