@@ -301,14 +301,19 @@ fn aligned(sites: &[&[Cohort]], latest: u32) -> Vec<Cohort> {
     let most = sites.iter().max_by_key(|of| (of.len(), Reverse(first(of))));
     let steps: Vec<u32> = most.into_iter().flatten().map(|c| c.birth).collect();
     let is_rare = median(gaps(&steps).into_iter()) >= APART;
-    let times = |of: &[Cohort]| -> Option<Vec<u32>> {
+    let times = |of: &[Cohort], ahead: u32| -> (usize, Vec<u32>) {
         let time = |c: &Cohort| {
-            let at = steps.partition_point(|&s| s <= c.birth.saturating_add(1));
+            let at = steps.partition_point(|&s| s <= c.birth.saturating_add(ahead));
             at.checked_sub(1).map(|at| steps[at])
         };
-        let times: Vec<u32> = of.iter().map(|c| time(c).unwrap_or(c.birth)).collect();
-        let twice = times.windows(2).filter(|w| w[0] == w[1]).count();
-        (is_rare && twice as f64 <= (1.0 - SAME_STEPS) * times.len() as f64).then_some(times)
+        let twice = of.windows(2).filter(|w| time(&w[0]).is_some_and(|at| Some(at) == time(&w[1]))).count();
+        let alone = of.iter().filter(|c| time(c).is_none()).count();
+        (twice + alone, of.iter().map(|c| time(c).unwrap_or(c.birth)).collect())
+    };
+    // Whichever is so more often.
+    let times = |of: &[Cohort]| -> Option<Vec<u32>> {
+        let (odd, times) = [1, 0].map(|ahead| times(of, ahead)).into_iter().min_by_key(|(odd, _)| *odd)?;
+        (is_rare && odd as f64 <= (1.0 - SAME_STEPS) * times.len() as f64).then_some(times)
     };
     let in_time = |mut of: Vec<Cohort>| {
         let times = times(&of);
