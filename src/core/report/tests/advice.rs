@@ -103,6 +103,12 @@ fn advice_is_for_what_holds() {
             &["f() local `g`.opt.state[*][*]", "f() local `g`.opt.state → its keys"],
             "remove the entries of parameters that were replaced from `state`",
         ),
+        // Under keys of which the types are known only there are many optimizers.
+        (
+            8192.0,
+            &["__main__.runs[<float>].opt.state[*][*]", "__main__.runs[<float>].opt.state → its keys"],
+            "drop the models ",
+        ),
         // What one parameter has many of is none of the optimizer's.
         (512.0, &["__main__.opt.param_groups[0]['params'][0]._seen[*]"], "store `.item()` "),
         (
@@ -329,6 +335,18 @@ fn what_only_the_state_of_an_optimizer_has_is_stale() {
         let told = wording::advice(&f).expect("a leak has advice");
         assert!(told.starts_with(words), "{told}");
     }
+}
+
+/// The variables of a model and their gradients, which are as many: it is the model that is not needed.
+#[test]
+fn a_model_with_its_gradients_is_to_be_dropped() {
+    let mut f = held(&["__main__.net.layers[*].weight.grad", "__main__.net.layers[*].weight"], 512.0);
+    f.live_bytes = 2 * f.sites[0].live_bytes + 1;
+    f.sites.push(f.sites[0].clone());
+    f.sites[1].stack[0].frame.file = "/site-packages/torch/nn/modules/module.py".into();
+    f.sites[1].stack[0].frame.function = "Module._apply".into();
+    let told = wording::advice(&f).expect("a leak has advice");
+    assert!(told.starts_with("drop the models and optimizers"), "{told}");
 }
 
 #[test]

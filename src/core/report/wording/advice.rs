@@ -209,11 +209,15 @@ pub fn arena(stack: &[Frame]) -> Option<&'static Arena> {
     frameworks::arena_of(stack.iter().map(|frame| frame.frame.file.as_str()))
 }
 
-/// Returns whether most of what was kept are a model's variables.
-fn is_model(f: &Finding, models: &Models) -> bool {
+/// Returns whether most of what was kept are a model's variables, beside their gradients.
+fn is_model(f: &Finding, models: &Models, of: &Framework) -> bool {
     let makes = |frame: &Frame| models.are_made_in(&frame.frame.file, &frame.frame.function);
     let made = f.sites.iter().filter(|site| site.stack.iter().any(makes)).map(|site| site.live_bytes);
-    2 * made.sum::<u64>() > f.live_bytes
+    let are_gradients = |h: &&Holder| of.gradients.is_some_and(|(ending, _)| h.path.ends_with(ending));
+    let gradients = f.holders.iter().filter(are_gradients).map(|h| h.bytes).sum::<u64>();
+    let all = f.holders.iter().map(|h| h.bytes).sum::<u64>().max(1);
+    let others = f.live_bytes as f64 * all.saturating_sub(gradients) as f64 / all as f64;
+    2.0 * made.sum::<u64>() as f64 > others
 }
 
 /// The variables whose graphs hold what grows, where there are several: the graph of each reaches back through the steps.
@@ -362,7 +366,7 @@ fn of_holder(f: &Finding, path: &str, name: &str, of: &'static Framework) -> Str
         let advice = if has_variables { optimizers.advice } else { optimizers.stale_advice };
         format!("{advice} ({})", holder(one))
     } else if let Some(models) = &of.models
-        && (is_model(f, models) || optimizer(f, path, of).is_some())
+        && (is_model(f, models, of) || optimizer(f, path, of).is_some())
     {
         format!("{} ({name})", models.advice)
     } else if let Some(variable) = of.variable(path).filter(|variable| variable.contains(ENTRY)) {
