@@ -191,6 +191,14 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "x[:] = x[-5:]",
         "x[:-5] = []",
         "del x[:len(x) - 5]",
+        "del x[:max(0, len(x) - 5)]",
+        "more = len(x) - 5\nif more > 0: del x[:more]",
+        "if len(x) - 5 > 0: x.pop()",
+        // Along with another, or with a count.
+        "y.append(1)\nx.append(1)\nif len(y) > 5:\n  y.pop(0)\n  x.pop(0)",
+        "y.append(k)\nx[k] = 1\nif len(y) > 5: del x[y.pop(0)]",
+        "if len(y) < 5:\n  y.append(1)\n  x.append(1)",
+        "x.append(1)\nn += 1\nif n > 5:\n  n -= 1\n  x.popleft()",
         // What follows is for shorter ones only.
         "def f():\n  if len(x) >= 5: return\n  x.append(1)\nf()",
         "for i in r:\n  if len(x) >= 5:\n    x[i % 5] = 1\n    continue\n  x.append(1)",
@@ -202,6 +210,9 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
     for text in [
         "if len(x) > 5: print(1)",
         "if len(x) > 5: y.pop(0)",
+        "x.append(1)\nif len(y) > 5: x.pop(0)",
+        "more = len(x) - 5\nmore = 1\nif more > 0: x.pop()",
+        "if n > 5: x.pop()",
         "if len(x) > 5: x.append(x.pop(0))",
         "if len(x) > 5 and old(): x.pop(0)",
         "if len(x) < 5: x.append(1)\nx.append(2)",

@@ -155,9 +155,11 @@ impl Heap<'_> {
             Some(object) => (object, path),
             None => (self.variable(name).or_else(|| self.local_variable(name))?, &path[1..]),
         };
-        let number = attributes
-            .iter()
-            .try_fold(first, |of, name| if self.is_object(of) { self.attribute(of, name) } else { None })?;
+        let mut attribute = |of, name: &String| {
+            let is_object = self.is_object(of);
+            is_object.then(|| self.attribute(of, name).or_else(|| self.attribute_of_class(of, name)))?
+        };
+        let number = attributes.iter().try_fold(first, |of, name| attribute(of, name))?;
         self.value_of(number)
     }
 

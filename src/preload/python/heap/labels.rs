@@ -25,6 +25,24 @@ fn is_own_tape(step: &Step) -> bool {
     matches!(step, Step::Attribute(name) if name == OWN_TAPE)
 }
 
+/// Returns the class of a living object, and its bases.
+fn classes_of(object: Node) -> impl Iterator<Item = Node> {
+    // SAFETY: a living object: its type.
+    bases(unsafe { word(object, OB_TYPE) }).into_iter()
+}
+
+/// Returns whether a class was made in Python.
+fn is_of_heap(class: Node) -> bool {
+    // SAFETY: a living type: its flags.
+    unsafe { word(class, TYPE_FLAGS) & FLAG_HEAP_TYPE != 0 }
+}
+
+/// Returns whether an object has slots, by a class that was made in Python.
+fn has_slots(object: Node) -> bool {
+    // SAFETY: a living type: its table of members.
+    classes_of(object).any(|class| is_of_heap(class) && unsafe { word(class, TYPE_MEMBERS) } != 0)
+}
+
 impl Heap<'_> {
     /// Returns the steps of a path, each from a holder to what it holds.
     pub fn labels(&mut self, path: &[Node]) -> Vec<Step> {
@@ -129,6 +147,7 @@ impl Heap<'_> {
             (true, false) if self.types_say_context(held) => Step::Next(self.types.name(held)),
             (true, false) => Step::Named(HOOKS.into()),
             (false, true) if self.types_say_context(holder) => Step::Saved,
+            (false, true) if self.graph.parts.contains_key(&held) => Step::Through,
             _ => Step::Gradient,
         }
     }
@@ -180,16 +199,29 @@ impl Heap<'_> {
     /// Returns an attribute's value, by the object or the dict of its attributes.
     pub fn attribute(&mut self, of: Node, name: &str) -> Option<Node> {
         let info = self.types.of(of)?;
-        if let Some(dict) = if info.kind == Kind::Dict { Some(of) } else { self.attribute_dict(of) } {
-            return self.item(dict, name);
+        let (own, is_dict) = (self.attribute_dict(of), info.kind == Kind::Dict);
+        if let Some(found) = own.or(is_dict.then_some(of)).and_then(|dict| self.item(dict, name)) {
+            return Some(found);
         }
-        if info.flags & FLAG_MANAGED_DICT == 0 {
+        // Dicts with attributes of their own are asked for these first.
+        if is_dict && own.is_some() {
+            return self.item(of, name);
+        }
+        let is_managed = info.flags & FLAG_MANAGED_DICT != 0 && own.is_none();
+        if is_dict || !(is_managed || has_slots(of)) {
             return None;
         }
         let mut held = Vec::new();
         self.types.traverse(of, &info, &mut held);
         let wanted = Step::Attribute(name.to_owned());
-        held.into_iter().find(|&held| self.shared_label(of, info.flags, held).as_ref() == Some(&wanted))
+        held.into_iter().find(|&held| self.instance_label(of, info.flags, held).as_ref() == Some(&wanted))
+    }
+
+    /// Returns what an object's class, or one of its bases, has by that name.
+    pub fn attribute_of_class(&mut self, of: Node, name: &str) -> Option<Node> {
+        let own = classes_of(of).filter(|&class| is_of_heap(class));
+        let dicts: Vec<Node> = own.map(|class| self.dict_of_type(class)).filter(|&dict| dict != 0).collect();
+        dicts.into_iter().find_map(|dict| self.item(dict, name))
     }
 
     /// Returns what a dict has under a name, if it has no more entries than an object has attributes.

@@ -140,6 +140,18 @@ pub(super) fn limit(tokens: &[Token]) -> Option<Limit> {
     }
 }
 
+/// Returns what a difference is made of.
+pub(super) fn difference(tokens: &[Token]) -> Option<(&[Token], &[Token])> {
+    let tokens = without_brackets(tokens);
+    let (at, None) = ({
+        let mut all = outside(tokens, |t| t.is("-") || t.is("+"));
+        (all.next()?, all.next())
+    }) else {
+        return None;
+    };
+    tokens[at].is("-").then(|| (without_brackets(&tokens[..at]), without_brackets(&tokens[at + 1..])))
+}
+
 /// Returns the names of a variable, or of attributes of one; `None` if the tokens are anything else.
 pub(super) fn path(tokens: &[Token]) -> Option<Vec<String>> {
     let (path, []) = begins_with_path(tokens)? else { return None };
@@ -188,12 +200,27 @@ pub(super) fn length_of_part(part: &[Token]) -> Option<Limit> {
 pub(super) fn length_without_part(part: &[Token]) -> Option<Limit> {
     match part {
         [colon, minus, number @ ..] if colon.is(":") && minus.is("-") => limit(number),
-        [colon, len, open, rest @ ..] if colon.is(":") && len.is_word("len") && open.is("(") => {
-            let minus = rest.iter().position(|t| t.is(")"))? + 1;
-            limit(rest.get(minus + 1..).filter(|_| rest[minus].is("-"))?)
+        [colon, rest @ ..] if colon.is(":") => {
+            let (len, most) = difference(not_negative(rest))?;
+            if len.first().is_some_and(|t| t.is_word("len")) { limit(most) } else { None }
         }
         [number @ .., colon] if colon.is(":") => limit(number),
         _ => None,
+    }
+}
+
+/// Returns a number that `max(0, n)` makes 0 where it is less, or all tokens.
+fn not_negative(tokens: &[Token]) -> &[Token] {
+    let is_zero = |part: &&[Token]| matches!(part, [Token::Number(Some(0))]);
+    let [max, given @ ..] = tokens else { return tokens };
+    let inside = between_brackets(given);
+    let at = outside(inside, |t| t.is(","))
+        .next()
+        .filter(|_| max.is_word("max") && inside.len() + 2 == given.len());
+    let parts = at.map(|at| [&inside[..at], &inside[at + 1..]]);
+    match parts {
+        Some([zero, number]) | Some([number, zero]) if is_zero(&zero) => number,
+        _ => tokens,
     }
 }
 

@@ -12,8 +12,8 @@ use super::statements::Token;
 use super::{Assignments, GATHERING, Key, Variable};
 pub use expressions::Limit;
 use expressions::{
-    Order, begin_of_operand, begins_with_path, called, comparison, conjuncts, is_one_of, last_brackets,
-    length_of_itself, length_without_part, limit, number_given, path, without_not,
+    Comparison, Order, begin_of_operand, begins_with_path, called, comparison, conjuncts, difference,
+    is_one_of, last_brackets, length_of_itself, length_without_part, limit, number_given, path, without_not,
 };
 use names::{Alias, Collection};
 
@@ -226,6 +226,8 @@ impl Assignments {
                 cut.map(|(collection, limit)| (collection, Kept { limit, flags: Vec::new() })).collect();
             for condition in self.conditions(*scope, tokens) {
                 if self.is_kept(&index, at, &condition) {
+                    let others = self.changed_with(&index, at, &condition);
+                    kept.extend(others.into_iter().map(|other| (other, condition.kept.clone())));
                     kept.push((condition.collection, condition.kept));
                 }
             }
@@ -270,19 +272,50 @@ impl Assignments {
         Some((self.collection(scope, target)?, length_of_itself(target, value)?))
     }
 
-    /// Returns the collections that get something only where a count is less than a limit: `if n < most: n += 1; x.append(…)`.
+    /// Returns the collections that get something only where a count is less than a limit: `if n < most: n += 1; x.append(…)`,
+    /// and those that drop something where it is more.
     fn counted(&self, index: &Index<'_>, at: usize) -> Vec<(Collection, Limit)> {
         let (scope, _, tokens) = &index.statements[at];
         let [word, condition @ ..] = &tokens[..] else { return Vec::new() };
         let is_asked = word.is_word("if") || word.is_word("elif");
-        let Some(of) = comparison(condition).filter(|c| is_asked && c.order == Order::Less) else {
+        let Some(of) = comparison(condition).filter(|c| is_asked && c.order != Order::Equal) else {
             return Vec::new();
         };
         let (count, most) = (self.collection(*scope, of.left), limit(of.right));
         let Some(most) = most.filter(|_| count.is_some_and(|count| index.counts.contains(&count))) else {
             return Vec::new();
         };
-        index.put_only_in(index.block(at)).map(|c| (c.clone(), most.clone())).collect()
+        let block = index.block(at);
+        let kept: Vec<Collection> = match of.order {
+            Order::Less => index.put_only_in(block).cloned().collect(),
+            _ => index.statements[block].iter().flat_map(|s| self.dropped_by(s)).collect(),
+        };
+        kept.into_iter().map(|c| (c, most.clone())).collect()
+    }
+
+    /// Returns the collections that get, or drop, something along with that of a condition, and so have as many entries.
+    fn changed_with(&self, index: &Index<'_>, at: usize, condition: &Condition) -> Vec<Collection> {
+        let block = index.block(at);
+        let mut others: Vec<Collection> = match condition.is_less {
+            true => index.put_only_in(block).cloned().collect(),
+            false => index.statements[block].iter().flat_map(|s| self.dropped_by(s)).collect(),
+        };
+        let is_changed = others.iter().any(|c| condition.collection.has(c));
+        others.retain(|c| is_changed && !condition.collection.has(c) && index.put_at.contains_key(c));
+        others
+    }
+
+    /// Returns the collections that a statement takes single entries out of, unless it puts something into one.
+    fn dropped_by(&self, statement: &Placed) -> Vec<Collection> {
+        if !self.changed_by(statement, &GATHERING, &PUTTING_INTO).is_empty() {
+            return Vec::new();
+        }
+        let (scope, _, tokens) = statement;
+        let mut dropped = self.changed_by(statement, &DROPPING, &DROPPING_FROM);
+        let deleted = tokens.split_first().filter(|(del, _)| del.is_word("del")).map(|(_, target)| target);
+        let of = deleted.and_then(|target| Some(&target[..last_brackets(target)?]));
+        dropped.extend(of.and_then(|of| self.collection(*scope, of)));
+        dropped
     }
 
     /// Takes in what a function is given as its parameters, where it is called with these tokens behind its name.
@@ -346,6 +379,12 @@ impl Assignments {
     fn condition(&self, scope: usize, tokens: &[Token], names: usize) -> Option<Condition> {
         let (tokens, is_not) = without_not(tokens);
         if let Some(of) = comparison(tokens) {
+            // `excess > 0`, where that is `len(x) - most`.
+            let (inner, left) = self.meaning(scope, of.left);
+            let (scope, of) = match (difference(left), of.right) {
+                (Some((left, right)), [Token::Number(Some(0))]) => (inner, Comparison { left, right, ..of }),
+                _ => (scope, of),
+            };
             let (collection, limit, is_turned) = match self.length(scope, of.left, MOST_NAMES) {
                 Some(collection) => (collection, limit(of.right)?, false),
                 None => (self.length(scope, of.right, MOST_NAMES)?, limit(of.left)?, true),
@@ -376,6 +415,13 @@ impl Assignments {
         let mut condition = self.condition(inner, tokens, names - 1)?;
         condition.is_less ^= is_not;
         Some(condition)
+    }
+
+    /// Returns what a variable stands for that is assigned once, and the scope of that; or the tokens themselves.
+    fn meaning<'t>(&'t self, scope: usize, tokens: &'t [Token]) -> (usize, &'t [Token]) {
+        let [Token::Name(name)] = tokens else { return (scope, tokens) };
+        let alias = self.limits.aliases.get(&self.resolved(scope, name)).and_then(Option::as_ref);
+        alias.map_or((scope, tokens), |alias| (alias.scope, &alias.value))
     }
 
     /// Returns the collection whose length some tokens are, or more than that.

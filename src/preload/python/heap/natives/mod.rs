@@ -29,7 +29,8 @@ pub struct HandleType {
     pub finder: fn() -> Box<dyn Handles>,
 }
 
-pub const HANDLES: [HandleType; 4] = [
+pub const HANDLES: [HandleType; 5] = [
+    HandleType { name: "StorageBase", finder: || Box::new(pointers::Pointers { steps: 1, words: 8 }) },
     HandleType { name: "Buffer", finder: || Box::new(pointers::Pointers { steps: 1, words: 1 }) },
     HandleType { name: "_ndarray_base", finder: || Box::new(pointers::Pointers { steps: 2, words: 8 }) },
     HandleType { name: "ArrayImpl", finder: || Box::<jax::Arrays>::default() },

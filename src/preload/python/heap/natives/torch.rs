@@ -37,6 +37,9 @@ pub type Word = (u32, Node, u64);
 /// PyTorch 2.0 to 2.15 the first nine are enough, for either ABI of strings and either size of reference
 /// counts).
 const HEAD: usize = 10;
+/// How many words are read of a tensor that is made of others, one of them before it, and of how many words it is at least.
+const COMPOSITE: usize = 65;
+const SMALLEST: usize = 16;
 /// How many words of a node are read first, one of them before it.
 const NODE: usize = 65;
 /// The bytes read of a node whose size is not known, beside those that all nodes have in common, and of any node at
@@ -47,6 +50,9 @@ const LARGEST: usize = 4096;
 const ACCUMULATOR: usize = 160;
 /// The words of the longest vector that is searched.
 const VECTOR: u64 = 2048;
+
+/// The class of tensors.
+const TENSOR: &str = "N3c1010TensorImplE";
 
 /// An optimizer's attributes: the dict of its states by parameter, and the list of its groups of parameters, each a dict
 /// with a list of them.
@@ -62,8 +68,12 @@ pub struct Graph {
     /// Classes by tables of virtual functions.
     classes: IntMap<u64, MemoryClass>,
     names: Vec<String>,
+    /// Those of tensors that are made of others: sparse ones have one of indices and one of values.
+    composites: IntMap<u64, ()>,
     /// The tensors and nodes met so far.
     pub met: IntMap<u64, MemoryClass>,
+    /// The tensors that others are made of.
+    pub parts: Nodes,
     /// The words of a tensor in which its storage and its autograd part were found.
     storage_at: Option<usize>,
     meta_at: Option<usize>,
@@ -109,10 +119,14 @@ impl Graph {
         }
         let names = type_names(table);
         let class = match names.first().map_or("", String::as_str) {
-            "N3c1010TensorImplE" => MemoryClass::Tensor,
+            TENSOR => MemoryClass::Tensor,
             "N3c1011StorageImplE" => MemoryClass::Storage,
             "N5torch8autograd12AutogradMetaE" | "N5torch8autograd22DifferentiableViewMetaE" => {
                 MemoryClass::Meta
+            }
+            _ if names.iter().any(|name| name == TENSOR) => {
+                self.composites.insert(table, ());
+                MemoryClass::Tensor
             }
             name => match node_name(name) {
                 Some(name) => {
@@ -133,6 +147,8 @@ impl Graph {
     pub fn tensors(&mut self, items: &[Item], graphs: bool, blocks: &Nodes, found: &mut Vec<Item>) {
         let heads: Vec<(u64, usize)> = items.iter().map(|&(_, tensor)| (tensor, HEAD)).collect();
         let heads = memory::copy(&heads);
+        let is_composite = |i: &usize| self.composites.contains_key(&heads.get(*i)[0]);
+        let composites: Vec<Item> = (0..items.len()).filter(is_composite).map(|i| items[i]).collect();
         let mut ranges = Vec::new();
         for (i, &(holder, tensor)) in items.iter().enumerate() {
             let known = self.storage_at.is_some() && self.meta_at.is_some();
@@ -183,6 +199,32 @@ impl Graph {
             if own {
                 self.met.insert(deeper[i], class);
                 found.push((holder, deeper[i]));
+            }
+        }
+        if !composites.is_empty() {
+            self.parts(&composites, found);
+        }
+    }
+
+    /// Finds the tensors that others are made of.
+    fn parts(&mut self, composites: &[Item], found: &mut Vec<Item>) {
+        let ranges: Vec<(u64, usize)> =
+            composites.iter().map(|&(_, tensor)| (tensor - 8, COMPOSITE)).collect();
+        let copies = memory::copy(&ranges);
+        let mut pointers = Vec::new();
+        for (i, &(holder, tensor)) in composites.iter().enumerate() {
+            // The word before it is its size, if `malloc` made it.
+            let words = (copies.get(i)[0] & !7) as usize / 8;
+            let own = if (SMALLEST..COMPOSITE).contains(&words) { words } else { COMPOSITE };
+            let parts = copies.get(i)[..own].iter().skip(2).filter(|w| is_plausible(**w) && **w != tensor);
+            pointers.extend(parts.map(|&part| (holder, part)));
+        }
+        let addresses: Vec<u64> = pointers.iter().map(|&(_, part)| part).collect();
+        for (&(holder, part), class) in pointers.iter().zip(self.classify(&addresses)) {
+            if class == MemoryClass::Tensor {
+                self.met.insert(part, class);
+                self.parts.insert(part, ());
+                found.push((holder, part));
             }
         }
     }
