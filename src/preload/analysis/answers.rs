@@ -113,10 +113,11 @@ impl Recorded {
     }
 
     /// Returns whether a search may show more than what is known. What has the blocks now may hand them on, and the
-    /// first answer is of the first few: where there `is_time` it is searched for again whenever twice as many steps have
+    /// first answer is of the first few: where there `is_time` it is searched for again whenever half as many steps more have
     /// ended.
     pub fn is_open(&self, step: u32, is_time: bool) -> bool {
-        let next = if self.doubted { self.step + self.step / 4 } else { self.step.saturating_mul(2) };
+        let part = if self.doubted { 4 } else { 2 };
+        let next = self.step.saturating_add(self.step / part);
         (is_time || (!self.lasting && self.tries < MAX_TRIES)) && step >= next
     }
 }
@@ -262,8 +263,8 @@ mod tests {
     fn a_holder_is_searched_for_again_as_long_as_the_run_goes_on() {
         for tries in [1, 2, 20] {
             let recorded = Recorded { tries, step: 40, lasting: true, ..Recorded::default() };
-            assert!(recorded.is_open(80, true) && !recorded.is_open(79, true), "{tries}");
-            assert!(!recorded.is_open(80, false), "{tries}");
+            assert!(recorded.is_open(60, true) && !recorded.is_open(59, true), "{tries}");
+            assert!(!recorded.is_open(60, false), "{tries}");
         }
     }
 

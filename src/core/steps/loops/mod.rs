@@ -315,12 +315,15 @@ impl Loops {
     /// Takes in that an optimizer stepped where this thread's last event was. Returns what is new with it; `None`: another
     /// thread's loop ends the steps.
     pub fn optimizer(&mut self, thread: usize) -> Option<Stepped> {
-        let Some(shadow) = self.shadows.iter().find(|s| s.thread == thread) else {
+        let Some(shadow) = self.shadows.iter_mut().find(|s| s.thread == thread) else {
             return Some(Stepped::default());
         };
         // Where it stands is not looked at any more.
         if self.tree.phased && thread != self.thread {
             return Some(Stepped::default());
+        }
+        if self.tree.phased {
+            shadow.steps_in_loops(&mut self.tree);
         }
         let stepped = self.tree.optimizer(shadow.node());
         if self.unasked && !self.tree.phased {

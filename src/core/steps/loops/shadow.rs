@@ -264,6 +264,19 @@ impl Shadow {
         at > 0 && seen.entry && !is_known
     }
 
+    /// An optimizer steps in the loops that are under way: each is the node with steps from now on.
+    pub fn steps_in_loops(&mut self, tree: &mut Tree) {
+        let mut around = (self.root, self.root);
+        for inside in &mut self.insides {
+            let node = inside.node;
+            inside.node = tree.steps_in(node, around, inside.open);
+            around = (node, inside.node);
+            if around.0 != around.1 {
+                self.levels.iter_mut().filter(|l| l.node == around.0).for_each(|l| l.node = around.1);
+            }
+        }
+    }
+
     /// The innermost loop at the last event.
     pub fn node(&self) -> Id {
         self.levels.last().map_or(self.root, |l| l.node)

@@ -2,6 +2,7 @@
 //! iterations ended. Bounded: beyond its capacity it takes nothing new in. Knows no frames.
 
 mod node;
+mod stepless;
 
 pub(super) use node::{FEW_PROOFS, Mark, Node, Sign};
 
@@ -160,7 +161,11 @@ impl Tree {
         let mut last = std::mem::take(&mut self.around_last);
         last.clear();
         let mut at = id;
-        while let Some(n) = self.get_mut(at) {
+        while let Some(n) = self.get(at) {
+            if !n.trains {
+                self.note_first_step(at);
+            }
+            let Some(n) = self.get_mut(at) else { break };
             n.trains = true;
             n.steps = n.steps.saturating_add(1);
             last.push((at, n.instances));
@@ -223,12 +228,18 @@ impl Tree {
             || !around.iter().any(|(_, n)| trains(n))
     }
 
+    /// The node that a loop below `parent` is entered as.
+    pub fn enter(&mut self, parent: Id, code: u32, number: u8, describe: impl FnOnce(&mut Node)) -> Id {
+        let id = self.node_below(parent, code, number, describe);
+        if id == parent { id } else { self.entered_as(id) }
+    }
+
     /// The node of a loop below `parent`. A loop that runs inside itself is one further node, however deep it
     /// goes. Where there is no room, the parent.
-    pub fn enter(&mut self, parent: Id, code: u32, number: u8, describe: impl FnOnce(&mut Node)) -> Id {
+    fn node_below(&mut self, parent: Id, code: u32, number: u8, describe: impl FnOnce(&mut Node)) -> Id {
         if let Some(known) = self.children(parent).find(|&c| {
             let n = &self.nodes[usize::from(c)];
-            n.code == code && n.number == number
+            n.code == code && n.number == number && n.steps_in == NONE
         }) {
             return known;
         }
@@ -243,23 +254,29 @@ impl Tree {
             }
             at = n.parent;
         }
-        if self.nodes.len() >= MOST_NODES || self.get(parent).is_none() {
-            return parent;
-        }
-        let id = self.nodes.len() as Id;
         let within = self.get(parent).is_some_and(|n| n.within);
         let mut node = Node { recursive, within, ..Node::new(parent, code, number) };
         describe(&mut node);
-        let parent = &mut self.nodes[usize::from(parent)];
+        self.add(node).unwrap_or(parent)
+    }
+
+    /// Adds a node below its parent, if there is room.
+    fn add(&mut self, mut node: Node) -> Option<Id> {
+        if self.nodes.len() >= MOST_NODES {
+            return None;
+        }
+        let id = self.nodes.len() as Id;
+        let parent = self.nodes.get_mut(usize::from(node.parent))?;
         node.sibling = std::mem::replace(&mut parent.child, id);
         self.nodes.push(node);
-        id
+        Some(id)
     }
 
     /// A loop is entered, and its first iteration begins with it if it is `open`.
     pub fn entered(&mut self, id: Id, open: bool) {
         let (now, seeks) = (self.steps, !self.chosen && !self.phased);
         let Some(n) = self.get_mut(id) else { return };
+        n.note_entry();
         if seeks && n.instances > 0 {
             n.note_rounds();
         }
@@ -293,6 +310,10 @@ impl Tree {
         let is_full = self.is_full();
         let Some(n) = self.nodes.get_mut(usize::from(id)) else { return };
         n.ends(sign, depth);
+        let n = &self.nodes[usize::from(id)];
+        if self.may_step_yet(n) {
+            return;
+        }
         if self.chosen && n.mark.signs != 0 {
             if n.mark.counts(sign) && self.ended.len() < MOST_AT_ONCE {
                 self.ended.push((n.mark.level, n.mark.main));

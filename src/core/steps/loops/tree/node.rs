@@ -1,6 +1,7 @@
 //! A loop in the context that it runs in: what it did, how the ends of its iterations showed, and what these are worth.
 
 use super::super::shadow::Shown;
+use super::stepless::Counts;
 use super::{End, Id, NONE};
 use crate::format::backfilled::BackfilledBoundary;
 
@@ -120,6 +121,13 @@ pub(in super::super) struct Node {
     pub mark: Mark,
     /// It is of the level, or lies inside a loop that is.
     pub within: bool,
+    /// Of a loop in which optimizers step: the node that it is while none has stepped since it was entered. Of that: this one.
+    pub(super) stepless: Id,
+    pub(super) steps_in: Id,
+    /// The most rounds before the first optimizer step, each time that it was entered.
+    pub(super) rounds_before_step: u32,
+    /// What it had counted when it was entered last.
+    pub(super) at_entry: Counts,
 }
 
 /// What the ends of a loop's iterations are.
@@ -216,6 +224,10 @@ impl Node {
             highest: u16::MAX,
             mark: Mark::default(),
             within: false,
+            stepless: NONE,
+            steps_in: NONE,
+            rounds_before_step: 0,
+            at_entry: Counts::default(),
         }
     }
 
