@@ -383,6 +383,7 @@ pub fn optimizer() -> Stepped {
         return Stepped::default();
     };
     STEP.fetch_add(1, Relaxed);
+    LAST_WAS_FREQUENT.store(false, Relaxed);
     if loops.is_phased() && !PHASED.load(Acquire) {
         begin_phases(me);
     }

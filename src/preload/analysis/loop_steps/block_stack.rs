@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use super::{
     ENABLED, Here, LAST, LAST_WAS_FREQUENT, PHASED, SAMPLING, STEP, THREAD, detector, event, show_again,
 };
-use crate::analysis::frequency::is_frequent;
+use crate::analysis::frequency::{count_if_frequent, is_frequent};
 use crate::analysis::step_boundaries;
 use crate::python::frames;
 use crate::stacks;
@@ -97,7 +97,7 @@ fn other_stack(thread: &ThreadState) -> u32 {
     }
     let stack = stacks::stack(thread);
     let frequent = is_frequent(stack, STEP.load(Relaxed));
-    // The first one behind a phase shows that it is over.
+    // The first one behind a phase shows that it is over, the first one behind an optimizer step what follows it.
     if !(frequent && LAST_WAS_FREQUENT.load(Relaxed)) {
         show_again(thread.address(), frequent);
     }
@@ -118,8 +118,8 @@ pub fn known_stack(thread: &ThreadState) -> Option<u32> {
                 return None;
             }
             let stack = stacks::cached_stack(thread)?;
-            let frequent = is_frequent(stack, STEP.load(Relaxed));
-            return (frequent && LAST_WAS_FREQUENT.load(Relaxed)).then_some(stack);
+            let left_out = LAST_WAS_FREQUENT.load(Relaxed) && count_if_frequent(stack, STEP.load(Relaxed));
+            return left_out.then_some(stack);
         }
     }
     stacks::cached_stack(thread)
