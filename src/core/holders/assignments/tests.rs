@@ -204,6 +204,12 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "for i in r:\n  if len(x) >= 5:\n    x[i % 5] = 1\n    continue\n  x.append(1)",
         "if len(x) >= 5:\n  x[i] = 1\nelse:\n  x.append(1)",
         "def f():\n  x.append(1)\n  if len(x) <= 5: return\n  x.pop(0)\nf()",
+        // Remainders.
+        "x[i % 5] = 1",
+        "slot = (i + 1) % 5\nx[slot] = 1",
+        "x.append(1)\nif (i + 1) % 5 == 0: x.clear()",
+        "x.append(1)\nif i > 0 and i % 5 == 0:\n  f(x)\n  x = []",
+        "x.append(1)\nif not i % 5: del x[:]",
     ] {
         assert_eq!(limits(text), ["Number(5)"], "{text}");
     }
@@ -237,6 +243,13 @@ fn a_limit_is_kept_where_something_is_dropped_or_refused() {
         "if len(x) != 5: x.pop()",
         "if len(y) > 5: y.pop()",
         "for i in range(len(x)): x.pop()",
+        "x[n * 5 + i % 5] = 1",
+        "x['%s' % 5] = 1",
+        "x[i % 5, n] = 1",
+        "x.append(1)\nx[i % 5] = 1",
+        "x.append(1)\nif i % 5 == 0: x.pop()",
+        "x.append(1)\nif i % 5: x.clear()",
+        "x.append(1)\nif i % 5 == 0 and full: x.clear()",
     ] {
         assert_eq!(limits(text), [""; 0], "{text}");
     }
@@ -304,6 +317,23 @@ fn a_limit_is_computed_of_numbers_and_paths() {
     for limit in ["m", "n - 11", "n // 0", "f(n)", "n % 3", "c[n]", "-n"] {
         assert_eq!(value(limit), None, "{limit}");
     }
+}
+
+#[test]
+fn the_length_of_an_object_limits_what_it_has() {
+    let limits = |caller: &str| {
+        let class =
+            "class Pool:\n  def put(self, y): self.x.append(y)\n  def __len__(self): return len(self.x)\n";
+        let all = Assignments::limits_in([("a", format!("{class}{caller}").as_str())]);
+        all.limits_of(Variable::Attribute("x"), false, &["Pool".to_owned()]).len()
+    };
+    assert_eq!(limits("pool = Pool()\npool.put(1)\nif len(pool) > 5: pool.pop(0)"), 1);
+    assert_eq!(limits("pool = Pool()\npool.put(1)\nwhile len(pool.x) > 5: pool.x.pop(0)"), 1);
+    let held = "class T:\n  def __init__(self): self.pool = Pool()\n  def f(self):\n    self.pool.put(1)\n    \
+                if len(self.pool) > 5: self.pool.pop(0)\nT().f()";
+    assert_eq!(limits(held), 1);
+    assert_eq!(limits(&held.replace("Pool()", "Other()")), 0);
+    assert_eq!(limits("pool = Pool()\npool = f()\nif len(pool) > 5: pool.pop(0)"), 0);
 }
 
 #[test]

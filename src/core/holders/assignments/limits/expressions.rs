@@ -140,6 +140,16 @@ pub(super) fn limit(tokens: &[Token]) -> Option<Limit> {
     }
 }
 
+/// Returns what is divided, and how many remainders there may be: `n % most`. With more to it, there may be any number of values.
+pub(super) fn remainder(tokens: &[Token]) -> Option<(&[Token], Limit)> {
+    let tokens = without_brackets(tokens);
+    let at = outside(tokens, |t| t.is("%")).next()?;
+    let is_more = |t: &Token| ["+", "-", "%", ","].iter().any(|mark| t.is(mark)) || t.is_word("if");
+    let is_text = tokens[..at].iter().any(|t| matches!(t, Token::Text(_)));
+    let is_alone = outside(tokens, is_more).count() == 1;
+    if is_alone && !is_text { Some((&tokens[..at], limit(&tokens[at + 1..])?)) } else { None }
+}
+
 /// Returns what a difference is made of.
 pub(super) fn difference(tokens: &[Token]) -> Option<(&[Token], &[Token])> {
     let tokens = without_brackets(tokens);

@@ -3,6 +3,7 @@
 
 mod expressions;
 mod names;
+mod remainders;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -64,6 +65,8 @@ pub(super) struct Limits {
     given: HashMap<Key, HashSet<Collection>>,
     /// The classes that a class is made of.
     bases: HashMap<String, Vec<String>>,
+    /// The class of the object that a variable or an attribute is, if it is but one.
+    objects: HashMap<Collection, Option<String>>,
     /// A name that is given several numbers has none.
     numbers: HashMap<String, Option<u64>>,
     /// What is assigned once only; a name that is assigned again stands for itself.
@@ -222,6 +225,8 @@ impl Assignments {
                 continue;
             }
             let cut = self.cut(*scope, tokens).into_iter().chain(self.counted(&index, at));
+            let cut = cut.chain(self.set_by_remainder(&index, at));
+            let cut = cut.chain(self.emptied_by_remainder(&index, at));
             let mut kept: Vec<(Collection, Kept)> =
                 cut.map(|(collection, limit)| (collection, Kept { limit, flags: Vec::new() })).collect();
             for condition in self.conditions(*scope, tokens) {

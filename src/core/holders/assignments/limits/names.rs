@@ -60,6 +60,9 @@ impl Assignments {
         for (targets, values) in flows(tokens) {
             let mut targets: Vec<&[Token]> = targets.split(|t| t.is(",")).collect();
             let mut value: Vec<Token> = values.into_iter().cloned().collect();
+            if let ([target], false) = (&targets[..], is_loop) {
+                self.is_object(scope, target, &value);
+            }
             let ends_with = |value: &[Token], method: &str| {
                 let [.., Token::Attribute(name), open, close] = value else { return false };
                 name == method && open.is("(") && close.is(")")
@@ -92,6 +95,36 @@ impl Assignments {
         }
     }
 
+    /// Takes in which class's object a variable is, or an attribute: what it is given is made by a call of that name.
+    fn is_object(&mut self, scope: usize, target: &[Token], value: &[Token]) {
+        let variable = match path(target).as_deref() {
+            Some([name]) => {
+                Some(Collection { class: None, name: self.resolved(scope, name), is_entry: false })
+            }
+            Some([own, name]) if own == OWN => self.attribute(scope, name, false),
+            _ => None,
+        };
+        let Some(variable) = variable.filter(|_| !value.first().is_some_and(|t| t.is_word("None"))) else {
+            return;
+        };
+        let class = begins_with_path(value).and_then(|(mut path, behind)| {
+            let is_call = behind.first().is_some_and(|t| t.is("("));
+            path.pop().filter(|_| is_call && between_brackets(behind).len() + 2 == behind.len())
+        });
+        let known = self.limits.objects.entry(variable).or_insert_with(|| class.clone());
+        *known = class.filter(|class| known.as_ref() == Some(class));
+    }
+
+    /// Returns the class whose object a variable is, or an attribute, if the source has that class.
+    fn class_of(&self, variable: &Collection) -> Option<&String> {
+        let class = self.limits.objects.get(variable)?.as_ref()?;
+        self.limits.bases.contains_key(class).then_some(class)
+    }
+
+    fn attribute(&self, scope: usize, name: &str, is_entry: bool) -> Option<Collection> {
+        Some(Collection { class: Some(self.class_around(scope)?), name: (None, name.to_owned()), is_entry })
+    }
+
     /// Returns the collection that some tokens lead to: a variable, an attribute of the object that a method is called of, or an
     /// entry of one of these.
     pub(super) fn collection(&self, scope: usize, tokens: &[Token]) -> Option<Collection> {
@@ -112,15 +145,24 @@ impl Assignments {
         if !is_entry && !behind.is_empty() {
             return None;
         }
-        let attribute = |name: &String| {
-            Some(Collection { class: Some(self.class_around(scope)?), name: (None, name.clone()), is_entry })
-        };
-        match &path[..] {
-            [own] if own == OWN => attribute(own),
-            [own, name] if own == OWN => attribute(name),
+        let variable = match &path[..] {
+            [own] if own == OWN => self.attribute(scope, own, is_entry),
+            [own, name] if own == OWN => self.attribute(scope, name, is_entry),
             [name] => self.variable(self.resolved(scope, name), is_entry, names),
-            _ => None,
-        }
+            [.., name] => {
+                let object = self.collection_by(scope, &tokens[..path.len() - 1], names)?;
+                let class = object.class.filter(|_| object.name.1 == OWN)?;
+                Some(Collection { class: Some(class), name: (None, name.clone()), is_entry })
+            }
+            [] => None,
+        }?;
+        // An object of a class that the source has is that class's own.
+        let class = self.class_of(&variable).cloned();
+        Some(class.map_or(variable, |class| Collection {
+            class: Some(class),
+            name: (None, OWN.to_owned()),
+            is_entry: false,
+        }))
     }
 
     /// Returns what a variable is, or an entry of it: another collection that it stands for, if it does so.
