@@ -247,16 +247,26 @@ fn a_limit_that_the_program_keeps_makes_it_a_cache() {
     assert_eq!(kind("# pool"), ("leak", "confirmed"));
 }
 
-/// In a closure, for each list of a dict, by a property, computed, by a part of the list.
+/// In a closure, for each list of a dict, by a property, computed, by a part of the list, by remainders, by the caller.
 #[test]
 fn a_limit_in_other_words_makes_it_a_cache() {
     let program = "holders/limited_otherwise.py";
     let report = Report::of(&torch(program).traced().run().success().recording());
-    for mark in ["# closure", "# label", "# property", "# computed", "# cut", "# on"] {
+    for mark in [
+        "# closure",
+        "# label",
+        "# property",
+        "# computed",
+        "# cut",
+        "# on",
+        "# slot",
+        "# emptied",
+        "# caller",
+    ] {
         assert_eq!(at(&report.0["findings"], program, mark), Vec::<&Value>::new());
     }
     // Each list is short, and there are ever more of them; the limit moves on; nothing is dropped.
-    for mark in ["# step", "# moved", "# off"] {
+    for mark in ["# step", "# moved", "# off", "# odd"] {
         let [leak] = at(&report.0["findings"], program, mark)[..] else { panic!("{:#?}", report.findings()) };
         assert_eq!((&leak["kind"], &leak["confidence"]), (&"leak".into(), &"confirmed".into()), "{leak:#}");
     }
@@ -515,6 +525,14 @@ fn further_ways_to_keep_a_tensor_have_their_names() {
     ] {
         let report = Report::of(&torch("holders/kept.py").arg(way).traced().run().success().recording());
         is_held(&report, kind, confidence, path);
+    }
+}
+
+#[test]
+fn tensors_of_other_layouts_and_storages_are_followed() {
+    let report = Report::of(&torch("holders/composed.py").traced().run().success().recording());
+    for list in ["sparse", "compressed", "nested", "storages"] {
+        held(&report, &format!("__main__.{list}[*]"));
     }
 }
 

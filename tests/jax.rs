@@ -108,6 +108,7 @@ programs! {
     outputs_that_are_summed_up_in_the_end: "summed_up" "leak" at "summed_up" "# made", 320.0, "kept[*]";
     losses_before_a_result_as_large_as_all: "losses_and_a_result" "leak" at "losses_and_a_result" "# made", 4.0, "kept[*]";
     outputs_of_clients_that_wait_for_a_lock: "served_one_at_a_time" "leak" at "served_one_at_a_time" "# made", 2048.0, "kept[*]";
+    outputs_of_the_only_call: "one_call" "leak" at "one_call" "# made", 4096.0, "kept[*]";
     outputs_in_cycles: "cycles" "pending-gc" at "predict" "x = jnp", 320.0, "garbage";
 }
 

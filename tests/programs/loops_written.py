@@ -872,6 +872,40 @@ def two_in_a_loop():
             one.step(optimizer)
 
 
+def trained_and_evaluated_by_one_loop():
+    """One function goes over the batches, and trains if it is given an optimizer."""
+    trained = Trained()
+    optimizer = trained.sgd()
+
+    def run_epoch(batches, optimizer=None):
+        for _ in range(batches):
+            if optimizer:
+                trained.step(optimizer)
+            else:
+                net(batch())
+
+    for _ in range(6):
+        run_epoch(N, optimizer)
+        run_epoch(9)
+    return 6 * (N + 9)
+
+
+def phases():
+    """Training and evaluation go through the very same lines."""
+    trained = Trained()
+    optimizer = trained.sgd()
+    for _ in range(6):
+        for phase in "train", "evaluate":
+            for _ in range(N if phase == "train" else 9):
+                with torch.set_grad_enabled(phase == "train"):
+                    loss = trained.net(batch()).mean()
+                    if phase == "train":
+                        optimizer.zero_grad()
+                        loss.backward()
+                        optimizer.step()
+    return 6 * (N + 9)
+
+
 def made():
     layers = []
     for _ in range(60):

@@ -79,7 +79,7 @@ def main():
     assert driver.cuInit(0) == 0
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
     assert driver.cuCtxSetCurrent(context) == 0
-    for _ in range(30):
+    for _ in range(40):
         inner()
         plain.kept.append(Memory())
         slotted.kept.append(Memory())

@@ -55,10 +55,22 @@ class Switched:
             self.rows.pop(0)
 
 
+class Pile:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, value):
+        self.rows.append(value)
+
+    def __len__(self):
+        return len(self.rows)
+
+
 def main():
     get, by_label, by_step = memo(400), ByLabel(100), ByLabel(5)
     bank, growing, switched_on, switched_off = Bank(500), Bank(20), Switched(300, True), Switched(300, False)
-    recent, history = [], []
+    recent, history, seen, slots, odd = [], [], [], {}, {}
+    pile = Pile()
     window = 350
     network = nn.Linear(64, 64).cuda()
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
@@ -79,6 +91,14 @@ def main():
         if len(recent) > 2 * window:
             recent.pop(0)
         history = (history + [torch.empty(6000, device="cuda")])[-CONFIG["history"] :]  # cut
+        slots[step % 400] = torch.empty(10000, device="cuda")  # slot
+        odd[step * 400 + step % 400] = torch.empty(11000, device="cuda")  # odd
+        seen.append(torch.empty(12000, device="cuda"))  # emptied
+        if (step + 1) % 300 == 0:
+            seen.clear()
+        pile.add(torch.empty(13000, device="cuda"))  # caller
+        if len(pile) > 450:
+            pile.rows.pop(0)
         print(f"step {step}", flush=True)
 
 

@@ -124,7 +124,7 @@ def main():
     wanted, done, stop = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
     thread = threading.Thread(target=elsewhere, args=(wanted, done, stop))
     thread.start()
-    for _ in range(30):
+    for _ in range(40):
         trainer.history["loss"].append(tensor())
         kept.append(tensor())
         Registry.items.append(tensor())

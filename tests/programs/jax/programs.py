@@ -55,6 +55,18 @@ def losses():
         kept.append(float(loss) if MENDED else loss)
 
 
+products = jax.jit(lambda x: jnp.tanh(x) @ x.T)
+
+
+def one_call():
+    """Nothing but one call in each iteration, the first of which runs what it compiles."""
+    x, kept = jnp.ones((32, 64)), []
+    for _ in range(STEPS):
+        kept.append(products(x))  # made
+        if MENDED:
+            kept.clear()
+
+
 def stages():
     """The inputs are longer in each of five stages."""
     params = weights()
