@@ -100,7 +100,7 @@ ways! {
     epochs_of_two_lengths
     warmed_up sizes_tried sizes_tried_in_training prepared prepared_by_an_expression prepared_for_a_training
     nearest_in_an_archive sorted_by_an_archive summed_up_after_each_epoch few_folds_by_hand
-    trained_and_evaluated_by_one_loop phases
+    trained_and_evaluated_by_one_loop phases engines
 }
 
 /// As many steps as the training has, whatever follows, and so the leak is seen.

@@ -906,6 +906,41 @@ def phases():
     return 6 * (N + 9)
 
 
+def engines():
+    """An engine is a generator that goes on by itself; that of the evaluation runs when an epoch of the training's is over."""
+    trained = Trained()
+    optimizer = trained.sgd()
+
+    class Engine:
+        def __init__(self, process, after_epoch=()):
+            self.process, self.after_epoch, self.stopped = process, after_epoch, False
+
+        def run(self, batches, epochs):
+            for _ in self.going(batches, epochs):
+                return
+
+        def going(self, batches, epochs):
+            epoch = 0
+            while epoch < epochs:
+                yield from self.over(batches)
+                for handle in self.after_epoch:
+                    handle()
+                epoch += 1
+
+        def over(self, batches):
+            iteration = 0
+            while iteration < batches:
+                self.process()
+                if self.stopped:
+                    yield
+                iteration += 1
+
+    evaluator = Engine(lambda: net(batch()))
+    trainer = Engine(lambda: trained.step(optimizer), [lambda: evaluator.run(9, 1)])
+    trainer.run(N, 6)
+    return 6 * (N + 9)
+
+
 def made():
     layers = []
     for _ in range(60):

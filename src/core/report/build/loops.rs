@@ -59,7 +59,11 @@ impl Builder<'_> {
     /// Returns the program's function that a library's loop runs, and a line of it: the outermost one inside that loop, of those
     /// that allocate most often.
     fn runs(&self, around: &NamedFrame) -> Option<(String, String)> {
-        let mut sites: Vec<(u64, u32)> = self.ledger.sites().map(|(_, s)| (s.allocs, s.stack)).collect();
+        // A loop beside other sources may run both: what those end steps in is none of its.
+        let phases = self.ledger.phases();
+        let is_of_loops = |s: &ledger::Site| !phases.have_sources() || phases.is_looped(s.last_birth);
+        let all = self.ledger.sites().map(|(_, site)| site).filter(|site| is_of_loops(site));
+        let mut sites: Vec<(u64, u32)> = all.map(|site| (site.allocs, site.stack)).collect();
         sites.sort_unstable_by_key(|&(allocs, stack)| (std::cmp::Reverse(allocs), stack));
         sites.truncate(SITES);
         let mut runs: BTreeMap<(String, String), (u64, Option<u32>)> = BTreeMap::new();

@@ -398,7 +398,7 @@ impl Loops {
     /// iterations since then, and where all loops of the level are. `None`: there are no others.
     pub fn joined(&mut self) -> Option<Choice> {
         let shows = |end: &tree::End| {
-            self.tree.get(end.node).is_some_and(|n| n.iterations() >= choice::LEAST_OF_A_PHASE && !n.trains)
+            self.tree.get(end.node).is_some_and(|n| n.iterations() >= tree::LEAST_OF_A_PHASE && !n.trains)
         };
         let mut choice = None;
         if self.tree.log.iter().any(shows) {

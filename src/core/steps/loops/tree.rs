@@ -16,6 +16,9 @@ const MOST_LATE_ENDS: usize = 1 << 14;
 
 /// What is entered more often than every so many optimizer steps is a part of the step.
 pub const STEPS_BETWEEN: u32 = 4;
+/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones
+/// the optimizer's steps are enough.
+pub const LEAST_OF_A_PHASE: u64 = 8;
 
 /// The number of a node; [`NONE`] is none.
 pub(super) type Id = u16;
@@ -320,10 +323,18 @@ impl Tree {
             }
             return;
         }
-        let may_join = if self.phased { !n.trains && !n.is_expression() } else { !n.within };
+        let may_join = if self.phased { self.may_be_phase(n) } else { !n.within };
         if may_join && !is_full {
             self.log.push(End { node: id, sign, at: around.moment() });
         }
+    }
+
+    /// Whether a loop between optimizer steps may be a phase: it is no expression, nor a generator that goes on once for each round of
+    /// the loop around it.
+    fn may_be_phase(&self, n: &Node) -> bool {
+        let around = || self.get(n.parent).filter(|n| !n.is_root).map_or(0, |n| n.iterations());
+        let goes_on = || n.is_generator() && n.iterations() / LEAST_OF_A_PHASE + 1 >= around();
+        !n.trains && (!n.is_expression() || goes_on())
     }
 
     /// It is known that an iteration does not go on, but not when it ended.

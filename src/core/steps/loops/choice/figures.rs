@@ -2,7 +2,7 @@
 //! are steps.
 
 use super::super::shadow::CALL;
-use super::super::tree::Id;
+use super::super::tree::{Id, LEAST_OF_A_PHASE};
 use super::{Chooser, EPOCH, TO_JUDGE, USES};
 
 /// A loop of which less than this share of the events gives something back is building something, or leaks all.
@@ -97,7 +97,11 @@ impl Chooser<'_> {
         // Those of an epoch are many, and epochs are few.
         let few = rounds < EPOCH || FEWER * rounds <= around;
         let seldom = few && (rounds <= around || rounds < LEAST_ROUNDS_OF_EXPRESSION);
-        self.phases || (around > 0.0 && seldom)
+        match self.phases {
+            // A generator that goes on by itself is an engine, and not what gives out the items of the loop around it.
+            true => !self.tree.get(id).is_some_and(|n| n.is_generator()) || rounds < LEAST_OF_A_PHASE as f64,
+            false => around > 0.0 && seldom,
+        }
     }
 
     pub(super) fn nearest(&self, id: Id, users: bool) -> Vec<(Id, bool)> {

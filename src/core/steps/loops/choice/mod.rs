@@ -29,7 +29,7 @@ mod training;
 use super::shadow::BEGINS;
 use super::tree::{Id, Tree};
 use crate::ledger::verdict::MIN_STEPS;
-pub(super) use training::{LEAST_OF_A_PHASE, phases, training, work_of_a_batch};
+pub(super) use training::{phases, training, work_of_a_batch};
 
 /// Least share of all events that the user's loops must see.
 const USERS: f64 = 0.5;

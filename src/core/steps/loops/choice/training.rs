@@ -1,13 +1,10 @@
 //! Where optimizers end the steps: which loop is the training, and which loops between their steps are phases of their own.
 
-use super::super::tree::{Id, STEPS_BETWEEN, Tree};
+use super::super::tree::{Id, LEAST_OF_A_PHASE, STEPS_BETWEEN, Tree};
 use super::{Chooser, LEAST_SHARE};
 
 /// Least events of an iteration.
 const LEAST_EVENTS: f64 = 4.0;
-/// Between optimizer steps: rounds of a loop, each time it is entered, that make it a phase. Of shorter ones
-/// the optimizer's steps are enough.
-pub const LEAST_OF_A_PHASE: u64 = 8;
 /// Least work of one inside the training, as a share of a batch's there: an evaluation does a fair part of
 /// it, what is worked out for every parameter does not.
 const LEAST_SHARE_INSIDE: f64 = 0.1;
@@ -41,7 +38,7 @@ pub fn phases(tree: &Tree, root: Id, batch: Option<f64>) -> Vec<Id> {
                 && chooser.per_iteration(id) >= LEAST_EVENTS.max(share * batch)
                 && chooser.gives_back(id)
         };
-        level.extend(chooser.down_from(top).into_iter().filter(|&id| works(id)));
+        chooser.working_below(top, &works, &mut level);
     }
     level
 }
@@ -65,6 +62,19 @@ impl Chooser<'_> {
                 self.without_optimizers(child, users, out);
             } else {
                 out.push(child);
+            }
+        }
+    }
+
+    /// The loops that work, from an outermost one on: through a library's that do not, such as one over what it calls.
+    fn working_below(&self, top: Id, works: &impl Fn(Id) -> bool, out: &mut Vec<Id>) {
+        for id in self.down_from(top) {
+            if works(id) {
+                out.push(id);
+            } else if self.tree.get(id).is_some_and(|n| n.library) {
+                self.nearest(id, false)
+                    .into_iter()
+                    .for_each(|(below, _)| self.working_below(below, works, out));
             }
         }
     }

@@ -298,6 +298,11 @@ impl Node {
         self.comprehension || self.iterated || self.is_call
     }
 
+    /// True if it is the loop of a function that yields.
+    pub fn is_generator(&self) -> bool {
+        self.iterated && !self.comprehension && !self.is_call
+    }
+
     /// True if it is entered within every few optimizer steps, or was for as long as that could be seen.
     pub fn is_routine(&self) -> bool {
         self.often >= self.seldom
