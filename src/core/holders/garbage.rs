@@ -33,10 +33,10 @@ pub(super) fn owners(graph: &mut impl HeapGraph, wanted: &[Wanted], search: &mut
         let origin = known.map_or_else(|| GcRoot::Foreign(graph.type_name(node)), GcRoot::Global);
         Root { node, origin }
     });
-    // A tensor is often held by its own C++ part, for the sake of a view of it; whose that is shows when all
+    // A tensor is often held by its own C++ part, for the sake of a view of it, and so is a storage; whose that is shows when all
     // others were asked.
     let (tensors, foreign): (Vec<Root>, Vec<Root>) =
-        foreign.collect::<Vec<_>>().into_iter().partition(|root| graph.has_graph(root.node));
+        foreign.collect::<Vec<_>>().into_iter().partition(|root| graph.may_hold_itself(root.node));
     if !search.walk_from(graph, foreign) {
         return Vec::new();
     }

@@ -152,6 +152,10 @@ pub trait HeapGraph {
     }
     /// Returns whether a node may begin an autograd graph.
     fn has_graph(&mut self, node: Node) -> bool;
+    /// Returns whether an object's own C++ part may hold it.
+    fn may_hold_itself(&mut self, node: Node) -> bool {
+        self.has_graph(node)
+    }
     /// Returns every object that the cyclic collector knows and `reached` does not, with its reference count.
     /// `None`: that cannot be had.
     fn unreachable_objects(&mut self, reached: &dyn Fn(Node) -> bool) -> Option<Vec<(Node, i64)>>;

@@ -417,6 +417,11 @@ impl HeapGraph for Heap<'_> {
         self.graph.met.contains_key(&node)
     }
 
+    fn may_hold_itself(&mut self, node: Node) -> bool {
+        let of = |kind| matches!(kind, Kind::Handle(row) if HANDLES[row].may_hold_itself);
+        self.has_graph(node) || self.types.of(node).is_some_and(|info| of(info.kind))
+    }
+
     fn has_graph(&mut self, node: Node) -> bool {
         match self.graph.met.get(&node) {
             Some(class) => *class == MemoryClass::Tensor,

@@ -26,15 +26,33 @@ pub type Object = (u32, Vec<u64>);
 /// A type of Python's whose objects lead to blocks, and what makes the finder of these.
 pub struct HandleType {
     pub name: &'static str,
+    /// Whether what its objects stand for in C++ may hold them in turn.
+    pub may_hold_itself: bool,
     pub finder: fn() -> Box<dyn Handles>,
 }
 
 pub const HANDLES: [HandleType; 5] = [
-    HandleType { name: "StorageBase", finder: || Box::new(pointers::Pointers { steps: 1, words: 8 }) },
-    HandleType { name: "Buffer", finder: || Box::new(pointers::Pointers { steps: 1, words: 1 }) },
-    HandleType { name: "_ndarray_base", finder: || Box::new(pointers::Pointers { steps: 2, words: 8 }) },
-    HandleType { name: "ArrayImpl", finder: || Box::<jax::Arrays>::default() },
-    HandleType { name: "EagerTensor", finder: || Box::<tensorflow::Tensors>::default() },
+    HandleType {
+        name: "StorageBase",
+        may_hold_itself: true,
+        finder: || Box::new(pointers::Pointers { steps: 1, words: 8 }),
+    },
+    HandleType {
+        name: "Buffer",
+        may_hold_itself: false,
+        finder: || Box::new(pointers::Pointers { steps: 1, words: 1 }),
+    },
+    HandleType {
+        name: "_ndarray_base",
+        may_hold_itself: false,
+        finder: || Box::new(pointers::Pointers { steps: 2, words: 8 }),
+    },
+    HandleType { name: "ArrayImpl", may_hold_itself: false, finder: || Box::<jax::Arrays>::default() },
+    HandleType {
+        name: "EagerTensor",
+        may_hold_itself: false,
+        finder: || Box::<tensorflow::Tensors>::default(),
+    },
 ];
 
 /// The types of what a framework's allocator, where that is made of Python's objects, knows its blocks by: it holds none.
