@@ -155,7 +155,7 @@ pub(super) struct Shadow {
     waiting: Vec<Waiting>,
     awaited: Vec<Awaited>,
     clock: u64,
-    /// When a frame was last seen elsewhere than at the event before.
+    /// When a frame of the program's was last seen elsewhere than at the event before.
     stands_since: u64,
     /// Count of the objects that Python made, at the last event.
     objects: u32,
@@ -216,13 +216,13 @@ impl Shadow {
             return self.count(view, at - 1, what);
         }
         if let Some(seen) = frames.get(at) {
-            self.stands_since = self.clock;
+            self.note_change(view, at);
             let at = self.differs(view, at, seen);
             for seen in &frames[at..] {
                 self.push(view, seen);
             }
         } else if self.levels.len() > at {
-            self.stands_since = self.clock;
+            self.note_change(view, at);
             self.pop(view, at);
             if !freed && let Some(kept) = self.returned(view, at) {
                 for seen in &frames[kept..] {
@@ -245,6 +245,15 @@ impl Shadow {
             self.count(view, innermost, what);
         } else if let Some(node) = view.tree.get_mut(self.root) {
             node.count(what.shown, false);
+        }
+    }
+
+    /// The frames from this depth on are others. What a library's functions call assigns to no name of the program's modules.
+    #[inline(always)]
+    fn note_change(&mut self, view: &View<'_>, at: usize) {
+        let of = self.levels.get(at).or_else(|| self.levels.get(at.checked_sub(1)?));
+        if !of.is_some_and(|level| view.codes.get(level.code).library) {
+            self.stands_since = self.clock;
         }
     }
 

@@ -358,11 +358,7 @@ impl Shadow {
     pub(super) fn returned(&mut self, view: &mut View<'_>, depth: usize) -> Option<usize> {
         let at = depth.checked_sub(1)?;
         match self.insides.len().checked_sub(1).filter(|&inside| inside >= self.levels[at].first) {
-            Some(inside) => {
-                self.forget_older_locals();
-                self.goes_on_in(view, at, inside);
-                self.note_locals(view, at);
-            }
+            Some(inside) => self.goes_on_in(view, at, inside),
             None => return self.comes_as_far(view, at),
         }
         None
