@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_comes_oftener_in_one_step_than_in_others_is_not_frequent() {
         let of = Frequency(AtomicU64::new(0));
-        let mut seen = |step: u32, times: usize| (0..times).map(|_| of.count(5, step)).collect::<Vec<_>>();
+        let seen = |step: u32, times: usize| (0..times).map(|_| of.count(5, step)).collect::<Vec<_>>();
         for step in 1..=TIMES as u32 {
             assert_eq!(seen(step, 2), [false; 2], "{step}");
         }

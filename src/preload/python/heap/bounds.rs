@@ -155,11 +155,11 @@ impl Heap<'_> {
             Some(object) => (object, path),
             None => (self.variable(name).or_else(|| self.local_variable(name))?, &path[1..]),
         };
-        let mut attribute = |of, name: &String| {
+        let attribute = |of, name: &String| {
             let is_object = self.is_object(of);
             is_object.then(|| self.attribute(of, name).or_else(|| self.attribute_of_class(of, name)))?
         };
-        let number = attributes.iter().try_fold(first, |of, name| attribute(of, name))?;
+        let number = attributes.iter().try_fold(first, attribute)?;
         self.value_of(number)
     }
 
